@@ -1,0 +1,85 @@
+"""claw: a plugin host for chat agents.
+
+The floors; a room imports only from floors below it (``tests/core/test_walls.py``):
+
+    8  cli  testing                  commands; the fakes we ship
+    7  app  builtin                  build once, run, stop; core's own plugins
+    6  turn  host                    the path of one message; find, load, ask, set aside
+    5  loop  fallback  kit  hookspecs
+    4  session  journal  prompt  provider
+    3  policy  route  compaction  auth  tool  event  channel
+    2  config  manifest  catalog  transcript  lane  sandbox  guard
+    1  store  clock  message  errors  words
+
+Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "ChannelConfig": "config.settings",
+    "ClawError": "errors",
+    "ConfigError": "errors",
+    "FenceError": "errors",
+    "PluginError": "errors",
+    "ProviderError": "errors",
+    "ToolError": "errors",
+    "UsageError": "errors",
+    "Address": "message",
+    "Attachment": "message",
+    "Inbound": "message",
+    "Outbound": "message",
+    "Receipt": "message",
+    "Sender": "message",
+    "Channel": "channel",
+    "Door": "channel",
+    "Limits": "channel",
+    "Assistant": "transcript",
+    "Image": "transcript",
+    "Message": "transcript",
+    "Text": "transcript",
+    "Thinking": "transcript",
+    "ToolCall": "transcript",
+    "Usage": "transcript",
+    "User": "transcript",
+    "Credential": "provider",
+    "Finished": "provider",
+    "ModelEvent": "provider",
+    "Provider": "provider",
+    "Request": "provider",
+    "SystemPrompt": "provider",
+    "TextDelta": "provider",
+    "ThinkingDelta": "provider",
+    "ToolSpec": "provider",
+    "Tool": "tool",
+    "ToolContext": "tool",
+    "tool": "tool",
+    "ToolResult": "tool",
+    "PromptFacts": "prompt",
+    "PromptSection": "prompt",
+    "PluginConfig": "config.view",
+    "Secret": "config.settings",
+    "Sandbox": "sandbox",
+    "hookimpl": "hookspecs",
+    "hookspec": "hookspecs",
+    "say": "words",
+}
+_RENAMED = {"ToolResult": "Result"}
+
+__all__ = sorted(_ROOMS)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    room = _ROOMS.get(name)
+    if room is None:
+        raise AttributeError(f"module 'claw' has no attribute {name!r}")
+    value = getattr(import_module(f"claw.{room}"), _RENAMED.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

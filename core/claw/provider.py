@@ -1,0 +1,108 @@
+"""The contract of a model service: one request in, a stream of events out, one request on the wire per attempt."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from claw.transcript import Assistant, Message
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """The instructions, in two parts: a provider with a cache marks the end of ``stable``."""
+
+    stable: str
+    volatile: str = ""
+
+    @property
+    def whole(self) -> str:
+        """Both parts, for a service without a cache boundary."""
+        return "\n\n".join(part for part in (self.stable, self.volatile) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. ``parameters`` is plain JSON Schema; each provider makes its own dialect of it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A named key. Its ``repr`` never shows it.
+
+    :param name: profile name, ``main``.
+    :param secret: what goes on the wire; empty for a keyless local service.
+    """
+
+    name: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model.
+
+    :param model: the provider's own name of the model, without ``provider/``.
+    :param messages: paired: every call has its result right behind it.
+    :param tool_choice: auto, none, required, or the name of one tool.
+    :param thinking: off, low, medium, high or adaptive.
+    :param max_tokens: of the answer; None = the provider's default.
+    """
+
+    model: str
+    system: SystemPrompt
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    max_tokens: int | None = None
+    thinking: str = "off"
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More words of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More of what the model thinks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole answer; always the last event. A stream that ends without it was cut."""
+
+    message: Assistant
+
+
+ModelEvent = TextDelta | ThinkingDelta | Finished
+
+
+class Provider(Protocol):
+    """A model service.
+
+    ``stream`` makes exactly one request, raises only ``ProviderError`` (or ``CancelledError``), and closes the
+    connection when it is cancelled or closed early. The vendor's SDK is imported at the first call, in a thread.
+    """
+
+    name: str
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Answer ``request``, piece by piece; the last event is :class:`Finished`."""
+        ...
+
+    def context_tokens(self, model: str) -> int:
+        """How many tokens ``model`` can read, as far as known."""
+        ...
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """The keys to try, in order; one with an empty secret for a service that needs none; empty = no key."""
+        ...

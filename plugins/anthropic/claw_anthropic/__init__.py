@@ -1,0 +1,1 @@
+"""Anthropic models for claw."""

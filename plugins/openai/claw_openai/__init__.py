@@ -1,0 +1,1 @@
+"""OpenAI models, and every compatible endpoint, for claw."""

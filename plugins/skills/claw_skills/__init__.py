@@ -1,0 +1,1 @@
+"""SKILL.md folders for claw agents."""

@@ -1,0 +1,1 @@
+"""File, shell and message tools for claw agents."""

@@ -1,0 +1,31 @@
+"""Shared by all tests: options, and a machine of its own for each test."""
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", default=None, help="folder of *.jsonl tables to run instead of the project's copy")
+    parser.addoption("--fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy")
+    parser.addoption("--full", action="store_true", help="run the large figures whole, not as a sample")
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether the large figures are to be run whole."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(autouse=True)
+def _own_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees this machine's home, keys, proxies or language."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CLAW_HOME", str(home / ".claw"))
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    for name in ("LC_ALL", "LC_MESSAGES", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
