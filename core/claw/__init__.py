@@ -45,7 +45,7 @@ _ROOMS = {
     "ToolCall": "transcript",
     "Usage": "transcript",
     "User": "transcript",
-    "Credential": "provider",
+    "Credential": "auth",
     "Finished": "provider",
     "ModelEvent": "provider",
     "Provider": "provider",

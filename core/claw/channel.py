@@ -1,6 +1,5 @@
 """The contract of a place to talk, and ``Door``: what it may ask of us."""
 
-
 from dataclasses import dataclass
 from typing import Protocol
 

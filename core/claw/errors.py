@@ -61,7 +61,14 @@ class ConfigError(ClawError):
     exit_code = 3
 
     def __init__(
-        self, key: str, problem: str, fix: str = "", *, file: str = "", line: int | None = None, **values: object
+        self,
+        key: str,
+        problem: str,
+        fix: str = "",
+        *,
+        file: str = "",
+        line: int | None = None,
+        **values: object,
     ) -> None:
         place = f"{file}:{line}" if file and line else file
         super().__init__(problem, where=": ".join(part for part in (place, key) if part), fix=fix, **values)
@@ -92,7 +99,9 @@ class BusyError(ClawError):
     :param pid: of the holder; None when it did not leave its number.
     """
 
-    def __init__(self, problem: str, /, *, pid: int | None, where: str = "", fix: str = "", **values: object) -> None:
+    def __init__(
+        self, problem: str, /, *, pid: int | None, where: str = "", fix: str = "", **values: object
+    ) -> None:
         super().__init__(problem, where=where, fix=fix, pid=pid, **values)
         self.pid = pid
 

@@ -1,9 +1,10 @@
 """The contract of a model service: one request in, a stream of events out, one request on the wire per attempt."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from claw.auth import Credential
 from claw.transcript import Assistant, Message
 
 
@@ -27,18 +28,6 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """A named key. Its ``repr`` never shows it.
-
-    :param name: profile name, ``main``.
-    :param secret: what goes on the wire; empty for a keyless local service.
-    """
-
-    name: str
-    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
