@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Set claw up once, then run it.
+
+    python3 run.py chat              any claw command, with its arguments
+    python3 run.py test              the test suite; what follows goes to pytest
+
+Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv needed.
+The first run makes ``.venv`` beside this file and installs core and every plugin into it, editable, at the versions
+of ``constraints.txt``. A stamp in ``.venv`` notes for which inputs that was done; while it fits, a run starts at once.
+"""
+
+import os
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  this file is what an older Python is started with
+    sys.exit(
+        f"claw needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}. "
+        "Run it with a newer one: python3.11 run.py"
+    )
+
+ROOT = os.path.dirname(os.path.realpath(__file__))
+VENV = os.path.join(ROOT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+CFG = os.path.join(VENV, "pyvenv.cfg")
+CONSTRAINTS = os.path.join(ROOT, "constraints.txt")
+WORKSPACE = os.path.join(ROOT, "pyproject.toml")
+# pip speaks to nobody here: no question, no advice, none of a machine's own settings that a venv refuses.
+QUIET = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_NO_WARN_SCRIPT_LOCATION": "1",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_ROOT_USER_ACTION": "ignore",
+    "PIP_USER": "0",
+}
+
+
+def main(arguments):
+    """Set up what is missing, then become claw, or pytest for ``test``."""
+    testing = arguments[:1] == ["test"]
+    try:
+        prepare("claw", members)
+        if testing:
+            prepare("test", dev_tools)
+    except KeyboardInterrupt:
+        print("\nclaw: set-up interrupted; the next run takes it up again", file=sys.stderr)
+        sys.exit(130)
+    if testing:
+        # The tests are found from the root, whatever folder this was called from.
+        arguments = [os.path.abspath(word) if os.path.exists(word) else word for word in arguments[1:]]
+        os.chdir(ROOT)
+    # The script and not ``-m``, which would put the current folder in front of every import.
+    script = os.path.join(VENV, "bin", "pytest" if testing else "claw")
+    os.execv(PYTHON, [PYTHON, script, *arguments])
+
+
+def prepare(purpose, requirements):
+    """Install for ``purpose`` unless its stamp says that was done. Two first runs at once: one waits."""
+    stamp = os.path.join(VENV, f"run-{purpose}.stamp")
+    if read(stamp) == fingerprint(purpose):
+        return
+    import errno
+    import fcntl
+
+    lock = os.open(ROOT, os.O_RDONLY)  # the folder itself: nothing to create, freed when this process ends
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run is setting up; waiting for it ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if read(stamp) != fingerprint(purpose):
+            install(stamp, purpose, requirements)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        sys.exit(
+            f"claw: {error.filename or ROOT} cannot be written, and the first run makes .venv there. "
+            "Copy this folder to a place of your own and run it there."
+        )
+    finally:
+        os.close(lock)
+
+
+def install(stamp, purpose, requirements):
+    """Make or mend the venv, install into it, and only then write the stamp."""
+    if not healthy():
+        say("first run: making .venv ...")
+        make_venv()
+    elif os.path.exists(stamp):
+        os.remove(stamp)
+    tool = installer()
+    wanted = requirements()
+    count = sum(word != "-e" for word in wanted)
+    say(f"installing {count} packages ({purpose}) and what they need; this is done once ...")
+    if purpose == "claw":
+        run([*tool, "flit_core", "-c", CONSTRAINTS])
+        run([*tool, "--no-build-isolation", *wanted, "-c", CONSTRAINTS])
+    else:
+        run([*tool, *wanted, "-c", CONSTRAINTS])
+    with open(stamp + ".new", "w", encoding="utf-8") as file:
+        file.write(fingerprint(purpose))
+    os.replace(stamp + ".new", stamp)
+
+
+def members():
+    """Core and every plugin, on one line, so that each finds its sibling here and not on the index."""
+    return [word for folder in member_folders() for word in ("-e", folder)]
+
+
+def dev_tools():
+    """The names under ``[dependency-groups] dev``: Debian's pip is too old to read groups itself."""
+    import tomllib
+
+    with open(WORKSPACE, "rb") as file:
+        return tomllib.load(file)["dependency-groups"]["dev"]
+
+
+def member_folders():
+    plugins = os.path.join(ROOT, "plugins")
+    folders = [
+        os.path.join(ROOT, "core"),
+        *(os.path.join(plugins, name) for name in sorted(os.listdir(plugins))),
+    ]
+    return [folder for folder in folders if os.path.exists(os.path.join(folder, "pyproject.toml"))]
+
+
+def fingerprint(purpose):
+    """What an install depends on: where it stands, the venv's Python, the pins and what each member asks for."""
+    import hashlib
+
+    files = [CONSTRAINTS, CFG]
+    if purpose == "claw":
+        files += [os.path.join(folder, "pyproject.toml") for folder in member_folders()]
+    else:
+        files.append(WORKSPACE)
+    parts = [ROOT, os.path.realpath(PYTHON), *(f"{name}\n{read(name)}" for name in files)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def healthy():
+    """Whether the venv's Python starts, is new enough, and is still the one the venv was made with."""
+    import subprocess
+
+    if not os.path.exists(PYTHON):
+        return False
+    probe = "import sys; print('%d.%d.' % sys.version_info[:2] if sys.version_info >= (3, 11) else 'too old')"
+    told = subprocess.run([PYTHON, "-I", "-c", probe], capture_output=True, text=True)
+    made_with = [
+        line.partition("=")[2].strip() for line in read(CFG).splitlines() if line.startswith("version")
+    ]
+    return told.returncode == 0 and any(version.startswith(told.stdout.strip()) for version in made_with)
+
+
+def make_venv():
+    from importlib.util import find_spec
+
+    if find_spec("venv") is None:
+        sys.exit("claw: this Python has no venv. On Debian or Ubuntu: apt install python3-venv")
+    run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV])
+
+
+def installer():
+    """The start of an install command for the venv: uv where it is on the PATH, else the pip of this Python."""
+    import shutil
+    from importlib.util import find_spec
+
+    uv = shutil.which("uv")
+    if uv:
+        return [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", PYTHON]
+    quiet = ["install", "-q", "-q"]
+    if find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "--python", PYTHON, *quiet]
+    if find_spec("ensurepip") is not None:
+        run([PYTHON, "-m", "ensurepip"])
+        return [PYTHON, "-m", "pip", *quiet]
+    sys.exit("claw: this Python has no pip. On Debian or Ubuntu: apt install python3-pip")
+
+
+def run(command):
+    """Run one step in silence; when it fails, say what it said."""
+    import subprocess
+
+    done = subprocess.run(
+        command,
+        env={**os.environ, **QUIET},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        print(done.stdout.strip(), file=sys.stderr)
+        sys.exit(
+            "claw: set-up failed at the step above. Is the network there? Run the same command to try again."
+        )
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def say(text):
+    print(f"claw: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
