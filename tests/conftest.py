@@ -7,7 +7,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", default=None, help="folder of *.jsonl tables to run instead of the project's copy")
-    parser.addoption("--fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy")
+    # pytest itself has --fixtures: run.py hands ours on under this name.
+    parser.addoption("--wire-fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy")
     parser.addoption("--full", action="store_true", help="run the large figures whole, not as a sample")
 
 
