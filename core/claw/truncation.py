@@ -1,0 +1,78 @@
+"""How much of a tool's answer a model gets to read. Pure.
+
+A long answer keeps its head, and its tail too when the tail looks like what one reads first: an error, the end of a
+JSON document, a total.
+"""
+
+import re
+from collections.abc import Sequence
+
+from claw.transcript import Image, Text
+
+MIDDLE = "\n\n⚠️ [... middle content omitted — showing head and tail ...]\n\n"
+MIN_KEEP = 2000
+_TAIL_LOOK = 2000
+_TAIL_MOST = 4000
+_IMPORTANT = re.compile(
+    r"\b(error|exception|failed|fatal|traceback|panic|stack trace|errno|exit code"
+    r"|total|summary|result|complete|finished|done)\b"
+)
+
+
+def result_limit(context_tokens: int) -> int:
+    """Most characters of one tool result for a model that reads ``context_tokens``.
+
+    30 % of the window at 4 characters a token, at most 16,000; 32,000 from 100,000 tokens, 64,000 from 200,000.
+    """
+    most = 64_000 if context_tokens >= 200_000 else 32_000 if context_tokens >= 100_000 else 16_000
+    return min(context_tokens * 3 // 10 * 4, most)
+
+
+def truncate(text: str, limit: int, suffix: str | None = None, min_keep: int = MIN_KEEP) -> str:
+    """Cut ``text`` to ``limit`` characters, the suffix included; shorter text comes back as it is.
+
+    :param suffix: ends a cut text; None = how many characters went, and what to do about it.
+    :param min_keep: a tail is shown only when the head keeps more than this.
+    """
+    if len(text) <= limit:
+        return text
+    if suffix is None:
+        suffix = f"\n[... {len(text) - limit} chars truncated; narrow args]"
+    suffix = suffix[: max(limit, 0)]
+    budget = max(limit - len(suffix), 0)
+    min_keep = min(min_keep, budget)
+    if budget > 2 * min_keep and _tail_matters(text):
+        tail = min(budget * 3 // 10, _TAIL_MOST)
+        head = budget - tail - len(MIDDLE)
+        if head > min_keep:
+            return _head(text, head) + MIDDLE + _tail(text, tail) + suffix
+    return _head(text, budget) + suffix
+
+
+def share(blocks: Sequence[Text | Image], limit: int) -> tuple[Text | Image, ...]:
+    """Cut several text blocks to ``limit`` characters together, each in proportion to its length; images stay."""
+    total = sum(len(block.text) for block in blocks if isinstance(block, Text))
+    if total <= limit:
+        return tuple(blocks)
+    return tuple(
+        Text(truncate(block.text, len(block.text) * limit // total)) if isinstance(block, Text) else block
+        for block in blocks
+    )
+
+
+def _tail_matters(text: str) -> bool:
+    tail = text[-_TAIL_LOOK:].lower()
+    return tail.rstrip().endswith("}") or _IMPORTANT.search(tail) is not None
+
+
+def _head(text: str, size: int) -> str:
+    """The first ``size`` characters, back to a line end when one is in their last fifth."""
+    line_end = text.rfind("\n", 0, size + 1)
+    return text[:line_end] if line_end > size * 0.8 else text[:size]
+
+
+def _tail(text: str, size: int) -> str:
+    """The last ``size`` characters, from a line's beginning when one is in their first fifth."""
+    start = len(text) - size
+    line_end = text.find("\n", start)
+    return text[line_end + 1 :] if 0 <= line_end - start < size * 0.2 else text[start:]
