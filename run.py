@@ -145,7 +145,7 @@ def healthy():
     if not os.path.exists(PYTHON):
         return False
     probe = "import sys; print('%d.%d.' % sys.version_info[:2] if sys.version_info >= (3, 11) else 'too old')"
-    told = subprocess.run([PYTHON, "-I", "-c", probe], capture_output=True, text=True)
+    told = subprocess.run([PYTHON, "-I", "-c", probe], check=False, capture_output=True, text=True)
     made_with = [
         line.partition("=")[2].strip() for line in read(CFG).splitlines() if line.startswith("version")
     ]
@@ -183,6 +183,7 @@ def run(command):
 
     done = subprocess.run(
         command,
+        check=False,
         env={**os.environ, **QUIET},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
