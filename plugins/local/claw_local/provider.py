@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from pydantic.alias_generators import to_camel
-
 from claw import (
     Assistant,
     Credential,
@@ -26,6 +23,9 @@ from claw import (
     Usage,
     User,
 )
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic.alias_generators import to_camel
+
 from claw_local import engine
 
 INSTRUCTIONS = "You are a small, helpful assistant. Answer briefly."

