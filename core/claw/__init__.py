@@ -6,9 +6,9 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     7  app  builtin                  build once, run, stop; core's own plugins
     6  turn  host                    the path of one message; find, load, ask, set aside
     5  loop  fallback  kit  hookspecs
-    4  session  journal  prompt  provider
+    4  session  journal  prompt  provider  wire
     3  policy  route  compaction  auth  tool  event  channel
-    2  config  manifest  catalog  transcript  lane  sandbox  guard
+    2  config  manifest  catalog  transcript  lane  sandbox  guard  failure
     1  store  clock  message  errors  words
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "ChannelConfig": "config.settings",
+    "ProviderConfig": "config.settings",
     "ClawError": "errors",
     "ConfigError": "errors",
     "FenceError": "errors",
@@ -54,12 +55,23 @@ _ROOMS = {
     "TextDelta": "provider",
     "ThinkingDelta": "provider",
     "ToolSpec": "provider",
+    "failed": "failure",
+    "failure_said": "failure",
+    "CallIds": "wire",
+    "Patience": "wire",
+    "STREAM_DONE": "wire",
+    "converse": "wire",
+    "mint_call_id": "wire",
+    "tool_arguments": "wire",
     "Tool": "tool",
     "ToolContext": "tool",
     "tool": "tool",
     "ToolResult": "tool",
+    "ContextFile": "prompt",
     "PromptFacts": "prompt",
     "PromptSection": "prompt",
+    "bootstrap": "prompt",
+    "inbound_context": "prompt",
     "PluginConfig": "config.view",
     "Secret": "config.settings",
     "Sandbox": "sandbox",
@@ -67,7 +79,7 @@ _ROOMS = {
     "hookspec": "hookspecs",
     "say": "words",
 }
-_RENAMED = {"ToolResult": "Result"}
+_RENAMED = {"ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE"}
 
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 

@@ -1,0 +1,50 @@
+"""Mode and parts → which headings the whole system prompt has, and in which order."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from claw_skills import skills_section
+
+from claw.builtin.sections import sections
+from claw.config.agents import AgentSettings
+from claw.prompt import ContextFile, PromptFacts, assemble, owner_hash
+from claw.provider import ToolSpec
+
+FUNCTIONS = ("claw.prompt:assemble", "claw.builtin.sections:sections", "claw_skills:skills_section")
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    given, wanted = case["input"], case["expect"]
+    if given["skills"]:
+        skill = tmp_path / "skills" / "weather" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text("---\nname: weather\ndescription: Tell the weather.\n---\n", encoding="utf-8")
+    agent = SimpleNamespace(
+        id="main", name="main", dir=tmp_path / "agents" / "main", workspace=tmp_path, settings=AgentSettings()
+    )
+    facts = PromptFacts(
+        agent,
+        given["mode"],
+        tuple(ToolSpec(name, "", {}) for name in given["tools"]),
+        tmp_path,
+        channel=given["runtime_channel"],
+        zone=given["timezone"] or "",
+        owners=tuple(owner_hash(owner) for owner in given["owner"] or ()),
+        context_files=tuple(ContextFile(name, "words") for name in given["context_files"]),
+        extra=given["extra"] or "",
+    )
+
+    prompt, _ = assemble((*sections(), skills_section({}, None)), facts)
+
+    lines = prompt.whole.splitlines()
+    headings = [found[1] for line in lines if (found := re.match(r"##? (.+)", line))]
+    assert wanted["first_line_contains"] in lines[0]
+    assert not set(wanted["present"]) - set(headings)
+    assert not set(wanted["absent"]) & set(headings)
+    for first, second in wanted["before"]:
+        assert headings.index(first) < headings.index(second)
+    assert (headings[-1] if headings else None) == wanted["last_section"]
+    assert all(one != two for one, two in pairwise(headings))
