@@ -1,0 +1,292 @@
+"""The store: every durable write of claw goes through here, and here a test makes the disk fail.
+
+``Disk`` holds the system calls that make things durable; each is a field, so a test hands in one that refuses.
+``append`` / ``replace`` / ``make_folder`` / ``set_aside`` below are those of the real disk.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from claw.clock import SYSTEM as SYSTEM_CLOCK
+from claw.clock import Clock
+from claw.errors import BusyError, ClawError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The system calls behind a durable write, each replaceable by one that fails.
+
+    :param write: like ``os.write``; it may write less than it was given.
+    :param sync: data of a descriptor onto the medium (``fdatasync``).
+    :param sync_all: data and metadata (``fsync``); also used on folders.
+    """
+
+    write: Callable[[int, bytes], int] = os.write
+    sync: Callable[[int], None] = _sync_data
+    sync_all: Callable[[int], None] = os.fsync
+    truncate: Callable[[int, int], None] = os.ftruncate
+    rename: Callable[[str, str], None] = os.rename
+
+    def append(self, fd: int, data: bytes) -> None:
+        """Write all of ``data`` at the end of ``fd`` (opened with O_APPEND, one writer), or nothing.
+
+        One system call when all goes well. It survives a killed process, not a power cut: for that, ``sync``.
+
+        :raises OSError: the disk refused; what had gone out already is cut off again.
+        """
+        written = self.write(fd, data)
+        while written < len(data):
+            try:
+                written += self.write(fd, data[written:])
+            except OSError:
+                self.truncate(fd, os.fstat(fd).st_size - written)
+                raise
+
+    def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
+        """Put ``data`` in the place of ``path``'s content: a reader sees the old or the new, never half of it.
+
+        A link is followed, so that a config file kept elsewhere stays there.
+
+        :raises OSError: the disk refused; the old content stands.
+        """
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            try:
+                self.append(fd, data)
+                self.sync_all(fd)
+            finally:
+                os.close(fd)
+            self.rename(str(temporary), str(target))
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        self.sync_folder(target.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in ``folder`` durable: a new or renamed file is not there after a power cut without it."""
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sync_all(fd)
+        finally:
+            os.close(fd)
+
+    def make_folder(self, path: Path) -> None:
+        """Make ``path`` and what leads to it, for our eyes only (0700); folders that exist keep their mode.
+
+        :raises ClawError: something that is no folder is in the way, or we may not write there.
+        """
+        missing = []
+        place = path
+        while not place.is_dir():
+            missing.append(place)
+            if place == place.parent:
+                break
+            place = place.parent
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+            except OSError as refused:
+                raise cannot_write(folder, refused) from refused
+
+    def set_aside(self, path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
+        """Rename ``path`` to ``path.TAG.TIMESTAMP``: out of the way, and nothing of it lost.
+
+        :param tag: ``bad``, ``bak``, ``reset`` or ``deleted``.
+        :returns: the new place.
+        """
+        place = aside(path, tag, clock)
+        self.rename(str(path), str(place))
+        return place
+
+
+def aside(path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
+    """A free name ``path.TAG.TIMESTAMP`` (UTC, to the millisecond; a number follows when that one is taken)."""
+    moment = datetime.fromtimestamp(clock.now(), UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
+    place = path.with_name(f"{path.name}.{tag}.{moment}")
+    number = 1
+    while place.exists():
+        number += 1
+        place = path.with_name(f"{path.name}.{tag}.{moment}-{number}")
+    return place
+
+
+def cannot_write(path: Path, refused: OSError) -> ClawError:
+    """A refusal of the disk, as an error for people."""
+    return ClawError(
+        "cannot write: {reason}",
+        where=str(path),
+        fix="Free some space or mend the permissions of this folder, then try again",
+        reason=refused.strerror or str(refused),
+    )
+
+
+SYSTEM = Disk()
+append, replace, make_folder, set_aside = SYSTEM.append, SYSTEM.replace, SYSTEM.make_folder, SYSTEM.set_aside
+
+
+class Lock:
+    """A kernel lock (flock) on a file of its own: freed when its process dies, however it dies.
+
+    The file stays when the lock is freed, so an old one changes nothing. It holds the pid of the last holder.
+    The descriptor is kept between turns: taking and freeing open no file.
+
+    :param problem: template of BusyError, with ``{pid}`` for the holder's number; ``fix`` likewise.
+    """
+
+    def __init__(self, path: Path, problem: str = "held by process {pid}", fix: str = "") -> None:
+        self.path = path
+        self.held = False
+        self._problem, self._fix = problem, fix
+        self._fd = -1
+
+    def take(self) -> None:
+        """Take it at once or not at all.
+
+        :raises BusyError: another holder has it, in this process or another.
+        :raises ClawError: this file system cannot lock.
+        """
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as refused:
+                raise cannot_write(self.path, refused) from refused
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._busy() from None
+        except OSError as refused:
+            raise ClawError(
+                "this file system cannot lock files: {reason}",
+                where=str(self.path),
+                fix="Move CLAW_HOME to a disk of this machine",
+                reason=refused.strerror or str(refused),
+            ) from refused
+        self.held = True
+        # Of fixed width: one write, and no longer number of an earlier holder shines through.
+        os.pwrite(self._fd, f"{os.getpid():<19}\n".encode(), 0)
+
+    def free(self) -> None:
+        """Let others have it; the file stays open for the next turn."""
+        if self.held:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.held = False
+
+    def close(self) -> None:
+        """Free it, and the descriptor too."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self.held = -1, False
+
+    def _busy(self) -> BusyError:
+        said = os.pread(self._fd, 20, 0).split()
+        pid = int(said[0]) if said and said[0].isdigit() else None
+        self.close()
+        return BusyError(self._problem, pid=pid, where=str(self.path), fix=self._fix)
+
+
+class Database:
+    """``state.db``: SQLite in WAL mode, opened at first use, one connection, one writer.
+
+    A room declares its tables (``tables``) before it asks; a commit survives a killed process (synchronous NORMAL: a
+    power cut may take back the newest ones, never break the file). A file that is no database is set aside.
+
+    :param path: its folder is made when it is missing.
+    """
+
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path = path
+        self._clock = clock
+        self._guard = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._wanted: dict[str, tuple[str, ...]] = {}
+        self._made: set[str] = set()
+
+    def tables(self, room: str, *ddl: str) -> None:
+        """Declare what ``room`` stores: statements that may run again (``CREATE TABLE IF NOT EXISTS …``)."""
+        self._wanted[room] = ddl
+
+    def read(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._guard:
+            return self._open().execute(sql, values).fetchall()
+
+    def write(self, sql: str, *values: Any) -> int:
+        """One statement, committed; answers with the number of rows that it changed."""
+        with self._guard:
+            return self._open().execute(sql, values).rowcount
+
+    @contextmanager
+    def writing(self) -> Iterator["sqlite3.Connection"]:
+        """Several statements that count together or not at all."""
+        with self._guard:
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with self._guard:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._made.clear()
+
+    def _open(self) -> "sqlite3.Connection":
+        if self._connection is None:
+            self._connection = self._connect()
+        for room in self._wanted.keys() - self._made:
+            for statement in self._wanted[room]:
+                self._connection.execute(statement)
+            self._made.add(room)
+        return self._connection
+
+    def _connect(self) -> "sqlite3.Connection":
+        import sqlite3  # 9 ms of CPU that `--version` and `plugins list` need not pay
+
+        SYSTEM.make_folder(self.path.parent)
+        try:
+            return self._connected(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
+        except sqlite3.OperationalError as refused:
+            raise ClawError(
+                "cannot open the state: {reason}",
+                where=str(self.path),
+                fix="Mend the permissions of this file and its folder, or stop the process that keeps it locked",
+                reason=refused,
+            ) from refused
+        except sqlite3.DatabaseError:
+            for tail in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    SYSTEM.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
+            return self._connected(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
+
+    def _connected(self, connection: "sqlite3.Connection") -> "sqlite3.Connection":
+        try:
+            self.path.chmod(0o600)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA busy_timeout = 5000")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
