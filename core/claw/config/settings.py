@@ -1,0 +1,417 @@
+"""The whole file as models, and the bases that channels and providers build on."""
+
+import ipaddress
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
+
+from claw.config.agents import Agents, AgentSettings, Model, People, Zone
+from claw.config.tools import ToolLists, ToolsSettings
+from claw.config.values import Duration, Secret, Section, Size, part, wrong
+
+__all__ = [
+    "AgentSettings",
+    "ChannelConfig",
+    "ProviderConfig",
+    "Secret",
+    "Section",
+    "Settings",
+    "ToolsSettings",
+]
+
+_PLACEHOLDERS = re.compile(
+    r"(change.?me|example|placeholder|secret|password|token|test|todo|your.*|x+|<.*>|1234.*|admin|default)",
+    re.I,
+)
+MIN_TOKEN_CHARS = 16
+
+
+class Queue(Section):
+    """What happens to a message that comes while a turn runs."""
+
+    mode: Literal["steer", "followup", "collect", "steer-backlog", "interrupt", "queue"] | None = None
+    debounce: Duration = Field(0.5, validation_alias=AliasChoices("debounce", "debounceSeconds"))
+    debounce_ms: int | None = Field(None, ge=0)
+    cap: int = Field(20, ge=1)
+    drop: Literal["old", "new", "summarize"] = "summarize"
+
+
+class GroupSettings(Section):
+    """One group of a channel."""
+
+    model_config = ConfigDict(extra="allow")
+
+    enabled: bool = True
+    tools: ToolLists | None = None
+    tools_by_sender: dict[str, ToolLists] = {}
+    require_mention: bool = True
+    allow_from: tuple[str, ...] | None = None
+    system_prompt: str | None = None
+    skills: tuple[str, ...] | None = None
+    agent: str | None = None
+    history_limit: int | None = Field(None, ge=0)
+
+
+_GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
+
+
+def _groups(value: Any) -> Any:
+    """Both written forms become the map of id → group."""
+    if isinstance(value, list):
+        joined: dict[str, Any] = {}
+        for index, entry in enumerate(value):
+            names = [
+                name for name in ("chatId", "chat_id", "id") if isinstance(entry, dict) and name in entry
+            ]
+            if not names or not isinstance(entry[names[0]], str | int):
+                raise wrong("names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS)
+            joined[str(entry[names[0]])] = {key: part for key, part in entry.items() if key != names[0]}
+        return joined
+    if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
+        raise wrong("must be {forms}", "Write it in one of these forms", forms=_GROUP_FORMS)
+    return value
+
+
+class ChannelConfig(Section):
+    """What core reads of every channel. A channel's own model inherits it and adds its keys.
+
+    Nobody may write until ``allowFrom`` names people, or a person was paired.
+    """
+
+    enabled: bool = True
+    accounts: dict[str, dict[str, Any]] = Field({}, description="More accounts of the same service, by name.")
+    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = Field(
+        "pairing", description="Who may write in a direct chat; open needs allowFrom: ['*']."
+    )
+    allow_from: tuple[str, ...] = Field((), description="Stable ids of people who may write; empty = nobody.")
+    group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
+    group_allow_from: tuple[str, ...] = ()
+    groups: Annotated[dict[str, GroupSettings], BeforeValidator(_groups)] = Field(
+        {}, description="Groups that may talk to us, by id; '*' = all others."
+    )
+    history_limit: int | None = Field(None, ge=0)
+    queue: Queue | None = None
+    streaming: bool | str | None = None
+    text_chunk_limit: int | None = Field(None, ge=1)
+
+
+class AnyChannel(ChannelConfig):
+    """A channel's section as core reads it; the plugin's own model judges the rest."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class AuthProfile(Section):
+    """A named key."""
+
+    id: str = Field(min_length=1)
+    api_key: Secret | None = None
+    type: Literal["api_key", "token", "oauth"] = "api_key"
+
+
+class ProviderConfig(Section):
+    """What core reads of every provider. A provider's own model inherits it and adds its keys."""
+
+    enabled: bool = True
+    base_url: str | None = Field(None, description="Where the service is; absent = the vendor's own.")
+    api_key: Secret | None = Field(None, description="One key; several: authProfiles.")
+    auth_profiles: tuple[AuthProfile, ...] = Field((), description="Named keys.")
+    auth_order: tuple[str, ...] = Field((), description="Names of authProfiles, in the order to try them.")
+    timeout_seconds: float | None = Field(None, gt=0)
+    headers: dict[str, Secret] = Field({}, description="Sent with each request.")
+    models: dict[str, dict[str, Any]] = Field(
+        {}, description="By model: contextTokens, maxTokens and the like."
+    )
+
+    @model_validator(mode="after")
+    def _profiles_are_known_once(self) -> "ProviderConfig":
+        seen: set[str] = set()
+        for index, profile in enumerate(self.auth_profiles):
+            if profile.id in seen:
+                raise wrong(
+                    "duplicate profile id {id}",
+                    "Give each profile its own id",
+                    at=("authProfiles", index, "id"),
+                    id=profile.id,
+                )
+            seen.add(profile.id)
+        for index, name in enumerate(self.auth_order):
+            if name not in seen:
+                raise wrong(
+                    "no profile is called {id}", "Use ids of authProfiles", at=("authOrder", index), id=name
+                )
+        return self
+
+
+class AnyProvider(ProviderConfig):
+    """A provider's section as core reads it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class PluginEntry(Section):
+    """One plugin: whether it may run, and its own settings."""
+
+    enabled: bool = True
+    required: bool = Field(False, description="Do not start without it.")
+    config: dict[str, Any] = Field({}, description="The plugin's own keys.")
+
+
+class Plugins(Section):
+    """``plugins``."""
+
+    allow: tuple[str, ...] | None = Field(None, description="Only these plugins may run.")
+    deny: tuple[str, ...] = Field((), description="These plugins may not run.")
+    entries: dict[str, PluginEntry] = {}
+
+
+class Reset(Section):
+    """When a conversation starts anew by itself."""
+
+    mode: Literal["off", "daily", "idle"] = "off"
+    at_hour: int = Field(4, ge=0, le=23)
+    idle_minutes: int | None = Field(None, ge=1)
+
+
+class SessionSettings(Section):
+    """``session``."""
+
+    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = Field(
+        "per-channel-peer", description="Which direct chats share a conversation."
+    )
+    main_key: str = "main"
+    identity_links: dict[str, tuple[str, ...]] = Field(
+        {}, description="One person's addresses: name → channel:id."
+    )
+    reset: Reset = part()
+    reset_by_type: dict[Literal["direct", "dm", "group", "thread"], Reset] = {}
+    reset_by_channel: dict[str, Reset] = {}
+    idle_minutes: int | None = Field(None, ge=1)
+    prune_after: Duration = Field(0.0, description="Delete conversations untouched for so long; off = never.")
+    max_entries: int = Field(0, ge=0, description="Keep so many conversations; 0 = all.")
+
+
+class GatewayAuth(Section):
+    """How callers of the gateway prove themselves."""
+
+    mode: Literal["token", "none"] = "token"
+    token: Secret | None = None
+
+
+def _port(value: Any) -> Any:
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise wrong("a port is a whole number (an integer) from 1 to 65535", "Write a number such as 18789")
+    if not 1 <= number <= 65535:
+        raise wrong(
+            "{port} is out of range: a port lies in 1 to 65535", "Write a number such as 18789", port=number
+        )
+    return number
+
+
+def _is_loopback(bind: str) -> bool:
+    if bind in ("loopback", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(bind.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Gateway(Section):
+    """``gateway``: the process that listens."""
+
+    bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
+    port: Annotated[int, BeforeValidator(_port)] = 18789
+    auth: GatewayAuth = part()
+    allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
+
+    @model_validator(mode="after")
+    def _nobody_walks_in(self) -> "Gateway":
+        token = self.auth.token
+        if not _is_loopback(self.bind):
+            if self.auth.mode == "none" or token is None:
+                raise wrong(
+                    "{bind} is open to the network and no token guards it",
+                    "Set gateway.auth.token, or bind to loopback (127.0.0.1)",
+                    at=("auth",),
+                    bind=self.bind,
+                )
+            _judge_token(token)
+        if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
+            raise wrong(
+                "any web origin (*) and no token: every web page could drive the gateway",
+                "Name the origins, or set gateway.auth.token",
+                at=("allowOrigins",),
+            )
+        return self
+
+
+def _judge_token(token: Secret) -> None:
+    if token.empty:
+        raise wrong(
+            "the token is empty", "Write a long random token, or a reference to one", at=("auth", "token")
+        )
+    if token.missing:
+        return
+    text = token.reveal()
+    if _PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS:
+        raise wrong(
+            "the token is weak: a placeholder, or too short",
+            "Take at least {count} random characters",
+            at=("auth", "token"),
+            count=MIN_TOKEN_CHARS,
+        )
+
+
+class Hooks(Section):
+    """``hooks``: messages that other programs post."""
+
+    enabled: bool = False
+    path: str = "/hooks"
+    token: Secret | None = None
+    allow_request_session_key: bool = False
+    mappings: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _callers_are_known(self) -> "Hooks":
+        if (self.enabled or self.allow_request_session_key) and not (self.token and not self.token.empty):
+            if self.token is None or self.token.empty:
+                raise wrong(
+                    "the token is empty, so anybody could post", "Write a long random token", at=("token",)
+                )
+        return self
+
+
+class CronJob(Section):
+    """One job of the clock."""
+
+    id: str = Field(min_length=1)
+    name: str | None = None
+    enabled: bool = True
+    schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
+    every: Duration | None = None
+    at: str | None = Field(None, description="Once, at this ISO time.")
+    prompt: str = ""
+    agent: str | None = None
+    session: Literal["main", "isolated"] = "isolated"
+    timezone: Zone = "user"
+    channel: str | None = None
+    to: str | None = None
+
+
+class Cron(Section):
+    """``cron``."""
+
+    enabled: bool = True
+    jobs: tuple[CronJob, ...] = ()
+
+
+def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
+    for index, pattern in enumerate(value):
+        try:
+            re.compile(pattern)
+        except re.error as cause:
+            raise wrong(
+                "is not a regular expression ({cause})", "Mend the pattern", at=(index,), cause=cause.msg
+            ) from cause
+    return value
+
+
+class Logging(Section):
+    """``logging``."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    redact_patterns: Annotated[tuple[str, ...], AfterValidator(_patterns)] = Field(
+        (), description="More that must never be printed, as regular expressions."
+    )
+    max_bytes: Size = 10 * 1024 * 1024
+    keep: int = Field(5, ge=0)
+
+
+class Messages(Section):
+    """``messages``."""
+
+    queue: Queue = part()
+    silent_token: str = Field(
+        "NO_REPLY", min_length=1, description="An answer that is only this is not sent."
+    )
+    response_prefix: str | None = None
+
+
+class PromptSettings(Section):
+    """``prompt``."""
+
+    inbound_meta: Literal["system", "user"] = Field(
+        "system", description="Where the facts about a message stand."
+    )
+    positions: dict[str, int] = Field({}, description="Section name → position, to reorder sections.")
+    disabled: tuple[str, ...] = Field((), description="Sections to leave out.")
+    docs_path: str | None = None
+
+
+class Peer(Section):
+    """One chat."""
+
+    kind: Literal["direct", "dm", "group", "channel"]
+    id: str
+
+
+class Match(Section):
+    """Which messages; an absent key matches all."""
+
+    channel: str | None = None
+    account: str | None = Field(None, validation_alias=AliasChoices("account", "accountId", "account_id"))
+    peer: Peer | None = None
+
+
+class Binding(Section):
+    """Which agent answers which messages."""
+
+    agent: str = Field(validation_alias=AliasChoices("agent", "agentId", "agent_id"))
+    match: Match = part()
+
+
+class Cooldowns(Section):
+    """How long a failing key rests."""
+
+    minutes: tuple[float, ...] = Field((1, 5, 25, 60), min_length=1, description="By consecutive failures.")
+    rate_limit_cap_minutes: float | None = Field(5, gt=0)
+    billing_hours: float = Field(5, gt=0)
+    billing_max_hours: float = Field(24, gt=0)
+
+
+class AuthSettings(Section):
+    """``auth``."""
+
+    cooldowns: Cooldowns = part()
+
+
+class ModelsSettings(Section):
+    """``models``."""
+
+    aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
+    image: Model | None = None
+
+
+class Settings(Section):
+    """The whole file."""
+
+    locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
+    agents: Agents = part()
+    tools: ToolsSettings = part()
+    channels: dict[str, AnyChannel] = {}
+    providers: dict[str, AnyProvider] = {}
+    plugins: Plugins = part()
+    owners: People = Field((), description="People who may do everything: channel:id.")
+    prompt: PromptSettings = part()
+    session: SessionSettings = part()
+    gateway: Gateway = part()
+    hooks: Hooks = part()
+    cron: Cron = part()
+    logging: Logging = part()
+    messages: Messages = part()
+    bindings: tuple[Binding, ...] = ()
+    models: ModelsSettings = part()
+    auth: AuthSettings = part()

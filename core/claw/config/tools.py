@@ -1,0 +1,153 @@
+"""``tools``: which tools may be used, and how the core ones behave."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
+
+from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
+
+Profile = Literal["minimal", "coding", "messaging", "full", "default"]
+
+_INTERPRETERS = re.compile(
+    r"(ba|da|z|k|c|tc|fi|a)?sh|python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node(js)?|deno|bun|php[\d.]*|lua[\d.]*|tclsh"
+    r"|r|rscript|awk|gawk|mawk|nawk|sed|gsed|jq|osascript|pwsh|powershell|java|busybox|env|xargs|find|vim?|ed|emacs"
+)
+
+
+def _filters_only(value: tuple[str, ...]) -> tuple[str, ...]:
+    for index, name in enumerate(value):
+        if _INTERPRETERS.fullmatch(name.rsplit("/", 1)[-1].lower()):
+            raise wrong(
+                "{name} is an interpreter: it runs any program it is given, so it is never a safe filter",
+                "Take it out of safeBins; allow whole commands with tools.exec.allow",
+                at=(index,),
+                name=name,
+            )
+    return value
+
+
+class ToolLists(Section):
+    """Which tools pass. An empty or absent ``allow`` restricts nothing; ``deny`` wins."""
+
+    allow: Names | None = Field(None, description="Tool names, plugin ids, group:NAME, patterns with *.")
+    deny: Names = Field((), description="The same words; what they name is taken away.")
+    also_allow: Names | None = Field(None, description="Added to the profile's list.")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "ToolLists":
+        if self.allow and self.also_allow:
+            raise wrong(
+                "allow and alsoAllow stand together in one section",
+                "Move the entries of alsoAllow into allow, or take allow away and let a profile be widened by alsoAllow",
+                at=("alsoAllow",),
+            )
+        return self
+
+
+class ToolScope(ToolLists):
+    """Lists on top of a profile."""
+
+    profile: Profile | None = Field(
+        None, description="minimal, coding, messaging, full; default = no restriction."
+    )
+
+
+class ExecSettings(Section):
+    """The tool ``exec``."""
+
+    mode: Literal["deny", "allowlist", "full"] = Field(
+        "allowlist",
+        validation_alias=AliasChoices("mode", "security"),
+        description="deny, only listed commands, or everything.",
+    )
+    ask: Literal["off", "on-miss", "always"] = Field("on-miss", description="When a person is asked.")
+    allow: tuple[str | dict[str, Any], ...] = Field((), description="Commands that need no question.")
+    safe_bins: Annotated[tuple[str, ...], AfterValidator(_filters_only)] = Field(
+        (), description="Programs that only filter a stream."
+    )
+    trusted_dirs: tuple[str, ...] = Field((), description="Folders whose programs are what they seem.")
+    strict_inline_eval: bool = True
+    env_allow: tuple[str, ...] = Field(
+        (), description="Environment variables that a command may see, beside the usual."
+    )
+    timeout_seconds: float = Field(120.0, gt=0)
+    max_output_chars: int = Field(30_000, ge=1000)
+    background: bool = Field(True, description="Whether commands may go on in the background.")
+    approval_timeout: Duration = 1800.0
+
+
+class WebSearch(Section):
+    """The tool ``web_search``."""
+
+    provider: str | None = Field(None, description="brave or ddgs.")
+    api_key: Secret | None = None
+    max_results: int = Field(5, ge=1, le=50)
+
+
+class WebFetch(Section):
+    """The tool ``web_fetch``."""
+
+    max_chars: int = Field(50_000, ge=100)
+    timeout_seconds: float = Field(30.0, gt=0)
+    max_bytes: Size = 5 * 1024 * 1024
+    allow_hosts: tuple[str, ...] = Field(
+        (), description="Hosts on private networks that may be fetched all the same."
+    )
+
+
+class WebSettings(Section):
+    """Tools that read the web."""
+
+    search: WebSearch = part()
+    fetch: WebFetch = part()
+
+
+class FileSettings(Section):
+    """Tools that read and write files."""
+
+    workspace_only: bool = True
+    read_max_chars: int = Field(50_000, ge=100)
+
+
+class ScopedTools(Section):
+    """Lists for runs of one kind."""
+
+    tools: ToolLists = part()
+
+
+class SpawnLists(ToolLists):
+    """Lists for sub-agents."""
+
+    allow_spawn: bool = Field(False, description="Let a sub-agent start sub-agents, down to the depth cap.")
+
+
+class SubagentTools(Section):
+    """Lists for sub-agents."""
+
+    tools: SpawnLists = part()
+
+
+class LoopDetection(Section):
+    """Stop an agent that repeats itself."""
+
+    enabled: bool = True
+    history_size: int = Field(30, ge=1)
+    warning_threshold: int = Field(10, ge=1)
+    critical_threshold: int = Field(20, ge=1)
+    global_circuit_breaker_threshold: int = Field(30, ge=1)
+
+
+class ToolsSettings(ToolScope):
+    """``tools``, of the house or of one agent."""
+
+    by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
+    by_sender: dict[str, ToolLists] = Field({}, description="By sender: id:, e164:, username:, name:, or *.")
+    exec: ExecSettings = part()
+    fs: FileSettings = part()
+    web: WebSettings = part()
+    sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
+    subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
+    suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")
+    loop_detection: LoopDetection = part()
+    result_max_chars: int | None = Field(None, ge=1000, description="Longest tool result a model sees.")

@@ -1,0 +1,224 @@
+"""Values with a shape of their own: secrets, durations, sizes, lists of names; and what every section has in common."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError, core_schema
+
+from claw.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
+
+
+def wrong(
+    problem: str, fix: str = "", *, at: tuple[str | int, ...] = (), **values: object
+) -> PydanticCustomError:
+    """A validator's error in our words.
+
+    :param at: where inside the validated value it is, when not the value itself.
+    """
+    return PydanticCustomError(
+        "claw", "{problem}", {"problem": problem, "fix": fix, "at": at, "values": values}
+    )
+
+
+class Section(BaseModel):
+    """A part of the file: frozen, unknown keys refused, camelCase written, snake_case read too."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        defer_build=True,
+        hide_input_in_errors=True,
+    )
+
+
+def part() -> Any:
+    """The default of a nested section: all of its own defaults, without building that section's schema apart."""
+    return Field({}, validate_default=True)
+
+
+class Filled(str):
+    """A text from the file whose ``${NAME}`` were filled in; ``template`` is what the person wrote."""
+
+    template: str
+    missing: tuple[str, ...]
+
+
+def fill(text: str, environ: Mapping[str, str]) -> str:
+    """Put environment variables into ``text``. One that is not set stays as written and is named in ``missing``."""
+    names = _VARIABLE.findall(text)
+    if not names:
+        return text
+    filled = Filled(_VARIABLE.sub(lambda match: environ.get(match[1], match[0]), text))
+    filled.template = text
+    filled.missing = tuple(dict.fromkeys(name for name in names if name not in environ))
+    return filled
+
+
+class Secret:
+    """A value that is never shown: a text, ``${NAME}``, ``{env: NAME}`` or ``{file: path}``.
+
+    ``repr``, ``str`` and JSON give asterisks; false when there is nothing behind it. ``reveal()`` gives the text.
+    """
+
+    __slots__ = ("_environ", "_home", "_source")
+
+    def __init__(
+        self,
+        source: str | Mapping[str, str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        home: Path | None = None,
+    ) -> None:
+        self._source, self._environ, self._home = source, environ or {}, home
+
+    def reveal(self) -> str:
+        """The text itself, read now.
+
+        :raises ConfigError: the variable is not set, or the file cannot be read. The caller adds the key.
+        """
+        if isinstance(self._source, str):
+            if missing := self.missing:
+                raise _unset(missing[0])
+            return str(self._source)
+        if name := self._source.get("env"):
+            if name not in self._environ:
+                raise _unset(name)
+            return self._environ[name]
+        path = (self._home or Path()) / Path(self._source["file"])
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as cause:
+            raise ConfigError(
+                "",
+                "the file {path} that holds the secret cannot be read",
+                "Check the path and its rights",
+                path=path,
+            ) from cause
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The environment variables it needs that are not set."""
+        if isinstance(self._source, str):
+            return getattr(self._source, "missing", ())
+        name = self._source.get("env")
+        return (name,) if name and name not in self._environ else ()
+
+    @property
+    def empty(self) -> bool:
+        """True when a text was written and it is blank."""
+        return isinstance(self._source, str) and not self._source.strip()
+
+    def __bool__(self) -> bool:
+        return not self.empty and not self.missing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._source == other._source
+
+    def __hash__(self) -> int:
+        return hash(str(self._source))
+
+    def __repr__(self) -> str:
+        return "Secret(******)" if self else "Secret()"
+
+    __str__ = __repr__
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(
+            cls._read,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda secret: "******" if secret else ""
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        reference = {"type": "object", "additionalProperties": False, "minProperties": 1, "maxProperties": 1}
+        reference["properties"] = {"env": {"type": "string"}, "file": {"type": "string"}}
+        return {"anyOf": [{"type": "string"}, reference], "writeOnly": True}
+
+    @classmethod
+    def _read(cls, value: Any, info: core_schema.ValidationInfo) -> "Secret":
+        if isinstance(value, Secret):
+            return value
+        context = info.context or {}
+        fits = isinstance(value, str) or (
+            isinstance(value, Mapping)
+            and len(value) == 1
+            and all(
+                name in ("env", "file") and isinstance(text, str) and text for name, text in value.items()
+            )
+        )
+        if not fits:
+            raise wrong(
+                "must be {forms}", "Put a text in quotes", forms="text, ${NAME}, {env: NAME} or {file: path}"
+            )
+        return cls(value, environ=context.get("environ"), home=context.get("home"))
+
+
+def _unset(name: str) -> ConfigError:
+    return ConfigError(
+        "", "the environment variable {name} is not set", "Set {name} before claw starts, or write another source",
+        name=name,
+    )  # fmt: skip
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in ("off", "0"):
+            return 0.0
+        pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])", text)
+        if pieces and re.sub(r"\s", "", text) == "".join(number + unit for number, unit in pieces):
+            return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    elif isinstance(value, float) or (value == 0 and value is not False):
+        return value
+    raise wrong("is not a duration", "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never")
+
+
+def _size(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b?)", str(value).strip().lower())
+    unit = match[2] + ("b" if match[2] and not match[2].endswith("b") else "") if match else ""
+    if isinstance(value, str) and match:
+        return int(float(match[1]) * _SIZES[unit])
+    raise wrong("is not a size", "Write a number of bytes, or one with its unit: 500kb, 2mb")
+
+
+def _names(value: Any) -> Any:
+    """Tool lists: only ``"*"`` may stand without its list."""
+    if value == "*":
+        return ("*",)
+    if isinstance(value, str):
+        raise wrong("must be a list, not one text", "Write it as a list: [{value}]", value=value)
+    return value
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["30m", "1h", "off"]}),
+]
+"""Seconds; written ``30m``, ``1h30m``, ``off``."""
+
+Size = Annotated[
+    int, BeforeValidator(_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["2mb", "500kb"]})
+]
+"""Bytes; written ``2mb`` or as a number."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Names of tools, groups, plugins or people."""

@@ -1,0 +1,80 @@
+"""What a plugin sees of the config: its own sections, the whole settings, and ways to the network and the disk."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+from claw.config import Config, validate
+from claw.config.names import Path as KeyPath
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from claw.config.settings import Settings
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class PluginConfig:
+    """The file as one plugin may see it.
+
+    :param http: makes (or finds) the client for an address that the operator wrote.
+    :param state_dir: the plugin's own folder; the host makes it when a tool asks for it.
+    """
+
+    def __init__(
+        self, config: Config, plugin_id: str, http: Callable[[str], "httpx2.AsyncClient"], state_dir: Path
+    ) -> None:
+        self._config, self._http = config, http
+        self.plugin_id, self.state_dir = plugin_id, state_dir
+
+    @property
+    def settings(self) -> "Settings":
+        """The whole file."""
+        return self._config.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment claw was started with."""
+        return self._config.environ
+
+    def channel(self, name: str, model: type[M]) -> M | None:
+        """``channels.NAME`` as ``model``; None when it is absent or switched off.
+
+        :raises ConfigError: a key in it is wrong.
+        """
+        section = self._section(("channels", name))
+        if section is None or (isinstance(section, Mapping) and section.get("enabled") is False):
+            return None
+        return self._read(("channels", name), section, model)
+
+    def provider(self, name: str, model: type[M]) -> M:
+        """``providers.NAME`` as ``model``; all defaults when it is absent.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        return self._read(("providers", name), self._section(("providers", name)) or {}, model)
+
+    def plugin(self, model: type[M]) -> M:
+        """``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        path = ("plugins", "entries", self.plugin_id, "config")
+        return self._read(path, self._section(path) or {}, model)
+
+    def http(self, base_url: str) -> "httpx2.AsyncClient":
+        """A client for ``base_url``; all plugins share one TLS context."""
+        return self._http(base_url)
+
+    def _section(self, path: KeyPath) -> Any:
+        here: Any = self._config.layout.tree
+        for step in path:
+            here = here.get(step) if isinstance(here, Mapping) else None
+        return here
+
+    def _read(self, path: KeyPath, section: Any, model: type[M]) -> M:
+        config = self._config
+        return validate(model, section, config.teller, home=config.home, environ=config.environ, base=path)
