@@ -1,0 +1,293 @@
+"""Records: what the lines of a session file say, and what a model is shown of them. Pure.
+
+The file is a tree: a header, then records with an id and the id of the record they follow. Only a line feed ends a line.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from claw.transcript import Assistant, Image, Message, Text, User
+
+NOT_SAID = ""  # a parent id that no record can have: the record hangs on the one before it
+SUMMARY = "Summary:\n"
+BRANCH_SUMMARY = "Summary of a branch that was left:\n"
+
+
+class Header(msgspec.Struct, frozen=True, tag="session", tag_field="type", rename="camel"):
+    """First line of a session file.
+
+    :param key: the session key it was opened under, so that a lost index can be made again.
+    :param parent_session: id of the session it was forked from.
+    """
+
+    id: str
+    version: int = 3
+    timestamp: str = ""
+    cwd: str = ""
+    key: str = ""
+    parent_session: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+    """What all records have: an id (8 hex digits, unique in the file), the id of the record it follows, a moment.
+
+    :param parent_id: None for a root.
+    :param timestamp: ISO 8601, UTC.
+    """
+
+    id: str = ""
+    parent_id: str | None = NOT_SAID
+    timestamp: str = ""
+
+
+class MessageRecord(Record, frozen=True, kw_only=True, tag="message"):
+    """Something said."""
+
+    message: Message
+
+
+class Compaction(Record, frozen=True, kw_only=True, tag="compaction"):
+    """What came before ``first_kept_entry_id`` is shown as this summary from here on; the lines stay."""
+
+    summary: str
+    first_kept_entry_id: str = ""
+    tokens_before: int = 0
+    details: Any = None
+
+
+class BranchSummary(Record, frozen=True, kw_only=True, tag="branch_summary"):
+    """What happened on a branch that was left."""
+
+    summary: str
+    from_id: str = ""
+
+
+class Custom(Record, frozen=True, kw_only=True, tag="custom"):
+    """State of a plugin: never shown to a model."""
+
+    custom_type: str = ""
+    data: Any = None
+
+
+class CustomMessage(Record, frozen=True, kw_only=True, tag="custom_message"):
+    """Something that a plugin puts into the conversation."""
+
+    content: tuple[Text | Image, ...]
+    custom_type: str = "custom"
+
+
+class ModelChange(Record, frozen=True, kw_only=True, tag="model_change"):
+    """From here on ``provider/model`` answers."""
+
+    model: str
+
+
+class ThinkingLevelChange(Record, frozen=True, kw_only=True, tag="thinking_level_change"):
+    """From here on the model thinks this much."""
+
+    thinking_level: str
+
+
+class Label(Record, frozen=True, kw_only=True, tag="label"):
+    """A name for another record."""
+
+    target_id: str = ""
+    label: str | None = None
+
+
+class SessionInfo(Record, frozen=True, kw_only=True, tag="session_info"):
+    """A name for the session."""
+
+    name: str = ""
+
+
+class Other(Record, frozen=True, kw_only=True):
+    """A record of a kind, or a shape, that we do not know: kept in the file as it is, shown to no model."""
+
+    raw: dict[str, Any]
+
+
+Known = (
+    MessageRecord | Compaction | BranchSummary | Custom | CustomMessage | ModelChange | ThinkingLevelChange | Label
+    | SessionInfo
+)  # fmt: skip
+Entry = Known | Other
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What the path from a record to the root says.
+
+    :param messages: oldest first, not yet paired.
+    :param model: ``provider/model`` of the newest answer or change on the path; None before any.
+    """
+
+    messages: tuple[Message, ...] = ()
+    thinking_level: str = "off"
+    model: str | None = None
+
+
+def context(entries: Sequence[Entry], leaf: str | None = NOT_SAID) -> Context:
+    """What a model is shown: the path from ``leaf`` to the root, the last compaction on it in force.
+
+    :param leaf: id of a record; unknown or not given means the last one, None the place before the first.
+    """
+    path = _path(entries, leaf)
+    level, model = "off", None
+    for entry in path:
+        if isinstance(entry, ThinkingLevelChange):
+            level = entry.thinking_level
+        elif isinstance(entry, ModelChange):
+            model = entry.model
+        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+            model = entry.message.model or model
+    return Context(tuple(message for entry in _in_force(path) if (message := shown(entry))), level, model)
+
+
+def shown(entry: Entry) -> Message | None:
+    """What a model reads of one record; None for state, labels and what we do not know."""
+    match entry:
+        case MessageRecord():
+            return entry.message
+        case Compaction():
+            return Assistant(content=(Text(SUMMARY + entry.summary),))
+        case BranchSummary() if entry.summary:
+            return Assistant(content=(Text(BRANCH_SUMMARY + entry.summary),))
+        case CustomMessage():
+            return User(content=entry.content, kind=entry.custom_type or "custom")
+    return None
+
+
+def _path(entries: Sequence[Entry], leaf: str | None) -> list[Entry]:
+    if leaf is None or not entries:
+        return []
+    place_of: dict[str, int] = {}
+    parents: list[int | None] = []
+    for place, entry in enumerate(entries):  # a parent stands before its child, so that no circle can be
+        parents.append(place_of.get(entry.parent_id) if entry.parent_id is not None else None)
+        place_of[entry.id] = place
+    at: int | None = place_of.get(leaf, len(entries) - 1)
+    path = []
+    while at is not None:
+        path.append(entries[at])
+        at = parents[at]
+    return path[::-1]
+
+
+def _in_force(path: Sequence[Entry]) -> Iterable[Entry]:
+    """The last compaction, what it kept, and what follows it; the whole path when there is none."""
+    compactions = [place for place, entry in enumerate(path) if isinstance(entry, Compaction)]
+    if not compactions:
+        return path
+    last = compactions[-1]
+    compaction = path[last]
+    assert isinstance(compaction, Compaction)
+    first = next((p for p in range(last) if path[p].id == compaction.first_kept_entry_id), last)
+    kept = [entry for entry in path[first:last] if not isinstance(entry, Compaction)]
+    return [compaction, *kept, *path[last + 1 :]]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A session file, read.
+
+    :param header: None when there is no valid one; then ``reason`` says so and nothing else counts.
+    :param entries: in file order, exact repetitions once, each one's parent among those before it.
+    :param bad_lines: numbers (from 1) of the lines that are no record: torn, foreign, not JSON, not an object.
+    :param reason: ``empty session file`` or ``invalid session header``, else empty.
+    """
+
+    header: Header | None
+    entries: tuple[Entry, ...] = ()
+    bad_lines: tuple[int, ...] = ()
+    reason: str = ""
+
+
+_BOM = b"\xef\xbb\xbf"
+_line: msgspec.json.Decoder[Header | Known] = msgspec.json.Decoder(Header | Known)
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(record: Header | Known) -> bytes:
+    """One line, its end included. Text that is not Unicode (a lone surrogate) is written as U+FFFD."""
+    try:
+        return _encode(record) + b"\n"
+    except UnicodeEncodeError:
+        return _encode(_unicode(msgspec.to_builtins(record))) + b"\n"
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """The lines of a file without their ends, a byte-order mark at the start left out; the last may be empty."""
+    return data.removeprefix(_BOM).split(b"\n")
+
+
+def read(data: bytes) -> Reading:
+    """Read a session file. A bad line costs only itself; a record whose parent is gone hangs on the one before it."""
+    header: Header | None = None
+    entries: list[Entry] = []
+    bad: list[int] = []
+    seen: dict[str, bytes] = {}
+    first = True
+    for number, line in enumerate(lines_of(data), 1):
+        bare = line.strip()
+        if not bare:
+            continue
+        record = _record(bare)
+        if record is None:
+            bad.append(number)
+        elif first:
+            first = False
+            if isinstance(record, Header) and record.id:
+                header = record
+        elif isinstance(record, Header) or not record.id or seen.get(record.id) == bare:
+            continue
+        else:
+            if record.parent_id is not None and record.parent_id not in seen:
+                record = msgspec.structs.replace(record, parent_id=entries[-1].id if entries else None)
+            seen[record.id] = bare
+            entries.append(record)
+    if header is None:
+        return Reading(None, (), tuple(bad), "empty session file" if first else "invalid session header")
+    return Reading(header, tuple(entries), tuple(bad))
+
+
+def _record(line: bytes) -> Header | Entry | None:
+    try:
+        return _line.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return _odd_record(line)
+
+
+def _odd_record(line: bytes) -> Header | Entry | None:
+    """A line that is not quite ours: a short form, a lone surrogate, a number beyond 64 bits, an unknown kind."""
+    try:
+        raw = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    raw = _unicode(raw)
+    message = raw.get("message")
+    if isinstance(message, dict) and isinstance(message.get("content"), str):
+        raw = raw | {"message": message | {"content": [{"type": "text", "text": message["content"]}]}}
+    try:
+        known: Header | Known = msgspec.convert(raw, Header | Known)
+        return known
+    except (msgspec.ValidationError, RecursionError):
+        pass
+    if not isinstance(raw.get("id"), str) or not isinstance(raw.get("type"), str):
+        return Other(raw=raw)
+    parent = raw.get("parentId", NOT_SAID)
+    return Other(id=raw["id"], parent_id=parent if isinstance(parent, str | None) else NOT_SAID, raw=raw)
+
+
+def _unicode(value: Any) -> Any:
+    """The same tree with every lone surrogate replaced: it can be written again."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unicode(entry) for entry in value]
+    return value
