@@ -1,0 +1,157 @@
+"""What tool names mean: aliases, groups, profiles, patterns, and the names that are kept for core tools.
+
+Pure tables and pure functions. Profiles, owner-only tools and sub-agent denials are those of the seed documents; the
+group members are the ones on which the hosts in the field agree, so that a list written for one reads the same here.
+"""
+
+from functools import lru_cache
+
+ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
+
+CORE_TOOLS = {
+    "read": "tools-std",
+    "write": "tools-std",
+    "edit": "tools-std",
+    "apply_patch": "tools-std",
+    "ls": "tools-std",
+    "grep": "tools-std",
+    "find": "tools-std",
+    "exec": "tools-std",
+    "process": "tools-std",
+    "web_search": "tools-std",
+    "web_fetch": "tools-std",
+    "memory_search": "memory",
+    "memory_get": "memory",
+    "sessions_list": "agents",
+    "sessions_history": "agents",
+    "sessions_send": "agents",
+    "sessions_spawn": "agents",
+    "subagents": "agents",
+    "session_status": "tools-std",
+    "message": "tools-std",
+    "cron": "clock",
+    "gateway": "http",
+    "nodes": "",
+    "browser": "",
+    "canvas": "",
+    "agents_list": "",
+    "image": "",
+    "tts": "",
+}
+"""Name kept for a core tool → the first-party plugin that supplies it (empty: nobody yet), in the order of a request."""
+
+_MEMBERS = {
+    "fs": ("read", "write", "edit", "apply_patch"),
+    "runtime": ("exec", "process"),
+    "web": ("web_search", "web_fetch"),
+    "memory": ("memory_search", "memory_get"),
+    "sessions": (
+        "sessions_list",
+        "sessions_history",
+        "sessions_send",
+        "sessions_spawn",
+        "subagents",
+        "session_status",
+    ),
+    "ui": ("browser", "canvas"),
+    "messaging": ("message",),
+    "automation": ("cron", "gateway"),
+    "nodes": ("nodes",),
+    "agents": ("agents_list",),
+    "media": ("image", "tts"),
+}
+PLUGINS_GROUP = "group:plugins"
+GROUPS = {f"group:{name}": frozenset(members) for name, members in _MEMBERS.items()}
+GROUPS["group:openclaw"] = frozenset().union(
+    *(members for name, members in GROUPS.items() if name not in ("group:fs", "group:runtime"))
+)
+"""Group → its core tools. ``group:plugins`` is not here: it depends on what is loaded."""
+
+PROFILES: dict[str, tuple[str, ...]] = {
+    "minimal": ("read", "write", "edit", "grep", "find", "ls"),
+    "coding": (
+        "read",
+        "write",
+        "edit",
+        "apply_patch",
+        "grep",
+        "find",
+        "ls",
+        "exec",
+        "process",
+        "web_search",
+        "web_fetch",
+    ),
+    "messaging": ("read", "write", "message", "sessions_list", "sessions_send", "cron", "web_search"),
+    "full": ("*",),
+}
+"""Profile → what its list allows. Any other name, ``default`` among them, restricts nothing."""
+
+OWNER_ONLY = frozenset({"gateway", "cron", "nodes"})
+UNFIT = {"voice": frozenset({"tts"})}
+"""Channel → tools that make no sense there, named exactly."""
+
+SANDBOX_ALLOW = (
+    "exec",
+    "process",
+    "read",
+    "write",
+    "edit",
+    "apply_patch",
+    "sessions_list",
+    "sessions_history",
+    "sessions_send",
+    "sessions_spawn",
+    "subagents",
+    "session_status",
+)
+SANDBOX_DENY = ("browser", "canvas", "nodes", "cron", "gateway")
+"""The lists of a sandbox when the file gives none; a tool named like a channel is denied there as well."""
+
+_SUBAGENT_DENY = ("gateway", "sessions_spawn")
+_DEEP_SUBAGENT_DENY = (*_SUBAGENT_DENY, "cron", "message")
+
+
+def subagent_denials(depth: int) -> tuple[str, ...]:
+    """What a sub-agent never gets by default; ``depth`` 0 is the agent a person talks to, 1 its child."""
+    if depth <= 0:
+        return ()
+    return _SUBAGENT_DENY if depth == 1 else _DEEP_SUBAGENT_DENY
+
+
+@lru_cache(maxsize=4096)
+def normalise(name: str) -> str:
+    """The form in which names and list entries are compared: no outer blanks, lower case, aliases resolved."""
+    bare = name.strip().lower()
+    return ALIASES.get(bare, bare)
+
+
+def is_pattern(entry: str) -> bool:
+    """Whether a normalised list entry is a wildcard pattern; groups know none."""
+    return "*" in entry and not entry.startswith("group:")
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether ``*`` patterns cover the whole name: ``*`` is any run of characters, everything else stands for itself.
+
+    Both normalised. Linear in the length of the name, whatever the pattern.
+    """
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == name
+    *middle, last = rest
+    end = len(name) - len(last)
+    at = len(first)
+    if at > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for piece in middle:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def groups_of(name: str) -> tuple[str, ...]:
+    """The groups that a core tool belongs to."""
+    return tuple(group for group, members in GROUPS.items() if normalise(name) in members)

@@ -1,0 +1,100 @@
+"""What policy answers: a ruling for each tool, and the judgement they were made in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from claw.policy.facts import Run, ToolFact
+from claw.policy.layers import Entry, Layer
+from claw.words import say
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided about one tool, and by what.
+
+    :param stage: the gate or layer that took it away; empty when it stands.
+    :param key: dotted key of the list (or setting) that decided; empty when claw's own tables did.
+    :param entry: the list entry that hit, for a denial.
+    :param whose: the id behind a list index in ``key``: an agent's or a group's.
+    :param template: English template of the reason, ``values`` what it names.
+    :param spare: the fallback model (``provider/model``) because of which it fell.
+    """
+
+    allowed: bool
+    stage: str = ""
+    key: str = ""
+    entry: Entry | None = None
+    whose: str = ""
+    template: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    spare: str = ""
+
+    @property
+    def pattern(self) -> str | None:
+        """The word in a deny list that hit."""
+        return self.entry.word if self.entry else None
+
+    @property
+    def place(self) -> str:
+        """The key as people read it: ``agents.list[0].tools.allow (coder)``."""
+        return f"{self.key} ({self.whose})" if self.whose else self.key
+
+    @property
+    def reason(self) -> str:
+        """Why it fell, in the language in use; names the key. Empty when it stands."""
+        if not self.template:
+            return ""
+        text = say(self.template, key=self.place, pattern=self.pattern or "", **self.values)
+        return (
+            say("{reason}, because of fallback {model}", reason=text, model=self.spare)
+            if self.spare
+            else text
+        )
+
+
+STANDS = Ruling(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A tool that was set aside because its name belongs to somebody else.
+
+    :param kind: ``reserved`` (kept for a core tool), ``taken`` (another plugin was first), ``plugin-id`` (the plugin
+        is called like a core tool) or ``handed`` (``tools.suppliers`` gives the name to another plugin).
+    :param holder: the plugin that has the name, or would; empty when nobody supplies it.
+    """
+
+    fact: ToolFact
+    kind: str
+    holder: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The rulings on every tool of a run, and what they were made from.
+
+    :param positions: of the standing tools in the facts that were judged, in their order.
+    :param loaded: the facts that were judged by the layers: opted in, and owners of their names.
+    :param unknown: per layer the allow-list entries that name nothing, normalised and sorted.
+    :param spares: the judgements for the other models of this run, whose layers count as well.
+    """
+
+    run: Run
+    facts: tuple[ToolFact, ...]
+    layers: tuple[Layer, ...]
+    rulings: Mapping[str, Ruling]
+    positions: tuple[int, ...]
+    loaded: tuple[ToolFact, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spares: tuple["Judgement", ...] = ()
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Names of the tools that may be used, in order of registration."""
+        return tuple(self.facts[at].name for at in self.positions)
+
+    @property
+    def owners(self) -> tuple[str | None, ...]:
+        """For each standing tool its plugin, or None for a core tool."""
+        return tuple(self.facts[at].plugin for at in self.positions)
