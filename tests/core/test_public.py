@@ -1,0 +1,30 @@
+"""The public surface: what ``from claw import ...`` gives to strangers."""
+
+import subprocess
+import sys
+
+import claw
+import pytest
+
+
+@pytest.mark.parametrize("name", claw.__all__)
+def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    value = getattr(claw, name)
+    told = (value.__doc__ or "").strip()
+    assert told, f"{name} has no docstring"
+    assert not told.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
+
+
+def test_the_list_is_sorted_and_names_nothing_twice() -> None:
+    assert list(claw.__all__) == sorted(set(claw.__all__))
+
+
+def test_a_name_that_is_not_public_is_an_ordinary_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Manager'"):
+        _ = claw.Manager
+
+
+def test_importing_claw_imports_nothing_else() -> None:
+    script = "import sys, importlib, typing; before = set(sys.modules); import claw; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["claw"]
