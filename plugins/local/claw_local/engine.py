@@ -7,6 +7,7 @@ are ten times slower than one, so half of the cores is the default.
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,12 +37,12 @@ def default_threads() -> int:
     return max(1, (os.cpu_count() or 1) // 2)
 
 
-def model_file(model: str, models: dict[str, str]) -> Path:
+def model_file(model: str, models: Mapping[str, Mapping[str, Any]]) -> Path:
     """The GGUF file that a model name means: a path, a name from ``providers.local.models``, or ``smollm2``.
 
     :raises ProviderError: the name means nothing, or the file is not there.
     """
-    written = models.get(model, model)
+    written = str(models.get(model, {}).get("path", model))
     if written == SMOLLM2:
         return _packaged_weights()
     path = Path(written).expanduser()
@@ -49,7 +50,7 @@ def model_file(model: str, models: dict[str, str]) -> Path:
         raise ProviderError(
             "the local provider has no model {model}",
             where="providers.local.models",
-            fix="use local/smollm2, a path as in local//path/model.gguf, or add {model}: /path/model.gguf there",
+            fix="use local/smollm2, a path (local//path/model.gguf), or add {model}: {{path: /path/model.gguf}} there",
             reason="model_not_found",
             model=model,
         )

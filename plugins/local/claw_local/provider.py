@@ -16,6 +16,7 @@ from claw import (
     Credential,
     Finished,
     ModelEvent,
+    ProviderConfig,
     ProviderError,
     Request,
     Text,
@@ -23,8 +24,7 @@ from claw import (
     Usage,
     User,
 )
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from pydantic.alias_generators import to_camel
+from pydantic import Field, PositiveInt
 
 from claw_local import engine
 
@@ -34,12 +34,9 @@ PROMPT_BYTES = 700
 STOP_REASONS = {"stop": "stop", "length": "length"}
 
 
-class LocalSettings(BaseModel):
-    """``providers.local`` in the config file."""
+class LocalSettings(ProviderConfig):
+    """``providers.local`` in the config file; ``models`` names GGUF files: ``NAME: {path: /path/model.gguf}``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    models: dict[str, str] = Field({}, description="Names for GGUF files: NAME: /path/model.gguf.")
     context_tokens: PositiveInt = Field(2048, description="How much the engine reads at once, in tokens.")
     max_tokens: PositiveInt = Field(256, description="Length of an answer, in tokens.")
     threads: PositiveInt = Field(

@@ -43,14 +43,14 @@ def set_up() -> None:
 def install_command() -> list[str]:
     """The start of a command that installs into this environment, which may have no pip of its own."""
     if find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install", "-q"]
+        return [sys.executable, "-m", "pip", "install", "-q", "-q"]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
     base = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
     if _runs([base, "-m", "pip", "--version"]):
-        return [base, "-m", "pip", "--python", sys.executable, "install", "-q"]
+        return [base, "-m", "pip", "--python", sys.executable, "install", "-q", "-q"]
     if _runs([sys.executable, "-m", "ensurepip"]):
-        return [sys.executable, "-m", "pip", "install", "-q"]
+        return [sys.executable, "-m", "pip", "install", "-q", "-q"]
     raise ClawError("there is no pip to install with", fix="on Debian or Ubuntu: apt install python3-pip")
 
 
