@@ -7,14 +7,16 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6  turn  host                    the path of one message; find, load, ask, set aside
     5  loop  fallback  kit  hookspecs
     4  session  journal  prompt  provider  wire
-    3  policy  route  compaction  auth  tool  event  channel
-    2  config  manifest  catalog  transcript  lane  sandbox  guard  failure
+    3  policy  route  compaction  auth  tool  event  channel  record  usage
+    2  config  manifest  catalog  transcript  lane  sandbox  guard  failure  arguments  truncation
     1  store  clock  message  errors  words
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -22,6 +24,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "ChannelConfig": "config.settings",
     "ProviderConfig": "config.settings",
+    "Section": "config.settings",
     "ClawError": "errors",
     "ConfigError": "errors",
     "FenceError": "errors",
@@ -75,6 +78,9 @@ _ROOMS = {
     "PluginConfig": "config.view",
     "Secret": "config.settings",
     "Sandbox": "sandbox",
+    "split_plain": "guard.command",
+    "child_environment": "guard.environment",
+    "nearest": "arguments",
     "hookimpl": "hookspecs",
     "hookspec": "hookspecs",
     "say": "words",
@@ -95,3 +101,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _Package(ModuleType):
+    """``claw.tool`` is the decorator, also after the room of the same name was imported (which binds it here)."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "tool" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

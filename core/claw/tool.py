@@ -1,11 +1,33 @@
-"""A tool: what a model may call, made from a typed function, and what it is given when it runs."""
+"""A tool: what a model may call, made from a typed function; what it is given when it runs; and running it.
 
+A tool is a stranger: whatever it raises, returns or never returns becomes a result that the model can act on.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
+from claw import arguments as args
+from claw.errors import ToolError
 from claw.transcript import Image, Text
+from claw.truncation import share
+from claw.words import say
+
+THREADS = 8
+"""Plain functions of one package that may run at once."""
+GRACE_SECONDS = 4.0
+"""What a cancelled tool may take to clean up before it is left behind."""
+
+_log = logging.getLogger(__name__)
+_left_behind: set["asyncio.Task[Any]"] = set()
 
 Effects = Literal["none", "idempotent", "once"]
 
@@ -97,3 +119,193 @@ class ToolContext:
     send: Callable[[str, tuple[str, ...]], Awaitable[tuple[str, ...]]]
     status: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str = ...,
+    description: str = ...,
+    parameters: Mapping[str, Any] | None = ...,
+    optional: bool = ...,
+    owner_only: bool = ...,
+    effects: Effects = ...,
+    parallel: bool = ...,
+    timeout_seconds: float | None = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    parameters: Mapping[str, Any] | None = None,
+    **traits: Any,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a :class:`Tool` of a typed function: ``@tool``, or ``@tool(optional=True, effects="once")``.
+
+    The schema comes from the annotations, the description from the first paragraph of the docstring, those of the
+    arguments from its ``:param x:`` lines. An async function runs on the event loop; a plain one in a thread, of
+    which its package has :data:`THREADS`. A parameter annotated ``ToolContext`` is filled in by the host.
+
+    :param parameters: JSON Schema to use instead of the signature's; the function then gets the checked arguments by
+        keyword, as they are.
+    :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds`` of :class:`Tool`.
+    :raises ClawError: the signature cannot be offered to a model.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool:
+        schema: Mapping[str, Any]
+        if parameters is None:
+            schema, read, host_parameter = args.of_function(function, ToolContext)
+        else:
+            schema, read, host_parameter = parameters, dict, args.host_parameter(function, ToolContext)
+        in_loop = inspect.iscoroutinefunction(function)
+
+        async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
+            values = read(arguments)
+            if host_parameter:
+                values[host_parameter] = context
+            if in_loop:
+                return await function(**values)
+            return await _in_thread(function, values)
+
+        named = name or function.__name__
+        return Tool(
+            named, description or args.summary(function) or named.replace("_", " "), schema, run, **traits
+        )
+
+    return make if function is None else make(function)
+
+
+def validate(tool: Tool, arguments: Any) -> tuple[dict[str, Any], str]:
+    """Hold a model's arguments against the tool's schema.
+
+    :returns: the arguments, nulls for optional ones left out, and an empty text; or what the model must mend.
+    """
+    try:
+        kept, problem = args.check(tool.parameters, arguments)
+    except Exception as error:  # noqa: BLE001  a stranger's schema: any fault of it is the tool's
+        return {}, _blame(tool, say("its parameters are not a sound JSON Schema: {error}", error=error))
+    if problem:
+        problem = say("Invalid arguments for {tool}:", tool=tool.name) + "\n" + problem
+    return kept, problem
+
+
+async def perform(tool: Tool, arguments: Any, context: ToolContext) -> Result:
+    """Check the arguments, then :func:`run` the tool: the whole of a call."""
+    kept, problem = validate(tool, arguments)
+    return Result(problem, is_error=True) if problem else await run(tool, kept, context)
+
+
+async def run(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, grace_seconds: float = GRACE_SECONDS
+) -> Result:
+    """Run a tool with arguments that :func:`validate` let through. It raises nothing but ``CancelledError``.
+
+    :param grace_seconds: a tool that will not end within this time of being cancelled is left behind.
+    """
+    task = asyncio.create_task(_guarded(tool, arguments, context), name=f"tool {tool.name}")
+    try:
+        await asyncio.wait({task}, timeout=tool.timeout_seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            await _stop(task, grace_seconds)
+    seconds = tool.timeout_seconds
+    return Result(
+        say("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds),
+        is_error=True,
+    )
+
+
+def fit(result: Result, limit: int) -> Result:
+    """The result with its texts cut to ``limit`` characters together; images stay.
+
+    :param limit: :func:`claw.truncation.result_limit` of the model that will read it.
+    """
+    blocks = share(result.blocks, limit)
+    return result if blocks == result.blocks else replace(result, content=blocks)
+
+
+async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Result:
+    """The wall: a result, whatever the stranger does. Only our own cancelling gets through."""
+    try:
+        return _as_result(tool, await tool.run(arguments, context))
+    except ToolError as error:
+        return Result(_clean(str(error)), is_error=True)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
+        message = str(error).strip()
+        if " " not in message:  # KeyError('x') says nothing without its name
+            message = f"{type(error).__name__}: {message}".removesuffix(": ")
+        details = {"error": type(error).__name__, "plugin": tool.plugin}
+        return Result(_clean(_blame(tool, message)), details, is_error=True)
+
+
+async def _stop(task: "asyncio.Task[Any]", grace_seconds: float) -> None:
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=grace_seconds)
+    if not done:
+        _left_behind.add(task)
+        task.add_done_callback(_left_behind.discard)
+
+
+def _blame(tool: Tool, message: str) -> str:
+    return say("{message} (plugin {plugin})", message=message, plugin=tool.plugin) if tool.plugin else message
+
+
+def _as_result(tool: Tool, answer: Any) -> Result:
+    if isinstance(answer, str):
+        return Result(_clean(answer))
+    if isinstance(answer, dict):
+        return Result(_clean(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer)
+    if isinstance(answer, Result):
+        if isinstance(answer.content, str):
+            return replace(answer, content=_clean(answer.content))
+        if isinstance(answer.content, list | tuple) and all(
+            isinstance(b, Text | Image) for b in answer.content
+        ):
+            blocks = (Text(_clean(b.text)) if isinstance(b, Text) else b for b in answer.content)
+            return replace(answer, content=tuple(blocks))
+        kind = "ToolResult(content=…)"
+    else:
+        kind = type(answer).__name__
+    wrong = say(
+        "{tool} answered with {kind}; a tool answers with str, dict or ToolResult", tool=tool.name, kind=kind
+    )
+    return Result(_blame(tool, wrong), is_error=True)
+
+
+def _clean(text: str) -> str:
+    """The text as UTF-8 can hold it: half a surrogate pair would break the transcript and the request."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> Any:
+    def call() -> tuple[Any, BaseException | None]:
+        try:
+            return contextvars_here.run(function, **values), None
+        except BaseException as error:  # noqa: BLE001  handed on as a value: a future cannot carry StopIteration
+            return None, error
+
+    contextvars_here = contextvars.copy_context()
+    pool = _threads(function.__module__.partition(".")[0])
+    answer, error = await asyncio.get_running_loop().run_in_executor(pool, call)
+    if error is not None:
+        raise error
+    return answer
+
+
+@cache
+def _threads(package: str) -> ThreadPoolExecutor:
+    """One bounded pool for each package, so that a plugin that blocks stops only itself."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix=f"tools of {package}")

@@ -1,0 +1,294 @@
+"""What a tool may be called with: a JSON Schema read from a function, and arguments held against a schema.
+
+Neither pydantic nor jsonschema is imported before a function is read or a call is checked.
+"""
+
+import difflib
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+from claw.errors import ClawError, ToolError
+from claw.words import say
+
+Read = Callable[[dict[str, Any]], dict[str, Any]]
+
+_MOST_ERRORS = 5
+_validators: dict[int, tuple[Mapping[str, Any], Any]] = {}
+
+
+# --- a function → a schema -------------------------------------------------------------------------------------------
+
+
+def of_function(function: Callable[..., Any], given_by_host: type) -> tuple[dict[str, Any], Read, str]:
+    """Read the signature of ``function``.
+
+    Pydantic makes the schema, so that everything it understands can be annotated: ``Literal``, ``Annotated`` (a bare
+    string in it is a description), nested models. ``:param x:`` of the docstring describes what has no description.
+
+    :param given_by_host: a parameter annotated with this class is left out.
+    :returns: JSON Schema; what turns checked arguments into values of the annotated types (it raises ``ToolError``);
+        and the name of the parameter left out, empty when there is none.
+    :raises ClawError: the signature cannot be offered to a model.
+    """
+    import pydantic
+
+    hints, descriptions = _hints(function), documented_parameters(function)
+    fields: dict[str, Any] = {}
+    left_out = host_parameter(function, given_by_host)
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == left_out:
+            continue
+        hint = hints.get(parameter.name, Any)
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise _unfit(
+                function,
+                "the parameter {name} cannot be filled by name",
+                "give every parameter a name of its own, or pass parameters= with a JSON Schema and take **arguments",
+                name=str(parameter),
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # An alias, because a model of pydantic's own keeps names such as "json" and "copy" for itself.
+        named = pydantic.Field(
+            alias=parameter.name, description=_description(hint, descriptions.get(parameter.name))
+        )
+        fields[f"argument_{len(fields)}"] = (Annotated[hint, named], default)
+    model = pydantic.create_model("Arguments", **fields)
+    names = {field: typing.cast("str", info.alias) for field, info in model.model_fields.items()}
+
+    def read(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            values = model.model_validate(arguments)
+        except pydantic.ValidationError as error:
+            problems = (
+                f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)
+            )
+            raise ToolError("{problems}", problems="; ".join(problems)) from None
+        return {name: getattr(values, field) for field, name in names.items()}
+
+    return compact(model.model_json_schema()), read, left_out
+
+
+def host_parameter(function: Callable[..., Any], given_by_host: type) -> str:
+    """The name of the parameter annotated with ``given_by_host``; empty when there is none."""
+    hints = _hints(function)
+    return next(
+        (n for n, h in hints.items() if h is given_by_host or given_by_host in typing.get_args(h)), ""
+    )
+
+
+def documented_parameters(function: Callable[..., Any]) -> dict[str, str]:
+    """The ``:param name: text`` lines of a docstring; a text may go on over indented lines."""
+    found = re.findall(
+        r"^:param\s+(?:[^:\n]*\s)?\*{0,2}(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)",
+        inspect.getdoc(function) or "",
+        re.MULTILINE,
+    )
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def summary(function: Callable[..., Any]) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+
+
+def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of pydantic's as short as it can be said: no titles, no ``$ref`` (but for a type that holds itself),
+    no null where leaving the argument out says the same."""
+    definitions = schema.get("$defs", {})
+    short: dict[str, Any] = _short(schema, definitions, ())
+    bodies: dict[str, Any] = {}
+    while missing := set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps([short, bodies]))) - bodies.keys():
+        bodies |= {name: _short(definitions[name], definitions, (name,)) for name in sorted(missing)}
+    return {**short, "$defs": bodies} if bodies else short
+
+
+def _short(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    if isinstance(node, list):
+        return [_short(item, definitions, inside) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    if isinstance(ref := node.get("$ref"), str):
+        name = ref.rsplit("/", 1)[-1]
+        if name in inside:
+            return dict(node)
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return _short({**definitions[name], **beside}, definitions, (*inside, name))
+    short = {key: value for key, value in node.items() if key != "$defs" and not _says_nothing(key, value)}
+    options = short.get("anyOf")
+    if (
+        isinstance(options, list)
+        and {"type": "null"} in options
+        and "default" in node
+        and node["default"] is None
+    ):
+        options = [option for option in options if option != {"type": "null"}]
+        del short["anyOf"]
+        short = {**(options[0] if len(options) == 1 else {"anyOf": options}), **short}
+        return _short(short, definitions, inside)
+    for key, value in short.items():
+        if key in ("properties", "patternProperties"):
+            short[key] = {name: _short(inner, definitions, inside) for name, inner in value.items()}
+        elif key not in ("default", "const", "enum", "examples"):
+            short[key] = _short(value, definitions, inside)
+    return short
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return (
+        (key == "title" and isinstance(value, str))
+        or (key == "default" and value is None)
+        or (key == "additionalProperties" and value is True)
+    )
+
+
+def _description(hint: Any, documented: str | None) -> str | None:
+    for extra in getattr(hint, "__metadata__", ()):
+        if isinstance(extra, str):
+            return extra
+        if text := getattr(extra, "description", None):
+            return str(text)
+    return documented
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as unknown:
+        raise _unfit(
+            function,
+            "an annotation names what cannot be found: {unknown}",
+            "import it in the module of the tool, not under TYPE_CHECKING",
+            unknown=unknown,
+        ) from None
+
+
+def _unfit(function: Callable[..., Any], problem: str, fix: str, **values: object) -> ClawError:
+    return ClawError(problem, where=f"{function.__module__}.{function.__qualname__}", fix=fix, **values)
+
+
+# --- arguments against a schema --------------------------------------------------------------------------------------
+
+
+def check(schema: Mapping[str, Any], arguments: Any) -> tuple[dict[str, Any], str]:
+    """Hold ``arguments`` against ``schema``.
+
+    A null for an optional argument counts as left out. A schema that lists its properties and says nothing of others
+    means these only: a misspelt argument is told, not swallowed; ``additionalProperties: true`` takes anything.
+
+    :returns: the arguments and an empty text; or what is wrong, a line for each argument, for the model to act on.
+    """
+    if not isinstance(arguments, dict):
+        return {}, say("the arguments must be one JSON object, not {given}", given=_shown(arguments))
+    properties, required = schema.get("properties") or {}, schema.get("required") or ()
+    kept = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in required or _takes_null(properties.get(name))
+    }
+    problems = [*_misspelt(schema, properties, kept)]
+    problems += (_tell(error, kept) for error in _errors(schema, kept))
+    problems = list(dict.fromkeys(problems))
+    return ({}, "\n".join(problems[:_MOST_ERRORS])) if problems else (kept, "")
+
+
+def _takes_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    options = [schema, *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    return any(
+        "null" in (kind if isinstance(kind := option.get("type"), list) else [kind]) for option in options
+    )
+
+
+def _misspelt(
+    schema: Mapping[str, Any], properties: Mapping[str, Any], arguments: dict[str, Any]
+) -> Iterator[str]:
+    open_keys = (
+        "additionalProperties",
+        "patternProperties",
+        "unevaluatedProperties",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "$ref",
+    )
+    if not properties or (
+        schema.get("additionalProperties") is not False and any(key in schema for key in open_keys)
+    ):
+        return
+    for name in arguments:
+        if name not in properties:
+            yield say(
+                "{name}: there is no such argument; did you mean {nearest}? Known: {known}",
+                name=name,
+                nearest=nearest(name, properties),
+                known=", ".join(properties),
+            )
+
+
+def nearest(name: str, known: typing.Iterable[str]) -> str:
+    """The known name that is most like ``name``."""
+    names = list(known)
+    return max(names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
+
+
+def _errors(schema: Mapping[str, Any], arguments: dict[str, Any]) -> list[Any]:
+    kept = _validators.get(id(schema))
+    if kept is None or kept[0] is not schema:
+        if len(_validators) > 2000:  # ids of schemas long gone
+            _validators.clear()
+        kept = _validators[id(schema)] = (schema, _compiled(schema))
+    return sorted(
+        (e for e in kept[1].iter_errors(arguments) if e.validator != "additionalProperties" or e.path),
+        key=lambda error: list(map(str, error.path)),
+    )
+
+
+def _compiled(schema: Mapping[str, Any]) -> Any:
+    import jsonschema
+    import referencing
+
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    kind.check_schema(dict(schema))
+    # An empty registry: a schema from a stranger must not make us fetch an address.
+    return kind(schema, registry=referencing.Registry())
+
+
+def _tell(error: Any, arguments: dict[str, Any]) -> str:
+    """One error of jsonschema's: which argument, what is wanted, what was given."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path).lstrip(".")
+    wanted, given = error.validator_value, _shown(error.instance)
+    if error.validator == "required":
+        missing = [name for name in wanted if name not in error.instance]
+        inner = (error.schema.get("properties") or {}).get(missing[0], {})
+        name = f"{path}.{missing[0]}" if path else missing[0]
+        return say("{name} is missing: it must be {wanted}", name=name, wanted=_wanted(inner))
+    if error.validator in ("type", "enum", "const", "anyOf", "oneOf"):
+        return say(
+            "{path} must be {wanted}, not {given}", path=path, wanted=_wanted(error.schema), given=given
+        )
+    return say("{path}: {problem}", path=path or "arguments", problem=error.message[:300])
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return say(
+            "one of {values}", values=", ".join(json.dumps(v, ensure_ascii=False) for v in schema["enum"])
+        )
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return say(" or ").join(_wanted(option) for option in options)
+    kinds = schema.get("type", "anything")
+    named = say(" or ").join(kinds) if isinstance(kinds, list) else str(kinds)
+    return f"{named} ({schema['description']})" if "description" in schema else named
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else f"{text[:80]}…"
