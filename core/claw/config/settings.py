@@ -86,7 +86,9 @@ class ChannelConfig(Section):
     )
     allow_from: tuple[str, ...] = Field((), description="Stable ids of people who may write; empty = nobody.")
     group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
-    group_allow_from: tuple[str, ...] = ()
+    group_allow_from: tuple[str, ...] | None = Field(
+        None, description="Who of a listed group may talk to us; absent = all its members, empty = nobody."
+    )
     groups: Annotated[dict[str, GroupSettings], BeforeValidator(_groups)] = Field(
         {}, description="Groups that may talk to us, by id; '*' = all others."
     )
