@@ -1,0 +1,302 @@
+"""The wire of a model service, for provider plugins: events out of bytes, failures into ``ProviderError``.
+
+A provider plugin says how to ask (its SDK's transport and keys) and how to fold events into an answer; ``converse``
+does the rest: limits of time, odd pieces, answers that are not a stream, broken connections, closing.
+Format of a stream: WHATWG HTML, "Server-sent events", 9.2.6.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+import msgspec
+
+from claw.errors import ProviderError
+from claw.failure import failed, told
+from claw.provider import Finished, ModelEvent
+from claw.transcript import Assistant
+
+EVENT_BYTES = 16 * 1024 * 1024
+DONE = "[DONE]"
+_LINGER_SECONDS = 0.05
+_TAIL_SECONDS = 3.0
+
+
+class Answer(Protocol):
+    """What we need of an HTTP response whose body is still to be read (``httpx2.Response``)."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
+    async def aread(self) -> bytes: ...
+    async def aclose(self) -> None: ...
+
+
+class Fold(Protocol):
+    """The answer of one call while it comes in.
+
+    :param whole: the answer is complete, though figures may still follow.
+    :param done: nothing more is to come: stop reading, whether or not the service closes.
+    """
+
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def done(self) -> bool: ...
+    def take(self, name: str, data: Any) -> Iterable[ModelEvent]:
+        """Hear one event: its name and its parsed data (``DONE`` comes with None)."""
+        ...
+
+    def take_body(self, body: Any) -> Iterable[ModelEvent]:
+        """Hear the whole answer at once, from a service that does not stream."""
+        ...
+
+    def finish(self) -> Assistant:
+        """The answer. :raises ProviderError: reason truncated, when it is not whole."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds: for the answer to begin, and between two events (keep-alives do not count)."""
+
+    begin_seconds: float = 600.0
+    idle_seconds: float = 120.0
+
+
+async def converse(
+    ask: Callable[[], Awaitable[Answer]], fold: Fold, *, service: str, patience: Patience, secret: str = ""
+) -> AsyncIterator[ModelEvent]:
+    """Ask once and tell the answer as it comes; the last event is ``Finished``.
+
+    :param ask: makes the one request, body unread.
+    :param service: for errors, ``provider/model``.
+    :param secret: the key in use, never to be seen in an error.
+    :raises ProviderError: and nothing else, apart from cancellation.
+    """
+    try:
+        async with asyncio.timeout(patience.begin_seconds):
+            answer = await ask()
+        try:
+            async with aclosing(_listen(answer, fold, service, patience.idle_seconds)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await answer.aclose()
+        message = fold.finish()
+    except ProviderError as error:
+        error.where = error.where or service
+        raise
+    except TimeoutError:
+        raise failed(service, reason="timeout") from None
+    except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
+        raise told(error, service, secret) from None
+    yield Finished(message)
+
+
+async def _listen(
+    answer: Answer, fold: Fold, service: str, idle_seconds: float
+) -> AsyncGenerator[ModelEvent, None]:
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("application/json", "text/html"):
+        async with asyncio.timeout(idle_seconds):
+            text = await answer.aread()
+        for event in fold.take_body(_parse(text, service)):
+            yield event
+        return
+    async with aclosing(answer.aiter_bytes()) as chunks:  # type: ignore[type-var]
+        async with aclosing(_events(chunks, fold, service, idle_seconds)) as events:
+            async for name, data in events:
+                for event in fold.take(name, data):
+                    yield event
+                if fold.done:
+                    break
+        if fold.done:
+            await _linger(chunks)
+
+
+async def _events(
+    chunks: AsyncIterator[bytes], fold: Fold, service: str, idle_seconds: float
+) -> AsyncGenerator[tuple[str, Any], None]:
+    clock = asyncio.get_running_loop().time
+    decoder = Decoder()
+    deadline = clock() + idle_seconds
+    while True:
+        try:
+            async with asyncio.timeout_at(min(deadline, clock() + _TAIL_SECONDS) if fold.whole else deadline):
+                found = decoder.feed(await anext(chunks))
+        except StopAsyncIteration:
+            found = []
+        except Exception:
+            if fold.whole:
+                return
+            raise
+        else:
+            if not found:
+                continue
+        last = not found
+        for name, data in decoder.end() if last else found:
+            if name == "ping":
+                continue
+            yield (DONE, None) if data.strip() == b"[DONE]" else (name, _parse(data, service, cut=last))
+            deadline = clock() + idle_seconds
+        if last:
+            return
+
+
+async def _linger(chunks: AsyncIterator[bytes]) -> None:
+    """Read the end of the body when it is already here, so that the connection can be used again."""
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            async for _ in chunks:
+                pass
+    except Exception:  # noqa: BLE001  the answer is whole: how its connection ends does not matter
+        pass
+
+
+def _parse(data: bytes, service: str, *, cut: bool = False) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if cut:
+            raise failed(service, reason="truncated") from None
+    if data.lstrip()[:1] == b"<":
+        raise ProviderError(
+            "the address answered with a web page, not with a model's answer",
+            fix="check providers.{name}.baseUrl",
+            reason="bad_request",
+            where=service,
+            name=service.partition("/")[0],
+        )
+    raise ProviderError(
+        "the service sent something that is not JSON", reason="server", retryable=True, where=service
+    )
+
+
+class Decoder:
+    """Server-sent events out of bytes that may be cut anywhere. Linear in their length."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._after_cr = False
+        self._name = ""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
+        """Take the next bytes; answer with the events they complete, as (name, data)."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if chunk:
+            self._after_cr = chunk.endswith(b"\r")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._size += len(chunk)
+        if self._size > EVENT_BYTES:
+            raise ProviderError("the service sent an event without end", reason="server", retryable=True)
+        if b"\n" not in chunk:
+            self._rest.append(chunk)
+            return []
+        *lines, rest = b"".join([*self._rest, chunk]).split(b"\n")
+        self._rest = [rest]
+        return self._events(lines)
+
+    def end(self) -> list[tuple[str, bytes]]:
+        """The stream is over: the event that has no empty line behind it, if there is one."""
+        rest, self._rest = b"".join(self._rest), []
+        return self._events([rest, b""])
+
+    def _events(self, lines: list[bytes]) -> list[tuple[str, bytes]]:
+        found = []
+        for line in lines:
+            if not line:
+                if self._data:
+                    found.append((self._name, b"\n".join(self._data)))
+                self._name, self._data, self._size = "", [], 0
+                continue
+            field, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                self._name = value.removeprefix(b" ").decode(errors="replace")
+        return found
+
+
+def tool_arguments(text: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """The arguments of a call; None when they are not a whole JSON object. No text at all is no arguments.
+
+    :param parameters: the tool's schema: a null sent for an optional argument that admits none is left out.
+    """
+    try:
+        value = msgspec.json.decode(text.strip() or "{}")
+        if isinstance(value, str):
+            value = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return _without_nulls(value, parameters) if parameters else value
+
+
+def _without_nulls(value: Any, schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, list):
+        return [_without_nulls(item, schema.get("items")) for item in value]
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, Mapping):
+        return value
+    required = schema.get("required", ())
+    return {
+        key: _without_nulls(item, properties.get(key))
+        for key, item in value.items()
+        if item is not None or key in required or key not in properties or _admits_null(properties[key])
+    }
+
+
+def _admits_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or not schema.keys() & {"type", "enum", "anyOf", "oneOf"}:
+        return True
+    if any(_admits_null(choice) for key in ("anyOf", "oneOf") for choice in schema.get(key, ())):
+        return True
+    kinds = schema.get("type", ())
+    return "null" in (kinds if isinstance(kinds, list) else (kinds,)) or None in schema.get("enum", ())
+
+
+def mint_call_id() -> str:
+    """An id for a call that came without one."""
+    return f"call_{uuid4().hex[:24]}"
+
+
+class CallIds:
+    """The ids of calls, as one request may show them: unique in it, of a safe alphabet, short enough.
+
+    Ids of other makers are replaced by a digest, the same one each time, so that cached prefixes hold.
+
+    :param limit: characters. OpenAI takes 40, Anthropic 64.
+    """
+
+    def __init__(self, limit: int = 40) -> None:
+        self._fits = re.compile(rf"[A-Za-z0-9_-]{{1,{limit}}}")
+        self._used: dict[str, int] = {}
+        self._now: dict[str, str] = {}
+
+    def of_call(self, call_id: str) -> str:
+        """The id to write for a call."""
+        times = self._used[call_id] = self._used.get(call_id, 0) + 1
+        if times == 1 and self._fits.fullmatch(call_id):
+            self._now[call_id] = call_id
+        else:
+            digest = hashlib.sha256(f"{times}:{call_id}".encode()).hexdigest()
+            self._now[call_id] = f"call_{digest[:24]}"
+        return self._now[call_id]
+
+    def of_result(self, call_id: str) -> str:
+        """The id to write for the result of the latest call of that id."""
+        return self._now.get(call_id, call_id)

@@ -1,0 +1,149 @@
+"""From the events of a Messages stream to an answer. No input, no output.
+
+Facts: docs.anthropic.com, "Streaming Messages". Unknown events and deltas pass; the counts are cumulative.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from claw import (
+    Assistant,
+    ModelEvent,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    failed,
+    failure_said,
+    mint_call_id,
+    say,
+    tool_arguments,
+)
+
+_STOPS = {"end_turn": "stop", "stop_sequence": "stop", "pause_turn": "stop", "tool_use": "tool_use", "max_tokens": "length"}
+
+
+class Folding:
+    """One answer while it comes in.
+
+    :param maker: name of the provider, which its thoughts carry.
+    :param model: as the request names it.
+    """
+
+    def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._schemas = {spec.name: spec.parameters for spec in tools}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, int] = {}
+        self._stop: str | None = None
+        self.done = False
+
+    @property
+    def whole(self) -> bool:
+        """Nothing may follow the end of an answer here."""
+        return self.done
+
+    def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
+        """Hear one event."""
+        kind = data["type"] if data else name
+        if kind == "content_block_delta":
+            yield from self._grow(self._blocks[data["index"]], data["delta"])
+        elif kind == "content_block_start":
+            block = self._blocks[data["index"]] = dict(data["content_block"])
+            block["pieces"] = []
+            yield from _shown(block)
+        elif kind == "message_start":
+            self._count(data["message"].get("usage"))
+        elif kind == "message_delta":
+            self._stop = data["delta"].get("stop_reason") or self._stop
+            self._count(data.get("usage"))
+        elif kind == "message_stop":
+            self.done = True
+        elif kind == "error":
+            raise failure_said(self._model, data, status=200)
+
+    def take_body(self, body: Any) -> Iterator[ModelEvent]:
+        """Hear a whole message at once."""
+        if body.get("type") == "error":
+            raise failure_said(self._model, body, status=200)
+        self._blocks = {index: {**block, "pieces": []} for index, block in enumerate(body["content"])}
+        self._count(body.get("usage"))
+        self._stop, self.done = body.get("stop_reason"), True
+        for block in self._blocks.values():
+            yield from _shown(block)
+
+    def finish(self) -> Assistant:
+        """The answer, when the service said that it is over."""
+        if not self.done:
+            raise failed(self._model, reason="truncated")
+        if self._stop == "model_context_window_exceeded":
+            raise failed(self._model, reason="context_overflow")
+        refused = self._stop == "refusal"
+        return Assistant(
+            tuple(self._content()),
+            model=self._model,
+            stop_reason="error" if refused else _STOPS.get(self._stop or "", "stop"),
+            usage=_usage(self._usage),
+            error=say("the model refused to answer this") if refused else "",
+        )
+
+    def _grow(self, block: dict[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        kind = delta["type"]
+        if kind == "text_delta":
+            block["pieces"].append(delta["text"])
+            yield TextDelta(delta["text"])
+        elif kind == "input_json_delta":
+            block["pieces"].append(delta["partial_json"])
+        elif kind == "thinking_delta":
+            block["pieces"].append(delta["thinking"])
+            yield ThinkingDelta(delta["thinking"])
+        elif kind == "signature_delta":
+            block["signature"] = delta["signature"]
+
+    def _count(self, usage: Mapping[str, Any] | None) -> None:
+        self._usage |= {key: value for key, value in (usage or {}).items() if isinstance(value, int)}
+
+    def _content(self) -> Iterator[Text | Thinking | ToolCall]:
+        for _, block in sorted(self._blocks.items()):
+            grown = "".join(block["pieces"])
+            kind = block["type"]
+            if kind == "text" and (text := block.get("text", "") + grown):
+                yield Text(text)
+            elif kind == "thinking":
+                text = block.get("thinking", "") + grown
+                yield Thinking(text, signature=block.get("signature", ""), maker=self._maker)
+            elif kind == "redacted_thinking":
+                yield Thinking(redacted=block["data"], maker=self._maker)
+            elif kind == "tool_use" and (call := self._call(block, grown)):
+                yield call
+
+    def _call(self, block: Mapping[str, Any], grown: str) -> ToolCall | None:
+        """A call; None for half a call: an answer that ran out of tokens in it must not run it."""
+        cut = self._stop == "max_tokens"
+        if not grown and (block.get("input") or not cut):
+            arguments = tool_arguments("", None) if not block.get("input") else dict(block["input"])
+        else:
+            arguments = tool_arguments(grown, self._schemas.get(block["name"])) if grown else None
+        if arguments is None and not cut:
+            raise failed(self._model, reason="truncated")
+        return None if arguments is None else ToolCall(block.get("id") or mint_call_id(), block["name"], arguments)
+
+
+def _shown(block: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    if text := block.get("text"):
+        yield TextDelta(text)
+    if thought := block.get("thinking"):
+        yield ThinkingDelta(thought)
+
+
+def _usage(counts: Mapping[str, int]) -> Usage:
+    """Cached tokens are apart from the input already."""
+    return Usage(
+        input=counts.get("input_tokens"),
+        output=counts.get("output_tokens"),
+        cache_read=counts.get("cache_read_input_tokens"),
+        cache_write=counts.get("cache_creation_input_tokens"),
+    )

@@ -1,0 +1,30 @@
+"""``providers.anthropic`` in the config file, and of every other provider with ``type: anthropic``."""
+
+from typing import Literal
+
+from claw import ProviderConfig, Section
+from pydantic import Field, PositiveInt
+
+
+class ModelFacts(Section):
+    """What is known of one model."""
+
+    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
+    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
+
+
+class AnthropicConfig(ProviderConfig):
+    """Where the service is, the keys, and how long to wait."""
+
+    type: Literal["anthropic"] | None = Field(None, description="anthropic: this service speaks the Messages API.")
+    default_model: str | None = Field(None, description="The model, when an agent names none.")
+    max_tokens: PositiveInt = Field(8192, description="How long an answer may be, when nothing else says.")
+    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="How long an answer may pause; keep-alives do not count."
+    )
+    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
+    key_header: Literal["authorization", "x-api-key"] = Field(
+        "authorization", description="x-api-key: for gateways that want the key where it used to be."
+    )
+    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

@@ -1,0 +1,100 @@
+"""The Messages API as a provider: the vendor's SDK carries the request, the events are read raw.
+
+Facts of the SDK (anthropic 2.12): the key goes out as ``Authorization: Bearer``; it reads keys and addresses from
+the environment unless both are given.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from claw import Credential, ModelEvent, Patience, Request, converse
+from claw_anthropic.answer import Folding
+from claw_anthropic.config import AnthropicConfig
+from claw_anthropic.request import body
+
+DEFAULT_URL = "https://api.anthropic.com"
+CONTEXT_TOKENS = 200_000
+
+
+class Anthropic:
+    """One Anthropic service.
+
+    :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: AnthropicConfig,
+        base_url: str,
+        keys: Callable[[], tuple[Credential, ...]],
+        http: Callable[[str], Any],
+    ) -> None:
+        self.name = name
+        self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
+        self._clients: dict[str, Any] = {}
+        self._patience = Patience(config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"Anthropic({self.name!r}, {self._base_url!r})"
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """The keys to try, in order."""
+        return self._keys()
+
+    def context_tokens(self, model: str) -> int:
+        """As configured; else what every current model of the vendor reads."""
+        facts = self._config.models.get(model)
+        return (facts and facts.context_tokens) or CONTEXT_TOKENS
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Answer ``request``, piece by piece."""
+        secret = request.credential.secret if request.credential else ""
+        facts = self._config.models.get(request.model)
+        most = (facts and facts.max_tokens) or self._config.max_tokens
+
+        async def ask() -> Any:
+            import httpx2
+
+            client = await self._client(secret)
+            return await client.post(
+                "/v1/messages",
+                cast_to=httpx2.Response,
+                content=msgspec.json.encode(body(request, self.name, most)),
+                options={"headers": {"Content-Type": "application/json"}},
+                stream=True,
+            )
+
+        return converse(
+            ask,
+            Folding(self.name, request.model, request.tools),
+            service=f"{self.name}/{request.model}",
+            patience=self._patience,
+            secret=secret,
+        )
+
+    async def _client(self, secret: str) -> Any:
+        """The client of one key. The SDK is imported here, in a thread: it takes more than a second."""
+        if secret not in self._clients:
+            sdk = await asyncio.to_thread(__import__, "anthropic")
+            if secret not in self._clients:
+                self._clients[secret] = self._make(sdk, secret)
+        return self._clients[secret]
+
+    def _make(self, sdk: Any, secret: str) -> Any:
+        import httpx2
+
+        headers: dict[str, Any] = {name: value.reveal() for name, value in self._config.headers.items()}
+        if self._config.key_header == "x-api-key":
+            headers = {"x-api-key": secret, "Authorization": sdk.Omit(), **headers}
+        return sdk.AsyncAnthropic(
+            api_key=secret or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=httpx2.Timeout(None, connect=self._config.connect_timeout_seconds),
+            default_headers=headers,
+            http_client=self._http(self._base_url),
+        )

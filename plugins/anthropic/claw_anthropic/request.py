@@ -1,0 +1,150 @@
+"""From our request to the body of a Messages request. Pure.
+
+Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; what stands before one is kept
+only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no forced tool).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from claw import Assistant, CallIds, Image, Message, Request, SystemPrompt, Text, Thinking, ToolCall, ToolSpec, User
+
+MIN_CACHED_CHARS = 4096
+THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
+_CACHE = {"type": "ephemeral"}
+_OPENING = "(The conversation so far was longer; what follows is how it stands.)"
+
+Block = dict[str, Any]
+
+
+def body(request: Request, maker: str, default_max_tokens: int) -> dict[str, Any]:
+    """The whole body of a streamed request.
+
+    :param maker: name of this provider: thinking of any other is left out.
+    """
+    model = f"{maker}/{request.model}"
+    messages = to_messages(request.messages, maker, model)
+    thinking = _thinking(request, messages)
+    max_tokens = request.max_tokens or default_max_tokens
+    budget = thinking.get("budget_tokens", 0)
+    wire: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": max_tokens if max_tokens > budget else budget + max_tokens,
+        "stream": True,
+        "messages": messages,
+    }
+    if system := system_blocks(request.system):
+        wire["system"] = system
+    if request.tools:
+        wire["tools"] = [to_tool(spec) for spec in request.tools]
+        wire["tool_choice"] = to_tool_choice(request.tool_choice)
+    if thinking:
+        wire["thinking"] = thinking
+    _mark_for_cache(wire, request)
+    return wire
+
+
+def system_blocks(system: SystemPrompt) -> list[Block]:
+    """The system prompt, split where what never changes ends."""
+    blocks: list[Block] = []
+    if system.stable.strip():
+        blocks.append({"type": "text", "text": system.stable, "cache_control": _CACHE})
+    if system.volatile.strip():
+        blocks.append({"type": "text", "text": system.volatile})
+    return blocks
+
+
+def to_tool(spec: ToolSpec) -> Block:
+    """A tool; its schema must be of type object on top."""
+    return {"name": spec.name, "description": spec.description, "input_schema": {"type": "object", **spec.parameters}}
+
+
+def to_tool_choice(choice: str) -> Block:
+    """auto, none, required, or the name of a tool."""
+    words = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
+    return words.get(choice) or {"type": "tool", "name": choice}
+
+
+def to_messages(messages: Iterable[Message], maker: str, model: str) -> list[Block]:
+    """Messages in turns: the service wants user first, and all results of an answer in one user message, first."""
+    ids = CallIds(64)
+    turns: list[Block] = []
+    for message in messages:
+        if isinstance(message, Assistant):
+            role, content = "assistant", _said(message, maker, model, ids)
+        elif isinstance(message, User):
+            role, content = "user", _blocks(message.content)
+        else:
+            result = {"type": "tool_result", "tool_use_id": ids.of_result(message.call_id)}
+            if inner := _blocks(message.content):
+                result["content"] = inner
+            role, content = "user", [result | ({"is_error": True} if message.is_error else {})]
+        if not content:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += content
+        else:
+            turns.append({"role": role, "content": content})
+    if not turns or turns[0]["role"] != "user":
+        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
+    return turns
+
+
+def _blocks(content: Iterable[Text | Image]) -> list[Block]:
+    """Texts and pictures; the service refuses a text of blanks."""
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "source": {"type": "base64", "media_type": part.mime, "data": part.data}}
+        for part in content
+        if isinstance(part, Image) or part.text.strip()
+    ]
+
+
+def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> list[Block]:
+    """What the model said. Its thoughts go back unchanged, and only to the very model that thought them."""
+    blocks: list[Block] = []
+    for part in message.content:
+        if isinstance(part, ToolCall):
+            blocks.append({"type": "tool_use", "id": ids.of_call(part.id), "name": part.name, "input": part.arguments})
+        elif isinstance(part, Text):
+            blocks += _blocks((part,))
+        elif part.maker == maker and message.model in ("", model):
+            blocks += _thought(part)
+    return blocks
+
+
+def _thought(thought: Thinking) -> list[Block]:
+    if thought.redacted:
+        return [{"type": "redacted_thinking", "data": thought.redacted}]
+    if thought.signature:
+        return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature}]
+    return []
+
+
+def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
+    """Thinking as asked for; none beside a forced tool, nor in the middle of a turn that began without it."""
+    if request.thinking == "off" or (request.tools and request.tool_choice not in ("auto", "none")):
+        return {}
+    last = next((turn for turn in reversed(messages) if turn["role"] == "assistant"), None)
+    in_a_turn = messages[-1]["content"][0]["type"] == "tool_result"
+    if in_a_turn and last and last["content"][0]["type"] not in ("thinking", "redacted_thinking"):
+        return {}
+    if request.thinking == "adaptive":
+        return {"type": "adaptive"}
+    return {"type": "enabled", "budget_tokens": THINKING_TOKENS[request.thinking]}
+
+
+def _mark_for_cache(wire: dict[str, Any], request: Request) -> None:
+    """Mark the last tool and the last user message, where enough stands before the mark to be kept."""
+    before = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
+    if before >= MIN_CACHED_CHARS:
+        wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}
+    before += len(request.system.whole) + sum(map(_length, request.messages))
+    last = wire["messages"][-1]
+    if before >= MIN_CACHED_CHARS and last["role"] == "user":
+        last["content"][-1] = last["content"][-1] | {"cache_control": _CACHE}
+
+
+def _length(message: Message) -> int:
+    return sum(len(getattr(part, "text", "")) for part in message.content)
