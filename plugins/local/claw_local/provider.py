@@ -5,33 +5,36 @@ of instructions and the last message only; neither the house's system prompt nor
 """
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
 from claw import (
+    STREAM_DONE,
     Assistant,
     Credential,
-    Finished,
     ModelEvent,
+    Patience,
     ProviderConfig,
-    ProviderError,
     Request,
     Text,
     TextDelta,
     Usage,
     User,
+    converse,
+    failed,
+    failure_said,
 )
 from pydantic import Field, PositiveInt
 
 from claw_local import engine
 
+if TYPE_CHECKING:
+    import httpx2
+
 INSTRUCTIONS = "You are a small, helpful assistant. Answer briefly."
 # About 200 tokens of English, or 150 of Chinese: two seconds of reading.
 PROMPT_BYTES = 700
-STOP_REASONS = {"stop": "stop", "length": "length"}
 
 
 class LocalSettings(ProviderConfig):
@@ -50,7 +53,7 @@ class Local:
 
     name = "local"
 
-    def __init__(self, settings: LocalSettings, http: Callable[[str], httpx2.AsyncClient]) -> None:
+    def __init__(self, settings: LocalSettings, http: Callable[[str], "httpx2.AsyncClient"]) -> None:
         self._settings, self._http = settings, http
         self._servers: dict[Path, engine.Server] = {}
         self._starting = asyncio.Lock()
@@ -63,32 +66,30 @@ class Local:
         """One, empty: no key is needed."""
         return (Credential("local", ""),)
 
-    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer the last message of a person in words.
 
         :raises ProviderError: the engine or the model is not there, or the engine failed.
         """
-        server = await self._server(request.model)
-        client = self._http(server.address)
-        try:
-            async with client.stream(
+        service = f"local/{request.model}"
+
+        async def ask() -> "httpx2.Response":
+            server = await self._server(request.model)
+            client = self._http(server.address)
+            wire = client.build_request(
                 "POST",
                 f"{server.address}/v1/chat/completions",
                 headers={"Authorization": f"Bearer {server.key}"},
                 json=body_of(request, self._settings.max_tokens),
-                timeout=httpx2.Timeout(300, connect=10),
-            ) as response:
-                if response.status_code != 200:
-                    raise _refused(response.status_code, await response.aread())
-                answer = Answer(f"local/{request.model}")
-                async for line in response.aiter_lines():
-                    if piece := answer.add(line):
-                        yield TextDelta(piece)
-                yield Finished(answer.message())
-        except httpx2.HTTPError as why:
-            raise ProviderError(
-                "the local engine broke off: {why}", reason="network", retryable=True, why=why
-            ) from why
+                timeout=None,  # the patience below rules
+            )
+            response = await client.send(wire, stream=True)
+            if response.is_error:
+                await response.aread()
+                response.raise_for_status()
+            return response
+
+        return converse(ask, Folding(service), service=service, patience=Patience())
 
     async def close(self) -> None:
         """Stop the servers."""
@@ -106,41 +107,46 @@ class Local:
         return self._servers[file]
 
 
-class Answer:
-    """The answer as it comes in: server-sent events of ``/v1/chat/completions``, a line at a time."""
+class Folding:
+    """The answer as it comes in: chunks of ``/v1/chat/completions``."""
 
-    def __init__(self, model: str) -> None:
-        self._model, self._text, self._reason, self._usage = model, "", "", Usage()
+    def __init__(self, service: str) -> None:
+        self._service, self._text, self._reason, self._usage = service, "", "", Usage()
+        self.done = False
 
-    def add(self, line: str) -> str:
-        """Take one line; the words in it, if any."""
-        if not line.startswith("data:") or line.endswith("[DONE]"):
-            return ""
-        chunk = json.loads(line[5:])
-        if error := chunk.get("error"):
-            raise ProviderError(
-                "the local engine failed: {why}", reason="server", why=error.get("message", error)
-            )
-        if usage := chunk.get("usage"):
-            self._usage = usage_of(usage)
-        piece = ""
-        for choice in chunk.get("choices", ()):
-            piece += choice.get("delta", {}).get("content") or ""
-            self._reason = choice.get("finish_reason") or self._reason
-        self._text += piece
-        return piece
+    @property
+    def whole(self) -> bool:
+        """The engine said why it stopped; the figures still follow."""
+        return bool(self._reason)
 
-    def message(self) -> Assistant:
-        """The whole answer.
+    def take(self, name: str, data: Any) -> Iterator[TextDelta]:
+        """Hear one chunk."""
+        if name == STREAM_DONE:
+            self.done = True
+        elif "error" in data:
+            raise failure_said(self._service, data, status=200)
+        else:
+            yield from self._words(data, "delta")
 
-        :raises ProviderError: the stream ended before the engine said that it was done.
-        """
+    def take_body(self, body: Any) -> Iterator[TextDelta]:
+        """Hear the whole answer at once."""
+        yield from self._words(body, "message")
+
+    def finish(self) -> Assistant:
+        """The whole answer."""
         if not self._reason:
-            raise ProviderError(
-                "the local engine broke off in the middle", reason="truncated", retryable=True
-            )
-        stop = STOP_REASONS.get(self._reason, "stop")
-        return Assistant((Text(self._text),), model=self._model, stop_reason=stop, usage=self._usage)
+            raise failed(self._service, reason="truncated")
+        stop = "length" if self._reason == "length" else "stop"
+        return Assistant((Text(self._text),), model=self._service, stop_reason=stop, usage=self._usage)
+
+    def _words(self, data: Mapping[str, Any], part: str) -> Iterator[TextDelta]:
+        if usage := data.get("usage"):
+            self._usage = usage_of(usage)
+        for choice in data.get("choices", ()):
+            self._reason = choice.get("finish_reason") or self._reason
+            if piece := (choice.get(part) or {}).get("content"):
+                self._text += piece
+                yield TextDelta(piece)
 
 
 def body_of(request: Request, max_tokens: int) -> dict[str, Any]:
@@ -166,13 +172,3 @@ def usage_of(raw: Mapping[str, Any]) -> Usage:
         cache_read=cached,
         total=raw.get("total_tokens"),
     )
-
-
-def _refused(status: int, body: bytes) -> ProviderError:
-    try:
-        told = json.loads(body)["error"]
-        why, kind = str(told["message"]), str(told.get("type", ""))
-    except (ValueError, KeyError, TypeError):
-        why, kind = body.decode(errors="replace")[:200], ""
-    reason = "context_overflow" if "context_size" in kind else "bad_request" if status < 500 else "server"
-    return ProviderError("the local engine refused: {why}", reason=reason, status=status, why=why)
