@@ -2,14 +2,16 @@
 
 The floors; a room imports only from floors below it (``tests/core/test_walls.py``):
 
-    8  cli  testing                  commands; the fakes we ship
-    7  app  builtin                  build once, run, stop; core's own plugins
-    6  turn  host                    the path of one message; find, load, ask, set aside
-    5  loop  fallback  kit  hookspecs
-    4  session  journal  prompt  provider  wire
-    3  policy  route  compaction  auth  tool  event  channel  record  usage
-    2  config  manifest  catalog  transcript  lane  sandbox  guard  failure  arguments  truncation
-    1  store  clock  message  errors  words
+    10  cli  testing                  commands; the fakes we ship
+    9   app  builtin                  build once, run, stop; core's own plugins
+    8   turn                          the path of one message
+    7   gate                          every tool call: checked, reviewed, run
+    6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
+    5   loop  fallback  kit  hookspecs  explain
+    4   session  journal  prompt  provider  survey
+    3   policy  route  compaction  auth  tool  event  channel  standing
+    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard
+    1   store  clock  message  errors  words
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """
@@ -81,6 +83,7 @@ _ROOMS = {
     "split_plain": "guard.command",
     "child_environment": "guard.environment",
     "nearest": "arguments",
+    "result_limit": "truncation",
     "hookimpl": "hookspecs",
     "hookspec": "hookspecs",
     "say": "words",

@@ -78,6 +78,10 @@ class ConfigError(ClawError):
         """The same error, with the place in the file, for a raiser that knew only the key."""
         return type(self)(self.key, self._problem, self._fix, file=file, line=line, **self._values)
 
+    def under(self, key: str) -> "ConfigError":
+        """The same error for a key, for a raiser that knew only the value."""
+        return type(self)(key, self._problem, self._fix, file=self.file, line=self.line, **self._values)
+
 
 class PluginError(ClawError):
     """A plugin is wrong, or a required one is not there.
