@@ -5,7 +5,7 @@ The file is a tree: a header, then records with an id and the id of the record t
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -115,6 +115,7 @@ Known = (
     | SessionInfo
 )  # fmt: skip
 Entry = Known | Other
+Line = TypeVar("Line", bound=Header | Record)
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -206,15 +207,19 @@ class Reading(msgspec.Struct, frozen=True):
 
 _BOM = b"\xef\xbb\xbf"
 _line: msgspec.json.Decoder[Header | Known] = msgspec.json.Decoder(Header | Known)
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=repr).encode  # details may hold any object of a plugin's
 
 
-def encode(record: Header | Known) -> bytes:
-    """One line, its end included. Text that is not Unicode (a lone surrogate) is written as U+FFFD."""
+def encode(record: Line) -> tuple[Line, bytes]:
+    """The record as it will be read again, and its line, the end included.
+
+    Text that is not Unicode (a lone surrogate, as a model or a file name may bring it) becomes U+FFFD in both.
+    """
     try:
-        return _encode(record) + b"\n"
+        return record, _encode(record) + b"\n"
     except UnicodeEncodeError:
-        return _encode(_unicode(msgspec.to_builtins(record))) + b"\n"
+        clean = msgspec.convert(_unicode(msgspec.to_builtins(record, enc_hook=repr)), type(record))
+        return clean, _encode(clean) + b"\n"
 
 
 def lines_of(data: bytes) -> list[bytes]:

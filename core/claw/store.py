@@ -146,12 +146,15 @@ class Lock:
     The descriptor is kept between turns: taking and freeing open no file.
 
     :param problem: template of BusyError, with ``{pid}`` for the holder's number; ``fix`` likewise.
+    :param where: what people call the thing that is locked; the lock's own path when empty.
     """
 
-    def __init__(self, path: Path, problem: str = "held by process {pid}", fix: str = "") -> None:
+    def __init__(
+        self, path: Path, problem: str = "process {pid} holds it", fix: str = "", where: str = ""
+    ) -> None:
         self.path = path
         self.held = False
-        self._problem, self._fix = problem, fix
+        self._problem, self._fix, self._where = problem, fix, where or str(path)
         self._fd = -1
 
     def take(self) -> None:
@@ -196,7 +199,7 @@ class Lock:
         said = os.pread(self._fd, 20, 0).split()
         pid = int(said[0]) if said and said[0].isdigit() else None
         self.close()
-        return BusyError(self._problem, pid=pid, where=str(self.path), fix=self._fix)
+        return BusyError(self._problem, pid=pid, where=self._where, fix=self._fix)
 
 
 class Database:

@@ -1,0 +1,444 @@
+"""Sessions: the past of each conversation on disk, one append-only file each, one writer, repaired when opened.
+
+``agents/ID/sessions/UUID.jsonl``, its lock ``UUID.jsonl.lock`` beside it; ``state.db`` knows which key has which file.
+A turn opens its session, appends, flushes and releases it. Between turns the session stays in memory with its file
+open, so that a warm turn opens nothing; the kernel lock is free then, and another process may write: the file's state
+is compared at the next open, and read again if it changed.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from claw import store
+from claw.clock import SYSTEM, Clock
+from claw.errors import ClawError
+from claw.guard.names import safe_name, session_file
+from claw.record import (
+    Compaction,
+    Entry,
+    Header,
+    MessageRecord,
+    ModelChange,
+    Reading,
+    Record,
+    ThinkingLevelChange,
+    context,
+    encode,
+    lines_of,
+    read,
+    shown,
+)
+from claw.store import Database, Disk, Lock, cannot_write
+from claw.transcript import Assistant, Message, sendable
+from claw.usage import Ledger
+from claw.words import say
+
+_INDEX = """CREATE TABLE IF NOT EXISTS sessions
+    (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
+_OFF_THE_LOOP_BYTES = 1 << 18  # 256 KB are read in about 2 ms: below that a thread costs more than it saves
+
+
+@dataclass
+class _Past:
+    """What is in memory of one file."""
+
+    entries: list[Entry]
+    messages: list[Message]
+    model: str | None
+    thinking_level: str
+    usage: Ledger
+    ids: set[str]
+    sent: tuple[Message, ...] | None = None
+
+    @classmethod
+    def of(cls, entries: list[Entry]) -> "_Past":
+        shows = context(entries)
+        usage = Ledger()
+        for entry in entries:
+            if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+                usage = usage.plus(entry.message.usage)
+        ids = {entry.id for entry in entries}
+        return cls(entries, list(shows.messages), shows.model, shows.thinking_level, usage, ids)
+
+    def add(self, entry: Record) -> None:
+        self.entries.append(entry)  # type: ignore[arg-type]
+        self.ids.add(entry.id)
+        self.sent = None
+        if isinstance(entry, Compaction):
+            self.messages = list(context(self.entries).messages)
+        elif message := shown(entry):  # type: ignore[arg-type]
+            self.messages.append(message)
+        if isinstance(entry, ModelChange):
+            self.model = entry.model
+        elif isinstance(entry, ThinkingLevelChange):
+            self.thinking_level = entry.thinking_level
+        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+            self.model = entry.message.model or self.model
+            self.usage = self.usage.plus(entry.message.usage)
+
+
+class Session:
+    """One conversation's past. Made by ``Sessions.open``, which also takes its lock; ``release`` when the turn is over.
+
+    In one process it is shared: who opens it again while it is held gets the same object, and the lock goes when the
+    last holder lets go. Turns are kept apart by their lane, other processes by the kernel lock.
+    """
+
+    def __init__(self, house: "Sessions", key: str, agent_id: str, cwd: str) -> None:
+        self.key = key
+        self.agent_id = agent_id
+        self.id = ""
+        self.path = Path()
+        self.notices: tuple[str, ...] = ()
+        self.used_at = house.clock.monotonic()
+        self._house = house
+        self._cwd = cwd
+        self._past = _Past.of([])
+        self._gate = asyncio.Lock()
+        self._holders = 0
+        self._lock: Lock | None = None
+        self._fd = -1
+        self._state: tuple[int, ...] = ()
+        self._next_id = int.from_bytes(os.urandom(4), "big")
+        self._line_is_open = self._unsynced = self._name_is_new = False
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What a model may be sent of the past: the path to the newest record, every call with its result."""
+        if self._past.sent is None:
+            self._past.sent = sendable(self._past.messages)
+        return self._past.sent
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All records of the file, in file order."""
+        return tuple(self._past.entries)
+
+    @property
+    def usage(self) -> Ledger:
+        """What the whole session has cost, and how full its newest prompt was."""
+        return self._past.usage
+
+    @property
+    def model(self) -> str | None:
+        """``provider/model`` in force at the newest record; None before any."""
+        return self._past.model
+
+    @property
+    def thinking_level(self) -> str:
+        """How much the model is to think at the newest record; ``off`` before any change."""
+        return self._past.thinking_level
+
+    @property
+    def busy(self) -> bool:
+        """Held by a turn, or about to be."""
+        return self._holders > 0 or self._gate.locked()
+
+    def append(self, message: Message) -> str:
+        """Write a message behind the newest record, at once, in one system call; answers with the record's id.
+
+        It survives a killed process when this returns; a power cut, after the turn's ``flush``.
+
+        :raises ClawError: the disk refused; the file is as it was.
+        """
+        return self.append_entry(MessageRecord(message=message))
+
+    def append_entry(self, entry: Record) -> str:
+        """The same for a record of any kind; its id, parent and moment are filled in here."""
+        if not self._holders:
+            raise RuntimeError("the session was released: open it again before writing")
+        past = self._past
+        self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        while (name := f"{self._next_id:08x}") in past.ids:
+            self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        parent = past.entries[-1].id if past.entries else None
+        moment = _moment(self._house.clock)
+        entry, line = encode(msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=moment))
+        try:
+            self._house.disk.append(self._fd, b"\n" + line if self._line_is_open else line)
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
+        self._line_is_open, self._unsynced = False, True
+        past.add(entry)
+        return name
+
+    async def flush(self) -> None:
+        """Bring what was appended onto the medium, off the loop: once a turn, before the answer leaves.
+
+        :raises ClawError: the disk refused.
+        """
+        if not self._unsynced:
+            return
+        try:
+            await asyncio.to_thread(self._sync)
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
+
+    async def reset(self) -> None:
+        """Begin anew under the same key: the file is renamed ``*.reset.TIMESTAMP``, and a new one takes its place."""
+        if not self._holders:
+            raise RuntimeError("the session was released: open it again before resetting it")
+        old_path, old_lock, new_id = self.path, self._lock, str(uuid4())
+        new_lock = self._house.lock_of(self.key, self._house.path_of(self.agent_id, new_id))
+        new_lock.take()
+        with suppress(FileNotFoundError):
+            self._house.disk.set_aside(old_path, "reset", self._house.clock)
+        self._house.point(self.key, self.agent_id, new_id)
+        self._close_file()
+        if old_lock:
+            old_lock.close()
+        self.id, self.path, self._lock = new_id, self._house.path_of(self.agent_id, new_id), new_lock
+        self._load()
+
+    def release(self) -> None:
+        """The turn is over: other processes may write. The last holder's call frees the lock; more calls do nothing."""
+        if self._holders == 0:
+            return
+        self._holders -= 1
+        if self._holders == 0:
+            self._let_go()
+            self._house.keep_few()
+
+    # --- for Sessions -------------------------------------------------------------------------------------------
+
+    async def hold(self) -> None:
+        """Take the lock, and read the file unless it is as we left it. Called by ``Sessions.open``."""
+        async with self._gate:
+            if self._holders == 0:
+                try:
+                    await self._take()
+                except BaseException:
+                    self.drop()
+                    raise
+            self._holders += 1
+
+    def drop(self) -> None:
+        """Forget the past and close the files: only what is on disk remains."""
+        self._close_file()
+        if self._lock:
+            self._lock.close()
+        self._lock, self._past, self.id = None, _Past.of([]), ""
+
+    async def _take(self) -> None:
+        self.notices = ()
+        if self._lock and self._fd >= 0:
+            self._lock.take()
+            if _state(self._fd) == self._state:
+                return
+        while (found := self._house.id_of(self.key, self.agent_id)) != self.id or not self._lock:
+            # Asked again once the lock is ours: another process may have reset the session in between.
+            self.drop()
+            self.id, self.path = found, self._house.path_of(self.agent_id, found)
+            self._house.disk.make_folder(self.path.parent)
+            self._lock = self._house.lock_of(self.key, self.path)
+            self._lock.take()
+        self._close_file()
+        if self.path.exists() and self.path.stat().st_size > _OFF_THE_LOOP_BYTES:
+            await asyncio.to_thread(self._load)
+        else:
+            self._load()
+
+    def _let_go(self) -> None:
+        self.used_at = self._house.clock.monotonic()
+        if self._fd >= 0:
+            self._state = _state(self._fd)
+        if self._lock:
+            self._lock.free()
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def _sync(self) -> None:
+        self._unsynced = False  # before, not after: what is appended meanwhile is for the next time
+        try:
+            self._house.disk.sync(self._fd)
+            if self._name_is_new:
+                self._house.disk.sync_folder(self.path.parent)
+                self._name_is_new = False
+        except OSError:
+            self._unsynced = True
+            raise
+
+    def _load(self) -> None:
+        try:
+            data = self._open_file()
+            reading = read(data) if data else Reading(Header(id=self.id))
+            if reading.reason:
+                data, reading = self._begin_afresh(data), Reading(Header(id=self.id))
+            elif reading.bad_lines:
+                data = self._mend(data, reading.bad_lines)
+            if not data:
+                self._begin()
+        except OSError as refused:
+            raise _unreadable(self.path, refused) from refused
+        self._line_is_open = bool(data) and not data.endswith(b"\n")
+        self._past = _Past.of(list(reading.entries))
+
+    def _open_file(self) -> bytes:
+        self._fd = os.open(
+            self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        with FileIO(self._fd, closefd=False) as file:
+            return file.readall()
+
+    def _begin(self) -> None:
+        moment = _moment(self._house.clock)
+        header = Header(id=self.id, timestamp=moment, cwd=self._cwd, key=self.key)
+        self._house.disk.append(self._fd, encode(header)[1])
+        self._unsynced = self._name_is_new = True
+
+    def _begin_afresh(self, data: bytes) -> bytes:
+        """A file without a header is nobody's past that we could read: out of the way with it, unless it is blank."""
+        self._close_file()
+        if data.strip():
+            place = self._house.disk.set_aside(self.path, "bad", self._house.clock)
+            note = "This session's file has no valid first line. It was set aside as {place}; a new session begins"
+            self.notices += (say(note, place=place),)
+        else:
+            self.path.unlink()
+        return self._open_file()
+
+    def _mend(self, data: bytes, bad_lines: tuple[int, ...]) -> bytes:
+        """Rewrite the file without its bad lines, the damaged bytes kept beside it."""
+        backup = store.aside(self.path, "bak", self._house.clock)
+        self._house.disk.replace(backup, data)
+        bad = set(bad_lines)
+        good = [line for number, line in enumerate(lines_of(data), 1) if number not in bad and line.strip()]
+        self._close_file()
+        self._house.disk.replace(self.path, b"".join(line.rstrip(b"\r") + b"\n" for line in good))
+        note = "{count} damaged line(s) of this session were left out, all others are here. The file as it was: {place}"
+        self.notices += (say(note, count=len(bad), place=backup),)
+        return self._open_file()
+
+
+@dataclass
+class Sessions:
+    """All sessions of a home: finds, opens and keeps them.
+
+    :param home: ``CLAW_HOME``.
+    :param database: ``state.db``; its index can be made again from the files' first lines.
+    :param warm: how many sessions that no turn holds stay in memory (two descriptors each); the idlest go first.
+    """
+
+    home: Path
+    database: Database
+    clock: Clock = SYSTEM
+    disk: Disk = store.SYSTEM
+    warm: int = 128
+    _known: dict[str, Session] = field(default_factory=dict)
+    _indexed: bool = False
+
+    def __post_init__(self) -> None:
+        self.database.tables("session", _INDEX)
+
+    async def open(self, session_key: str, agent_id: str, cwd: str = "") -> Session:
+        """The session of a key, ours until ``release``; a key that has none gets one, its file written at once.
+
+        :param cwd: noted in the header of a new file.
+        :raises BusyError: another process holds it; its pid is named.
+        :raises ClawError: the file cannot be read or written.
+        """
+        session = self._known.get(session_key)
+        if session is None:
+            session = self._known[session_key] = Session(self, session_key, agent_id, cwd)
+        try:
+            await session.hold()
+        except BaseException:
+            if not session.busy:
+                self._known.pop(session_key, None)
+            raise
+        return session
+
+    def path_of(self, agent_id: str, session_id: str) -> Path:
+        """Where a session's file is. No id, whatever is in it, leaves ``agents/AGENT/sessions``."""
+        return session_file(self.home / "agents" / safe_name(agent_id) / "sessions", session_id)
+
+    def lock_of(self, key: str, path: Path) -> Lock:
+        """The lock of a session's file, not yet taken."""
+        return Lock(
+            path.with_name(path.name + ".lock"),
+            "process {pid} is using this session",
+            "Wait until its turn is over, end that process, or talk in another session (--session NAME)",
+            where=key,
+        )
+
+    def id_of(self, key: str, agent_id: str) -> str:
+        """The session id of a key; a new one is noted when there is none."""
+        if not self._indexed:
+            self._index_files()
+        rows = self.database.read("SELECT id FROM sessions WHERE key = ?", key)
+        if not rows:
+            self.database.write(
+                "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?)", key, str(uuid4()), agent_id
+            )
+            rows = self.database.read("SELECT id FROM sessions WHERE key = ?", key)
+        return str(rows[0][0])
+
+    def point(self, key: str, agent_id: str, session_id: str) -> None:
+        """From now on ``key`` has this session."""
+        self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
+
+    def evict(self, idle_seconds: float) -> int:
+        """Forget sessions that no turn has held for so long; they are on disk. Answers with how many."""
+        since = self.clock.monotonic() - idle_seconds
+        idle = [session for session in self._known.values() if not session.busy and session.used_at <= since]
+        for session in idle:
+            session.drop()
+            del self._known[session.key]
+        return len(idle)
+
+    def keep_few(self) -> None:
+        """Forget the idlest beyond ``warm``."""
+        if len(self._known) <= self.warm:
+            return
+        idle = sorted((s for s in self._known.values() if not s.busy), key=lambda session: session.used_at)
+        for session in idle[: len(self._known) - self.warm]:
+            session.drop()
+            del self._known[session.key]
+
+    def close(self) -> None:
+        """Let go of all sessions and their locks; the files stay."""
+        for session in self._known.values():
+            session.drop()
+        self._known.clear()
+
+    def _index_files(self) -> None:
+        """Make a lost index again: the newest file of each key, as its first line says."""
+        self._indexed = True
+        if self.database.read("SELECT 1 FROM sessions LIMIT 1"):
+            return
+        files = sorted(self.home.glob("agents/*/sessions/*.jsonl"), key=lambda path: path.stat().st_mtime)
+        for path in files:
+            with suppress(OSError, ValueError), path.open("rb") as file:
+                header = read(file.readline(1 << 16)).header
+                if header and header.key and session_file(path.parent, header.id) == path:
+                    self.point(header.key, path.parent.parent.name, header.id)
+
+
+def _moment(clock: Clock) -> str:
+    return datetime.fromtimestamp(clock.now(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _state(fd: int) -> tuple[int, ...]:
+    """What changes when another process writes, renames, replaces or removes the file behind ``fd``."""
+    now = os.fstat(fd)
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def _unreadable(path: Path, refused: OSError) -> ClawError:
+    return ClawError(
+        "cannot open this session: {reason}",
+        where=str(path),
+        fix="Mend the permissions of this file and its folder, or move the file away: a new session begins then",
+        reason=refused.strerror or str(refused),
+    )
