@@ -7,10 +7,10 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     8   turn                          the path of one message
     7   gate                          every tool call: checked, reviewed, run
     6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  explain
+    5   loop  fallback  kit  hookspecs  explain  wire
     4   session  journal  prompt  provider  survey
     3   policy  route  compaction  auth  tool  event  channel  standing
-    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard
+    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure
     1   store  clock  message  errors  words
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -60,6 +60,7 @@ _ROOMS = {
     "TextDelta": "provider",
     "ThinkingDelta": "provider",
     "ToolSpec": "provider",
+    "configured_keys": "auth",
     "failed": "failure",
     "failure_said": "failure",
     "CallIds": "wire",

@@ -89,10 +89,8 @@ def stream(reply: Any, body: Mapping[str, Any], number: int) -> Iterator[bytes]:
     yield event("response.created", response=_begun(body, number))
     for place, item in enumerate(_items(reply, number)):
         at = {"output_index": place, "item_id": item["id"]}
-        opened = {**item, "status": "in_progress"} | (
-            {"arguments": ""} if "arguments" in item else {"content": []}
-        )
-        opened = {key: value for key, value in opened.items() if key in item}
+        empty: dict[str, Any] = {"status": "in_progress", "arguments": "", "content": []}
+        opened = {key: empty.get(key, value) for key, value in item.items()}
         yield event("response.output_item.added", output_index=place, item=opened)
         if item["type"] == "message":
             for half in halves(reply.text):
