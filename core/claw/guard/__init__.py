@@ -1,1 +1,1 @@
-"""What may exist only once, so that no plugin brings its own: the fence, the way out, redaction, a child's environment."""
+"""What may exist only once, so that no plugin brings its own: fence, way out, redaction, admission, environment."""

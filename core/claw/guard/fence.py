@@ -1,0 +1,273 @@
+"""The fence: which files an agent may touch, and everything that a file tool can do with them.
+
+Held by directory descriptors instead of by comparing strings: see ``way``.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from claw.errors import FenceError
+from claw.guard.way import DEEPEST, FOLDER, Access, Root, Spot, Way, closed_at, led_out, shown, wall_of
+
+Kind = Literal["file", "dir", "link", "other"]
+
+# Non-blocking: a pipe must not hold us until it is recognised.
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_CAUSES = {
+    errno.ENOENT: (
+        "there is no {path}",
+        "list its folder; names are taken letter by letter, ~ and $ mean themselves",
+    ),
+    errno.ENOTDIR: ("{path} uses a file as if it were a folder", ""),
+    errno.EISDIR: ("{path} is a folder, not a file", ""),
+    errno.ELOOP: ("{path} goes round in links", ""),
+    errno.ENAMETOOLONG: ("{path} has a name that is too long", ""),
+    errno.EACCES: ("the system does not let this user open {path}", ""),
+    errno.EPERM: ("the system does not let this user open {path}", ""),
+    errno.ENXIO: ("{path} is not a regular file", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing in a folder.
+
+    :param name: as on disk; bytes that are no UTF-8 are lone surrogates (``os.fsdecode``).
+    :param modified: seconds since 1970.
+    """
+
+    name: str
+    kind: Kind
+    size_bytes: int
+    modified: float
+
+
+class _Level:
+    """An open folder of a running walk, and what of it is still to be told."""
+
+    def __init__(self, folder: int, prefix: str) -> None:
+        self.folder, self.prefix = folder, prefix
+        rows: list[tuple[str, Kind]] = []
+        with contextlib.suppress(OSError), os.scandir(folder) as found:
+            rows = sorted((item.name, _kind_listed(item)) for item in found)
+        self.rest = iter(rows)
+
+
+class Fence:
+    """Everything a file tool can do, within ``roots``. Meets ``claw.tool.Files``; may be used from several threads.
+
+    Paths are as the model wrote them: relative ones start in the workspace, absolute ones in the root that contains
+    them. Nothing is decoded, folded, expanded or stripped. Roots add up: what one allows, another does not take away.
+
+    :param roots: what may be touched. A root that lies in the workspace by name and leads out of it by a link is dropped.
+    :param workspace: the folder where relative paths start; read and write unless ``roots`` has it with other rights.
+    :param closed: folders of which only the roots inside them may be touched, also when another root contains them
+        (``CLAW_HOME``, for a person who chats in the home folder).
+    :raises FenceError: from every method, with a text the model can act on and nothing of what lies outside.
+    """
+
+    def __init__(self, roots: Iterable[Root], workspace: Path, closed: Iterable[Path] = ()) -> None:
+        self.workspace = Path(os.path.abspath(workspace))
+        given = list(roots)
+        if not any(os.path.abspath(root.path) == str(self.workspace) for root in given):
+            given.insert(0, Root(self.workspace, write=True))
+        home = Path(os.path.realpath(self.workspace))
+        self._walls = tuple(wall for wall in map(wall_of, given) if not led_out(wall, self.workspace, home))
+        self._closed = tuple(folder for folder in map(closed_at, closed) if folder is not None)
+
+    # what a tool asks
+
+    def read(self, path: str, limit_bytes: int | None = None) -> bytes:
+        """The bytes of a regular file, at most the first ``limit_bytes``."""
+        with self._spot(path, "read") as spot:
+            _regular(spot.lstat(), path)  # before opening: to open a device may already do something
+            handle = spot.open(os.O_RDONLY | _FILE)
+            with open(handle, "rb") as file:
+                _regular(os.fstat(handle), path)
+                return file.read(-1 if limit_bytes is None else limit_bytes)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make the file hold exactly ``data``, at once or not at all; folders on the way are made, its mode is kept."""
+        with self._spot(path, "write") as spot:
+            old = spot.lstat()
+            if old is not None:
+                _regular(old, path)
+                if not old.st_mode & 0o222:
+                    raise FenceError("{path} is write-protected", path=shown(path))
+            _replace(spot, data, None if old is None else stat.S_IMODE(old.st_mode))
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add ``data`` at the end; a missing file is made."""
+        with self._spot(path, "append") as spot:
+            if (old := spot.lstat()) is not None:
+                _regular(old, path)
+            handle = spot.open(os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FILE)
+            with open(handle, "ab") as file:
+                _regular(os.fstat(handle), path)
+                file.write(data)
+
+    def remove(self, path: str) -> None:
+        """Take away a file; of a link, the link and not its target. Folders stay."""
+        with self._spot(path, "write", last_link=False) as spot:
+            status = spot.lstat()
+            if status is None or stat.S_ISDIR(status.st_mode):
+                raise _error(errno.ENOENT if status is None else errno.EISDIR, path)
+            os.unlink(spot.name, dir_fd=spot.folder)
+
+    def stat(self, path: str) -> Entry:
+        """What ``path`` is, links followed."""
+        with self._spot(path, "read") as spot:
+            status = spot.lstat()
+            if status is None:
+                raise _error(errno.ENOENT, path)
+            return _entry(spot.path.name, status)
+
+    def entries(self, path: str) -> tuple[Entry, ...]:
+        """What lies directly in a folder, by name; links are not followed."""
+        with self._opened(path) as folder, os.scandir(folder) as found:
+            rows = []
+            for item in found:
+                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                    rows.append(_entry(item.name, item.stat(follow_symlinks=False)))
+        return tuple(sorted(rows, key=lambda entry: entry.name))
+
+    def walk(self, path: str, enter: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Kind]]:
+        """Everything below a folder, depth first and by name, as (path relative to it, kind).
+
+        Links are told and not followed. What may not be listed, or lies more than 200 folders deep, is told and not
+        entered. Memory is bounded by the folders on the way to the current one.
+
+        :param enter: asked with the relative path of each folder; False leaves out what is in it.
+        """
+        with self._opened(path) as top:
+            levels = [_Level(os.dup(top), "")]
+        try:
+            while levels:
+                level = levels[-1]
+                name, kind = next(level.rest, ("", "other"))
+                if not name:
+                    os.close(levels.pop().folder)
+                    continue
+                relative = level.prefix + name
+                yield relative, kind
+                if kind == "dir" and len(levels) <= DEEPEST and (enter is None or enter(relative)):
+                    with contextlib.suppress(OSError):
+                        levels.append(_Level(self._below(name, level.folder), f"{relative}/"))
+        finally:
+            for level in levels:
+                os.close(level.folder)
+
+    def _below(self, name: str, folder: int) -> int:
+        below = os.open(name, os.O_RDONLY | FOLDER, dir_fd=folder)
+        if self._closed and any(closed.is_it(os.fstat(below)) for closed in self._closed):
+            os.close(below)
+            raise PermissionError(name)
+        return below
+
+    def folder(self, path: str) -> Path:
+        """The true path of a folder inside, for a child process to start in."""
+        with self._spot(path, "read") as spot:
+            status = spot.lstat()
+            if status is None or not stat.S_ISDIR(status.st_mode):
+                raise _error(errno.ENOENT if status is None else errno.ENOTDIR, path)
+            return spot.path
+
+    def show(self, path: str) -> str:
+        """``path`` as people read it: relative to the workspace when inside. Asks no disk, refuses nothing."""
+        full = os.path.normpath(self.workspace / path)
+        for base in (str(self.workspace), os.path.realpath(self.workspace)):
+            if full == base or full.startswith(base.rstrip("/") + "/"):
+                full = os.path.relpath(full, base)
+                break
+        return shown(full)
+
+    # the walk
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        """A folder, open for listing."""
+        with self._spot(path, "read") as spot:
+            handle = spot.open(os.O_RDONLY | FOLDER)
+            try:
+                yield handle
+            finally:
+                os.close(handle)
+
+    @contextlib.contextmanager
+    def _spot(self, path: str, access: Access, *, last_link: bool = True) -> Iterator[Spot]:
+        """Walk to where ``path`` ends, and hold the folder open while the caller works there."""
+        _check_text(path)
+        names = path.split("/")
+        if access != "read" and names[-1] in ("", ".", ".."):
+            raise _error(errno.EISDIR, path)
+        with contextlib.closing(Way(self._walls, self._closed, path, access, last_link)) as way:
+            try:
+                yield way.end(names if path.startswith("/") else [*self.workspace.parts[1:], *names])
+            except OSError as broken:
+                raise _error(broken.errno or 0, path) from None
+
+
+def _replace(spot: Spot, data: bytes, mode: int | None) -> None:
+    """Put ``data`` in the place of the file, through a new one beside it.
+
+    :param mode: of the file so far; None for a new one, which the umask decides.
+    """
+    beside = f".claw-{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(beside, flags, 0o666 if mode is None else 0o600, dir_fd=spot.folder)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            if mode is not None:
+                os.fchmod(handle, mode)
+        os.rename(beside, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=spot.folder)
+        raise
+
+
+def _kind_listed(item: "os.DirEntry[str]") -> Kind:
+    if item.is_symlink():
+        return "link"
+    if item.is_dir(follow_symlinks=False):
+        return "dir"
+    return "file" if item.is_file(follow_symlinks=False) else "other"
+
+
+def _entry(name: str, status: os.stat_result) -> Entry:
+    kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
+    return Entry(name, kinds.get(stat.S_IFMT(status.st_mode), "other"), status.st_size, status.st_mtime)
+
+
+def _regular(status: os.stat_result | None, path: str) -> None:
+    if status is None:
+        raise _error(errno.ENOENT, path)
+    if stat.S_ISDIR(status.st_mode):
+        raise _error(errno.EISDIR, path)
+    if not stat.S_ISREG(status.st_mode):
+        raise _error(errno.ENXIO, path)
+
+
+def _check_text(path: object) -> None:
+    if not isinstance(path, str) or not path:
+        raise FenceError("a path must be a text that is not empty")
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise FenceError("{path} holds a character that no file name can hold", path=shown(path)) from None
+    if b"\0" in raw:
+        raise FenceError("{path} holds a NUL character; no file name does", path=shown(path))
+
+
+def _error(code: int, path: str) -> FenceError:
+    problem, fix = _CAUSES.get(code, ("{path} cannot be used: {cause}", ""))
+    return FenceError(problem, fix=fix, path=shown(path), cause=os.strerror(code))
