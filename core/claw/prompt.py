@@ -196,7 +196,7 @@ def inbound_context(meta: Mapping[str, Any]) -> str:
 def _render(section: PromptSection, facts: PromptFacts, stable: bool) -> Piece:
     try:
         text = section.render(facts)
-    except Exception as error:  # a stranger's code: one bad section must not take the prompt away
+    except Exception as error:  # noqa: BLE001 - a stranger's code must not take the prompt away
         return Piece(section, "", stable, f"{type(error).__name__}: {error}")
     if not isinstance(text, str):
         return Piece(section, "", stable, f"render answered with {type(text).__name__}, not text")
