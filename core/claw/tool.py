@@ -64,6 +64,7 @@ class Tool:
     :param parallel: may run beside other calls of the same answer.
     :param timeout_seconds: None = no limit of its own.
     :param plugin: id of the plugin that brought it; set by the host, never by the plugin.
+    :param close: awaited when the house stops, for a tool that leaves something running.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Tool:
     parallel: bool = True
     timeout_seconds: float | None = None
     plugin: str = ""
+    close: Callable[[], Awaitable[None]] | None = None
 
 
 class Files(Protocol):
@@ -90,6 +92,7 @@ class Files(Protocol):
     def entries(self, path: str) -> Any: ...
     def walk(self, path: str) -> Any: ...
     def stat(self, path: str) -> Any: ...
+    def folder(self, path: str) -> Path: ...
     def show(self, path: str) -> str: ...
 
 
@@ -134,6 +137,7 @@ def tool(
     effects: Effects = ...,
     parallel: bool = ...,
     timeout_seconds: float | None = ...,
+    close: Callable[[], Awaitable[None]] | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -152,7 +156,8 @@ def tool(
 
     :param parameters: JSON Schema to use instead of the signature's; the function then gets the checked arguments by
         keyword, as they are.
-    :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds`` of :class:`Tool`.
+    :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds``, ``close`` of
+        :class:`Tool`.
     :raises ClawError: the signature cannot be offered to a model.
     """
 
