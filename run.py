@@ -59,7 +59,6 @@ def prepare(purpose, requirements):
     stamp = os.path.join(VENV, f"run-{purpose}.stamp")
     if read(stamp) == fingerprint(purpose):
         return
-    import errno
     import fcntl
 
     lock = os.open(ROOT, os.O_RDONLY)  # the folder itself: nothing to create, freed when this process ends
@@ -71,19 +70,18 @@ def prepare(purpose, requirements):
             fcntl.flock(lock, fcntl.LOCK_EX)
         if read(stamp) != fingerprint(purpose):
             install(stamp, purpose, requirements)
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        sys.exit(
-            f"claw: {error.filename or ROOT} cannot be written, and the first run makes .venv there. "
-            "Copy this folder to a place of your own and run it there."
-        )
     finally:
         os.close(lock)
 
 
 def install(stamp, purpose, requirements):
     """Make or mend the venv, install into it, and only then write the stamp."""
+    place = VENV if os.path.exists(VENV) else ROOT
+    if not os.access(place, os.W_OK):
+        sys.exit(
+            f"claw: {place} cannot be written, and the first run sets up .venv there. "
+            "Copy this folder to a place of your own and run it there."
+        )
     if not healthy():
         say("first run: making .venv ...")
         make_venv()
