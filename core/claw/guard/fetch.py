@@ -1,0 +1,119 @@
+"""The way out to the network. This form serves the addresses that the operator wrote; content decides nothing here."""
+
+import ipaddress
+import ssl
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from claw.errors import FenceError, UsageError
+
+if TYPE_CHECKING:
+    import httpx2
+
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 120  # a model may think for a while before its first byte
+
+
+class Network:
+    """One HTTP client for each origin, all with one TLS context. Belongs to one event loop; close it at the end.
+
+    :param trust_env: also obey ``HTTPS_PROXY``, ``NO_PROXY`` and ``SSL_CERT_FILE``.
+    :param transport: what carries the requests instead of the network; for tests.
+    """
+
+    def __init__(
+        self, *, trust_env: bool = False, transport: "httpx2.AsyncBaseTransport | None" = None
+    ) -> None:
+        self._trust_env, self._transport = trust_env, transport
+        self._clients: dict[str, httpx2.AsyncClient] = {}
+
+    def client(self, address: str) -> "httpx2.AsyncClient":
+        """The client for the origin of an address that the operator wrote; relative URLs start at the origin.
+
+        It follows no redirect and refuses any other origin. Without a scheme the address means https, on this machine
+        http; plain http elsewhere has to be written.
+
+        :raises UsageError: it is no address of an HTTP service, or holds a password.
+        """
+        origin = origin_of(address)
+        if origin not in self._clients:
+            self._clients[origin] = self._make(origin)
+        return self._clients[origin]
+
+    async def aclose(self) -> None:
+        """Close every client; the next ``client`` makes a new one."""
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    def _make(self, origin: str) -> "httpx2.AsyncClient":
+        import httpx2
+
+        async def stay(request: "httpx2.Request") -> None:
+            if origin_of(str(request.url)) != origin:
+                raise FenceError(
+                    "a request to {other} left the address that was configured, {origin}",
+                    other=request.url.host,
+                    origin=origin,
+                )
+
+        return httpx2.AsyncClient(
+            base_url=origin,
+            # without https nothing is ever verified: an empty context spares the 50 ms that reading the authorities costs
+            verify=self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+            follow_redirects=False,
+            trust_env=self._trust_env,
+            transport=self._transport,
+            event_hooks={"request": [stay]},
+        )
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        import httpx2
+
+        return httpx2.create_ssl_context(trust_env=self._trust_env)
+
+
+def origin_of(address: str) -> str:
+    """``scheme://host[:port]`` of an address, in lower case, a default port left out.
+
+    :raises UsageError: see ``Network.client``.
+    """
+    text = address.strip()
+    bare = "://" not in text
+    try:
+        parts = urlsplit(f"https://{text}" if bare else text)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    if (
+        not host
+        or parts.scheme not in ("https", "http")
+        or any(letter.isspace() or letter == "\\" for letter in text)
+    ):
+        raise UsageError(
+            "this is not the address of an HTTP service", fix="write it as https://host or http://host:port"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "an address must not hold a user name or password",
+            fix="put the key where the provider's or channel's keys go",
+        )
+    scheme = "http" if bare and is_loopback(host) else parts.scheme
+    shown = f"[{host}]" if ":" in host else host
+    return (
+        f"{scheme}://{shown}"
+        if port in (None, {"https": 443, "http": 80}[scheme])
+        else f"{scheme}://{shown}:{port}"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine, by its spelling alone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
