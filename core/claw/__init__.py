@@ -8,7 +8,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     7   gate                          every tool call: checked, reviewed, run
     6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  explain  wire
-    4   session  journal  prompt  provider  survey
+    4   session  journal  prompt  provider  survey  mend
     3   policy  route  compaction  auth  tool  event  channel  standing
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure
     1   store  clock  message  errors  words
@@ -19,7 +19,10 @@ Names below are public and versioned; everything else may move. Nothing is impor
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` does without
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -84,6 +87,7 @@ _ROOMS = {
     "split_plain": "guard.command",
     "child_environment": "guard.environment",
     "nearest": "arguments",
+    "Review": "guests",
     "result_limit": "truncation",
     "hookimpl": "hookspecs",
     "hookspec": "hookspecs",
@@ -94,7 +98,7 @@ _RENAMED = {"ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     room = _ROOMS.get(name)
     if room is None:
         raise AttributeError(f"module 'claw' has no attribute {name!r}")

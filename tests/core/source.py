@@ -85,7 +85,7 @@ def floors() -> dict[str, int]:
     """The plan of the house: room → floor, read from the docstring of ``claw``."""
     plan = {}
     for line in (claw.__doc__ or "").splitlines():
-        if match := re.match(r"    (\d)  (\S.*)$", line):
+        if match := re.match(r"    (\d+) +(\S.*)$", line):
             rooms = re.split(r"\s{3,}", match[2])[0]
             plan |= {room: int(match[1]) for room in rooms.split("  ")}
     return plan
