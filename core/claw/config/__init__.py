@@ -10,20 +10,18 @@ from pydantic import BaseModel, ValidationError
 
 from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
+from claw.config.check import refusals, remarks
 from claw.config.layout import Layout, arrange
 from claw.config.names import ById, nearest, normalise_agent_id, steps
 from claw.config.names import Path as KeyPath
 from claw.config.problems import ConfigErrors, Teller, joined
 from claw.config.settings import Settings
-from claw.config.values import fill
+from claw.config.values import filled
 from claw.errors import ConfigError, UsageError
 
 __all__ = ["Agent", "Config", "ConfigErrors", "load"]
 
 M = TypeVar("M", bound=BaseModel)
-
-PROSE = frozenset({"systemPrompt", "system_prompt", "prompt", "placeholder", "instructions"})
-"""Keys whose text is for a model or a person: a ``${NAME}`` in them is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +167,6 @@ def judge(read: source.Source, home: Path, environ: Mapping[str, str]) -> Config
     teller = Teller(layout.tree, read.lines, file, layout.as_written)
     settings = validate(Settings, layout.tree, teller, home=home, environ=environ)
     config = Config(home, read.path, settings, read.tree, environ, teller, layout)
-    from claw.config.check import refusals, remarks
-
     if errors := refusals(config):
         raise joined(errors)
     object.__setattr__(config, "warnings", remarks(config))
@@ -188,14 +184,3 @@ def validate(
         return model.model_validate(filled(tree, environ), context={"environ": environ, "home": home})
     except ValidationError as found:
         raise joined(teller.tell_all(found, model, base)) from None
-
-
-def filled(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
-    """The tree with environment variables put in, apart from prose."""
-    if isinstance(value, str):
-        return value if key in PROSE else fill(value, environ)
-    if isinstance(value, Mapping):
-        return {name: filled(part, environ, name) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [filled(part, environ, key) for part in value]
-    return value

@@ -287,15 +287,15 @@ class AgentSettings(Section):
     @model_validator(mode="after")
     def _room_is_left(self) -> "AgentSettings":
         reserve = self.compaction.reserve_tokens
-        if self.context_tokens is not None and "reserve_tokens" in self.compaction.model_fields_set:
-            if reserve >= self.context_tokens:
-                raise wrong(
-                    "{reserve} tokens are reserved, but the context window is not larger than {window}",
-                    "Reserve less than contextTokens",
-                    at=("compaction", "reserveTokens"),
-                    reserve=reserve,
-                    window=self.context_tokens,
-                )
+        written = "reserve_tokens" in self.compaction.model_fields_set
+        if written and self.context_tokens is not None and reserve >= self.context_tokens:
+            raise wrong(
+                "{reserve} tokens are reserved, but the context window is not larger than {window}",
+                "Reserve less than contextTokens",
+                at=("compaction", "reserveTokens"),
+                reserve=reserve,
+                window=self.context_tokens,
+            )
         return self
 
 

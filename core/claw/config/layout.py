@@ -18,15 +18,23 @@ AGENT_KEYS = {
 """Keys of ``agents.defaults`` that may stand at the top level too."""
 
 CHANNELS = frozenset(
-    "terminal feishu telegram discord slack whatsapp signal matrix imessage teams line irc wechat dingtalk webchat".split()
-)
+    (
+        "terminal", "feishu", "telegram", "discord", "slack", "whatsapp", "signal", "matrix", "imessage", "teams", "line",
+        "irc", "wechat", "dingtalk", "webchat",
+    )
+)  # fmt: skip
 _CHANNEL_KEYS = frozenset(
-    "groups allowFrom allow_from dmPolicy dm_policy botToken bot_token groupPolicy group_policy appId app_id".split()
-)
+    (
+        "groups", "allowFrom", "allow_from", "dmPolicy", "dm_policy", "groupPolicy", "group_policy", "botToken",
+        "bot_token", "appId", "app_id",
+    )
+)  # fmt: skip
 _TOP = frozenset(
-    "locale agents tools channels providers plugins owners prompt session gateway hooks cron logging messages bindings"
-    " models auth".split()
-)
+    (
+        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway", "hooks",
+        "cron", "logging", "messages", "bindings", "models", "auth",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -44,7 +44,7 @@ class GroupSettings(Section):
 
     enabled: bool = True
     tools: ToolLists | None = None
-    tools_by_sender: dict[str, ToolLists] = {}
+    tools_by_sender: dict[str, ToolLists] = part()
     require_mention: bool = True
     allow_from: tuple[str, ...] | None = None
     system_prompt: str | None = None
@@ -96,6 +96,16 @@ class ChannelConfig(Section):
     queue: Queue | None = None
     streaming: bool | str | None = None
     text_chunk_limit: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _open_is_said_twice(self) -> Self:
+        if self.dm_policy == "open" and "*" not in self.allow_from and type(self) is not AnyChannel:
+            raise wrong(
+                "dmPolicy is open, but the list has no star: the channel does not start",
+                "Write allowFrom: ['*'] to let everybody in, or choose pairing",
+                at=("allowFrom",),
+            )
+        return self
 
 
 class AnyChannel(ChannelConfig):
@@ -165,7 +175,7 @@ class Plugins(Section):
 
     allow: tuple[str, ...] | None = Field(None, description="Only these plugins may run.")
     deny: tuple[str, ...] = Field((), description="These plugins may not run.")
-    entries: dict[str, PluginEntry] = {}
+    entries: dict[str, PluginEntry] = part()
 
 
 class Reset(Section):
@@ -187,8 +197,8 @@ class SessionSettings(Section):
         {}, description="One person's addresses: name → channel:id."
     )
     reset: Reset = part()
-    reset_by_type: dict[Literal["direct", "dm", "group", "thread"], Reset] = {}
-    reset_by_channel: dict[str, Reset] = {}
+    reset_by_type: dict[Literal["direct", "dm", "group", "thread"], Reset] = part()
+    reset_by_channel: dict[str, Reset] = part()
     idle_minutes: int | None = Field(None, ge=1)
     prune_after: Duration = Field(0.0, description="Delete conversations untouched for so long; off = never.")
     max_entries: int = Field(0, ge=0, description="Keep so many conversations; 0 = all.")
@@ -278,11 +288,10 @@ class Hooks(Section):
 
     @model_validator(mode="after")
     def _callers_are_known(self) -> "Hooks":
-        if (self.enabled or self.allow_request_session_key) and not (self.token and not self.token.empty):
-            if self.token is None or self.token.empty:
-                raise wrong(
-                    "the token is empty, so anybody could post", "Write a long random token", at=("token",)
-                )
+        if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
+            raise wrong(
+                "the token is empty, so anybody could post", "Write a long random token", at=("token",)
+            )
         return self
 
 
@@ -301,6 +310,11 @@ class CronJob(Section):
     timezone: Zone = "user"
     channel: str | None = None
     to: str | None = None
+
+    @property
+    def schedule_is_sound(self) -> bool:
+        """Whether the schedule has its five fields; a job without a schedule has another clock."""
+        return self.schedule is None or len(self.schedule.split()) == 5
 
 
 class Cron(Section):
@@ -403,8 +417,8 @@ class Settings(Section):
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = part()
     tools: ToolsSettings = part()
-    channels: dict[str, AnyChannel] = {}
-    providers: dict[str, AnyProvider] = {}
+    channels: dict[str, AnyChannel] = part()
+    providers: dict[str, AnyProvider] = part()
     plugins: Plugins = part()
     owners: People = Field((), description="People who may do everything: channel:id.")
     prompt: PromptSettings = part()

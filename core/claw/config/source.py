@@ -204,7 +204,8 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     builder, documents = _Builder(), 0
     try:
         for event in yaml.parse(text, Loader=loader):
-            line, column = event.start_mark.line + 1, event.start_mark.column + 1
+            mark: Any = event.start_mark
+            line, column = mark.line + 1, mark.column + 1
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
@@ -314,7 +315,7 @@ def _json_lines(text: str) -> dict[KeyPath, int]:
 def _tokens(text: str) -> Iterator[tuple[str, bool, int, int]]:
     """Tokens but commas and colons: the token, whether a colon follows, its line and column."""
     line, start, before = 1, 0, 0
-    found = [match for match in _TOKEN.finditer(text)]
+    found = list(_TOKEN.finditer(text))
     for number, match in enumerate(found):
         line += text.count("\n", before, match.start())
         start = text.rfind("\n", 0, match.start()) + 1

@@ -65,6 +65,21 @@ def fill(text: str, environ: Mapping[str, str]) -> str:
     return filled
 
 
+PROSE = frozenset({"systemPrompt", "system_prompt", "prompt", "placeholder", "instructions"})
+"""Keys whose text is for a model or a person: a ``${NAME}`` in them is left alone."""
+
+
+def filled(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
+    """The tree with environment variables put in, apart from prose."""
+    if isinstance(value, str):
+        return value if key in PROSE else fill(value, environ)
+    if isinstance(value, Mapping):
+        return {name: filled(part, environ, name) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [filled(part, environ, key) for part in value]
+    return value
+
+
 class Secret:
     """A value that is never shown: a text, ``${NAME}``, ``{env: NAME}`` or ``{file: path}``.
 
@@ -113,6 +128,11 @@ class Secret:
             return getattr(self._source, "missing", ())
         name = self._source.get("env")
         return (name,) if name and name not in self._environ else ()
+
+    @property
+    def is_reference(self) -> bool:
+        """``{env: NAME}`` or ``{file: path}``, not a text."""
+        return not isinstance(self._source, str)
 
     @property
     def empty(self) -> bool:

@@ -1,0 +1,55 @@
+"""Config files that are wrong: each message names the key, a way out, and no secret.
+
+The table's keys are ours already. What is installed is the rows' own supposition: the channels and providers that
+the seeds name, the tools of core, and a plugin ``demo``.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from claw.catalog import CORE_TOOLS
+from claw.config import load
+from claw.config.check import Known
+from claw.config.check import check as check_names
+from claw.errors import ConfigError
+
+FUNCTIONS = ("claw.config:load", "claw.config.check:check")
+
+_GATEWAY = "issue: The gateway and three real channels: nothing lost, nothing doubled"
+LATER = {
+    "cb-s044": _GATEWAY,  # the channel's own plugin judges its webhook keys
+    "cb-s045": _GATEWAY,
+    "cb-s046": _GATEWAY,
+    "cb-s055": _GATEWAY,  # a file that changes under a running gateway
+}
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    text = case["text"] if "text" in case else json.dumps(case["config"], ensure_ascii=False, indent=2)
+    (tmp_path / f"config.{case['format']}").write_text(text, encoding="utf-8")
+    told = [message.replace(str(tmp_path), "HOME") for message in _tell(case, tmp_path)]
+    fitting = [message for message in told if case["error_path"] in message]
+    assert len(fitting) == 1, told
+    assert any(hint.lower() in fitting[0].lower() for hint in case["hint_any"]), fitting[0]
+    assert "Traceback" not in fitting[0]
+    assert not Path(case.get("must_not_create", tmp_path / "never")).exists()
+
+
+def _tell(case: dict[str, Any], home: Path) -> list[str]:
+    """The one refusal, or every warning."""
+    try:
+        config = load(home, {})
+    except ConfigError as refused:
+        assert case["effect"] == "refuse_start", refused
+        assert refused.exit_code == 3
+        return [str(refused)]
+    assert case["effect"] in ("warn", "part_disabled"), "the file was taken"
+    known = Known(
+        plugins=frozenset({"demo", "anthropic", "telegram", "feishu"}),
+        channels=frozenset({"terminal", "telegram", "feishu", "discord"}),
+        providers=frozenset({"anthropic", "openai"}),
+        tools=frozenset(CORE_TOOLS),
+        schemas=case.get("plugin_schema", {}),
+    )
+    return [str(warning) for warning in (*config.warnings, *check_names(config, known))]
