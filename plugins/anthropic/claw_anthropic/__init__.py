@@ -13,12 +13,16 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
     from claw_anthropic.provider import DEFAULT_URL, Anthropic
 
     sections = config.settings.providers
-    others = [name for name, section in sections.items() if (section.model_extra or {}).get("type") == "anthropic"]
+    others = [
+        name for name, section in sections.items() if (section.model_extra or {}).get("type") == "anthropic"
+    ]
     for name in dict.fromkeys(["anthropic", *others]):
         section = config.provider(name, AnthropicConfig)
         if not section.enabled:
             continue
-        address = section.base_url or (config.environ.get("ANTHROPIC_BASE_URL") if name == "anthropic" else None)
+        address = section.base_url or (
+            config.environ.get("ANTHROPIC_BASE_URL") if name == "anthropic" else None
+        )
         variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables)
         yield Anthropic(name, section, (address or DEFAULT_URL).rstrip("/"), keys, config.http)

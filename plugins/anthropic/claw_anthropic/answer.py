@@ -23,7 +23,13 @@ from claw import (
     tool_arguments,
 )
 
-_STOPS = {"end_turn": "stop", "stop_sequence": "stop", "pause_turn": "stop", "tool_use": "tool_use", "max_tokens": "length"}
+_STOPS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_use",
+    "max_tokens": "length",
+}
 
 
 class Folding:
@@ -129,7 +135,11 @@ class Folding:
             arguments = tool_arguments(grown, self._schemas.get(block["name"])) if grown else None
         if arguments is None and not cut:
             raise failed(self._model, reason="truncated")
-        return None if arguments is None else ToolCall(block.get("id") or mint_call_id(), block["name"], arguments)
+        return (
+            None
+            if arguments is None
+            else ToolCall(block.get("id") or mint_call_id(), block["name"], arguments)
+        )
 
 
 def _shown(block: Mapping[str, Any]) -> Iterator[ModelEvent]:

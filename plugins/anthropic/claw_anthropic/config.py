@@ -16,7 +16,9 @@ class ModelFacts(Section):
 class AnthropicConfig(ProviderConfig):
     """Where the service is, the keys, and how long to wait."""
 
-    type: Literal["anthropic"] | None = Field(None, description="anthropic: this service speaks the Messages API.")
+    type: Literal["anthropic"] | None = Field(
+        None, description="anthropic: this service speaks the Messages API."
+    )
     default_model: str | None = Field(None, description="The model, when an agent names none.")
     max_tokens: PositiveInt = Field(8192, description="How long an answer may be, when nothing else says.")
     begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")

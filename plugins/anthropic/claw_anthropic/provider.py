@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
-
 from claw import Credential, ModelEvent, Patience, Request, converse
+
 from claw_anthropic.answer import Folding
 from claw_anthropic.config import AnthropicConfig
 from claw_anthropic.request import body
@@ -36,7 +36,9 @@ class Anthropic:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[str, Any] = {}
-        self._patience = Patience(config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds)
+        self._patience = Patience(
+            config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
+        )
 
     def __repr__(self) -> str:
         return f"Anthropic({self.name!r}, {self._base_url!r})"

@@ -7,7 +7,19 @@ only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or mor
 from collections.abc import Iterable
 from typing import Any
 
-from claw import Assistant, CallIds, Image, Message, Request, SystemPrompt, Text, Thinking, ToolCall, ToolSpec, User
+from claw import (
+    Assistant,
+    CallIds,
+    Image,
+    Message,
+    Request,
+    SystemPrompt,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolSpec,
+    User,
+)
 
 MIN_CACHED_CHARS = 4096
 THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
@@ -56,7 +68,11 @@ def system_blocks(system: SystemPrompt) -> list[Block]:
 
 def to_tool(spec: ToolSpec) -> Block:
     """A tool; its schema must be of type object on top."""
-    return {"name": spec.name, "description": spec.description, "input_schema": {"type": "object", **spec.parameters}}
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": {"type": "object", **spec.parameters},
+    }
 
 
 def to_tool_choice(choice: str) -> Block:
@@ -106,7 +122,9 @@ def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> list[Bloc
     blocks: list[Block] = []
     for part in message.content:
         if isinstance(part, ToolCall):
-            blocks.append({"type": "tool_use", "id": ids.of_call(part.id), "name": part.name, "input": part.arguments})
+            blocks.append(
+                {"type": "tool_use", "id": ids.of_call(part.id), "name": part.name, "input": part.arguments}
+            )
         elif isinstance(part, Text):
             blocks += _blocks((part,))
         elif part.maker == maker and message.model in ("", model):

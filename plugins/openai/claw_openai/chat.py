@@ -1,0 +1,288 @@
+"""Chat Completions: from our request to its body, and from its chunks to an answer. Pure.
+
+Facts: platform.openai.com, "Chat Completions"; what compatible servers really send: ``tests/fixtures/openai``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from claw import (
+    STREAM_DONE,
+    Assistant,
+    CallIds,
+    Image,
+    ModelEvent,
+    Request,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    User,
+    failed,
+    failure_said,
+    mint_call_id,
+    say,
+    tool_arguments,
+)
+
+from claw_openai.config import Quirks
+
+_STOPS = {"stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use", "length": "length"}
+
+Row = dict[str, Any]
+
+
+def body(request: Request, maker: str, max_tokens: int | None, quirks: Quirks) -> Row:
+    """The whole body of a streamed request.
+
+    :param maker: name of this provider.
+    """
+    vendor = maker == "openai"
+    wire: Row = {"model": request.model, "stream": True, "messages": to_messages(request, maker, quirks)}
+    if quirks.stream_options:
+        wire["stream_options"] = {"include_usage": True}
+    if most := request.max_tokens or max_tokens:
+        wire[quirks.max_tokens_name or ("max_completion_tokens" if vendor else "max_tokens")] = most
+    if request.tools:
+        wire["tools"] = [{"type": "function", "function": to_function(spec)} for spec in request.tools]
+        wire["tool_choice"] = to_tool_choice(request.tool_choice)
+    sends_effort = vendor if quirks.reasoning_effort is None else quirks.reasoning_effort
+    if sends_effort and request.thinking in ("low", "medium", "high"):
+        wire["reasoning_effort"] = request.thinking
+    return wire
+
+
+def to_function(spec: ToolSpec) -> Row:
+    """A tool, its schema plain."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": {"type": "object", **spec.parameters},
+    }
+
+
+def to_tool_choice(choice: str) -> str | Row:
+    """auto, none, required, or the name of a tool."""
+    return (
+        choice
+        if choice in ("auto", "none", "required")
+        else {"type": "function", "function": {"name": choice}}
+    )
+
+
+def to_messages(request: Request, maker: str, quirks: Quirks) -> list[Row]:
+    """The system prompt and the messages. Pictures in results follow as a message of the user: results are text."""
+    ids = CallIds(40)
+    rows: list[Row] = []
+    pictures: list[Row] = []
+    if whole := request.system.whole:
+        rows.append({"role": quirks.system_role, "content": whole})
+    for message in request.messages:
+        if pictures and isinstance(message, User | Assistant):
+            rows.append({"role": "user", "content": pictures})
+            pictures = []
+        if isinstance(message, User):
+            rows.append({"role": "user", "content": _content(message.content)})
+        elif isinstance(message, Assistant):
+            rows += _said(message, maker, ids, quirks)
+        else:
+            rows.append(
+                {"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": message.text}
+            )
+            pictures += [picture(part) for part in message.content if isinstance(part, Image)]
+    if pictures:
+        rows.append({"role": "user", "content": pictures})
+    return rows
+
+
+def picture(image: Image) -> Row:
+    """A picture as a part of a message."""
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime};base64,{image.data}"}}
+
+
+def _content(content: Iterable[Text | Image]) -> str | list[Row]:
+    parts = list(content)
+    if any(isinstance(part, Image) for part in parts):
+        return [
+            picture(part) if isinstance(part, Image) else {"type": "text", "text": part.text}
+            for part in parts
+        ]
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _said(message: Assistant, maker: str, ids: CallIds, quirks: Quirks) -> list[Row]:
+    row: Row = {"role": "assistant", "content": message.text or None}
+    if calls := message.tool_calls:
+        row["tool_calls"] = [
+            {
+                "id": ids.of_call(call.id),
+                "type": "function",
+                "function": {"name": call.name, "arguments": msgspec.json.encode(call.arguments).decode()},
+            }
+            for call in calls
+        ]
+    if quirks.replay_reasoning:
+        own = [part.text for part in message.content if isinstance(part, Thinking) and part.maker == maker]
+        row |= {"reasoning_content": "".join(own)} if own else {}
+    return [row] if message.text or calls else []
+
+
+class _Call:
+    """A call while it comes in."""
+
+    def __init__(self, call_id: str) -> None:
+        self.id, self.name = call_id, ""
+        self.pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class Folding:
+    """One answer while it comes in; lenient with what compatible servers make of the protocol."""
+
+    def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._schemas = {spec.name: spec.parameters for spec in tools}
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
+        self._usage: Mapping[str, Any] | None = None
+        self._stop: str | None = None
+        self.done = False
+
+    @property
+    def whole(self) -> bool:
+        """A reason to stop was given; usage and the end mark may still follow, or never come."""
+        return self._stop is not None
+
+    def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
+        """Hear one chunk."""
+        if name == STREAM_DONE:
+            self.done = True
+            return
+        if data.get("error") or data.get("object") == "error" or name == "error":
+            raise failure_said(self._model, data, status=200)
+        self._usage = data.get("usage") or self._usage
+        for choice in data.get("choices") or ():
+            if choice.get("index") in (0, None):
+                yield from self._hear(choice, choice.get("delta") or choice.get("message") or {})
+
+    def take_body(self, body: Any) -> Iterator[ModelEvent]:
+        """Hear a whole completion at once."""
+        yield from self.take("", body)
+        self.done = True
+
+    def finish(self) -> Assistant:
+        """The answer, when it came to its end: a reason to stop, or the end mark."""
+        if not self.done and not self.whole:
+            raise failed(self._model, reason="truncated")
+        calls = tuple(self._whole_calls())
+        text, thought = "".join(self._text), "".join(self._thought)
+        refused = self._stop == "content_filter"
+        stop = "error" if refused else _STOPS.get(self._stop or "", "stop")
+        return Assistant(
+            (
+                *((Thinking(thought, maker=self._maker),) if thought else ()),
+                *((Text(text),) if text else ()),
+                *calls,
+            ),
+            model=self._model,
+            stop_reason="tool_use" if calls and stop == "stop" else stop,
+            usage=to_usage(self._usage),
+            error=say("the service's filter stopped this answer") if refused else "",
+        )
+
+    def _hear(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str) and thought:
+            self._thought.append(thought)
+            yield ThinkingDelta(thought)
+        for text in _texts(delta.get("content")), delta.get("refusal"):
+            if text:
+                self._text.append(text)
+                yield TextDelta(text)
+        for piece in delta.get("tool_calls") or ():
+            self._grow(piece, piece.get("function") or {})
+        self._stop = choice.get("finish_reason") or self._stop
+        self._usage = choice.get("usage") or self._usage
+
+    def _grow(self, piece: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+        """Add a piece of a call. A new id under an old index is a new call; a piece without an index goes by its id."""
+        index, call_id, given = piece.get("index"), piece.get("id") or "", function.get("arguments")
+        name, more = function.get("name") or "", _written(given)
+        if isinstance(index, int):
+            call = self._at.get(index)
+        elif call_id:
+            call = next((one for one in self._calls if one.id == call_id), None)
+        else:
+            call = self._calls[-1] if self._calls else None
+        again = (
+            call
+            and name
+            and call.name
+            and more
+            and not call_id
+            and tool_arguments(call.text or "?") is not None
+        )
+        if call is None or again or (call_id and call.id and call_id != call.id):
+            call = _Call(call_id)
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._at[index] = call
+        call.id = call.id or call_id
+        call.name = call.name or name
+        call.pieces.append(more)
+
+    def _whole_calls(self) -> Iterator[ToolCall]:
+        """The calls; half a call is left out when the answer ran out of tokens, else it is a failure."""
+        for call in self._calls:
+            cut = self._stop == "length"
+            arguments = tool_arguments(call.text, self._schemas.get(call.name)) if call.name else None
+            if arguments is None or (cut and not call.text):
+                if not cut:
+                    raise failed(self._model, reason="truncated")
+                continue
+            yield ToolCall(call.id or mint_call_id(), call.name, arguments)
+
+
+def _texts(content: Any) -> str:
+    """A delta's text; some services send a list of parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content or () if part.get("type") == "text")
+
+
+def _written(arguments: Any) -> str:
+    """Arguments as text; some services send an object."""
+    return (
+        arguments
+        if isinstance(arguments, str)
+        else msgspec.json.encode(arguments).decode()
+        if arguments
+        else ""
+    )
+
+
+def to_usage(counts: Mapping[str, Any] | None) -> Usage:
+    """Cached tokens lie inside of the prompt's here, and are taken out. DeepSeek names them in its own way."""
+    if not counts:
+        return Usage()
+    details = counts.get("prompt_tokens_details") or {}
+    read = details.get("cached_tokens", counts.get("prompt_cache_hit_tokens"))
+    return apart(
+        counts.get("prompt_tokens"), counts.get("completion_tokens"), read, details.get("cache_write_tokens")
+    )
+
+
+def apart(prompt: int | None, output: int | None, read: int | None, wrote: int | None) -> Usage:
+    """Usage with the cached tokens taken out of the input."""
+    rest = None if prompt is None else max(0, prompt - (read or 0) - (wrote or 0))
+    total = None if prompt is None or output is None else prompt + output
+    return Usage(input=rest, output=output, cache_read=read, cache_write=wrote, total=total)

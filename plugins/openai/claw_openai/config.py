@@ -1,0 +1,53 @@
+"""``providers.openai`` in the config file, and of every endpoint that speaks its protocol."""
+
+from typing import Literal
+
+from claw import ProviderConfig, Section
+from pydantic import Field, PositiveInt
+
+
+class ModelFacts(Section):
+    """What is known of one model."""
+
+    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
+    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
+
+
+class Quirks(Section):
+    """Where an endpoint differs from the vendor's; absent = the default of the vendor, or of other endpoints."""
+
+    max_tokens_name: Literal["max_completion_tokens", "max_tokens"] | None = Field(
+        None, description="The vendor: max_completion_tokens; others: max_tokens."
+    )
+    stream_options: bool = Field(True, description="false: it refuses stream_options, which asks for usage.")
+    system_role: Literal["system", "developer"] = Field("system", description="Role of the system prompt.")
+    reasoning_effort: bool | None = Field(
+        None, description="Send the thinking level. The vendor: true; others: false."
+    )
+    replay_reasoning: bool = Field(False, description="true: it wants its reasoning_content back.")
+
+
+class OpenAIConfig(ProviderConfig):
+    """Where the service is, the keys, how long to wait, and where it differs."""
+
+    type: Literal["openai"] | None = Field(None, description="openai: this service speaks Chat Completions.")
+    api: Literal["chat", "responses"] = Field(
+        "chat", description="responses: for OpenAI's own reasoning models."
+    )
+    default_model: str | None = Field(None, description="The model, when an agent names none.")
+    max_tokens: PositiveInt | None = Field(
+        None, description="How long an answer may be; absent = the service decides."
+    )
+    context_tokens: PositiveInt | None = Field(
+        None, description="How much its models can read, when models says nothing."
+    )
+    keyless: bool | None = Field(
+        None, description="It needs no key; by default true for this machine's own addresses."
+    )
+    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="How long an answer may pause; keep-alives do not count."
+    )
+    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
+    quirks: Quirks = Quirks()
+    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

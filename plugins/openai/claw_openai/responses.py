@@ -1,0 +1,189 @@
+"""The Responses API: from our request to its body, and from its events to an answer. Pure.
+
+Facts: platform.openai.com, "Responses", "Streaming events": nothing is stored with the vendor, so reasoning comes
+sealed and goes back before the calls it led to; the id to answer a call with is ``call_id``, not the item's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from claw import (
+    STREAM_DONE,
+    Assistant,
+    CallIds,
+    Image,
+    ModelEvent,
+    Request,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    User,
+    failed,
+    failure_said,
+    mint_call_id,
+    say,
+    tool_arguments,
+)
+
+from claw_openai.chat import Row, apart, to_function
+
+_THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+
+
+def body(request: Request, maker: str, max_tokens: int | None) -> Row:
+    """The whole body of a streamed request."""
+    wire: Row = {
+        "model": request.model,
+        "stream": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "input": to_input(request, maker),
+    }
+    if whole := request.system.whole:
+        wire["instructions"] = whole
+    if most := request.max_tokens or max_tokens:
+        wire["max_output_tokens"] = most
+    if request.tools:
+        wire["tools"] = [{"type": "function", "strict": False, **to_function(spec)} for spec in request.tools]
+        wire["tool_choice"] = to_tool_choice(request.tool_choice)
+    if request.thinking in ("low", "medium", "high"):
+        wire["reasoning"] = {"effort": request.thinking, "summary": "auto"}
+    return wire
+
+
+def to_tool_choice(choice: str) -> str | Row:
+    """auto, none, required, or the name of a tool."""
+    return choice if choice in ("auto", "none", "required") else {"type": "function", "name": choice}
+
+
+def to_input(request: Request, maker: str) -> list[Row]:
+    """The messages as items."""
+    ids = CallIds(64)
+    items: list[Row] = []
+    for message in request.messages:
+        if isinstance(message, User):
+            items.append({"role": "user", "content": _parts(message.content)})
+        elif isinstance(message, Assistant):
+            items += _said(message, maker, f"{maker}/{request.model}", ids)
+        else:
+            pictures = any(isinstance(part, Image) for part in message.content)
+            output = _parts(message.content) if pictures else message.text
+            call_id = ids.of_result(message.call_id)
+            items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+    return items
+
+
+def _parts(content: Iterable[Text | Image]) -> list[Row]:
+    return [
+        {"type": "input_text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "input_image", "image_url": f"data:{part.mime};base64,{part.data}"}
+        for part in content
+    ]
+
+
+def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> Iterator[Row]:
+    for part in message.content:
+        if isinstance(part, Text):
+            yield {"role": "assistant", "content": part.text}
+        elif isinstance(part, ToolCall):
+            arguments = msgspec.json.encode(part.arguments).decode()
+            yield {
+                "type": "function_call",
+                "call_id": ids.of_call(part.id),
+                "name": part.name,
+                "arguments": arguments,
+            }
+        elif part.maker == maker and message.model in ("", model) and part.redacted:
+            summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+            sealed = {"id": part.signature, "summary": summary, "encrypted_content": part.redacted}
+            yield {"type": "reasoning", **sealed}
+
+
+class Folding:
+    """One answer while it comes in."""
+
+    def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._schemas = {spec.name: spec.parameters for spec in tools}
+        self._items: list[Mapping[str, Any]] = []
+        self._end: Mapping[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """The response is over."""
+        return self._end is not None
+
+    whole = done
+
+    def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
+        """Hear one event."""
+        if name == STREAM_DONE:
+            return
+        kind = data["type"]
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            yield TextDelta(data["delta"])
+        elif kind in _THOUGHTS:
+            yield ThinkingDelta(data["delta"])
+        elif kind == "response.output_item.done":
+            self._items.append(data["item"])
+        elif kind in ("response.completed", "response.incomplete"):
+            self._end = data["response"]
+        elif kind in ("response.failed", "error"):
+            raise failure_said(self._model, data.get("response") or data, status=200)
+
+    def take_body(self, body: Any) -> Iterator[ModelEvent]:
+        """Hear a whole response at once."""
+        if body.get("error"):
+            raise failure_said(self._model, body, status=200)
+        self._items, self._end = list(body["output"]), body
+        for item in self._items:
+            if item["type"] == "message" and (text := _text(item)):
+                yield TextDelta(text)
+
+    def finish(self) -> Assistant:
+        """The answer, when the service said that it is over."""
+        if self._end is None:
+            raise failed(self._model, reason="truncated")
+        why = (self._end.get("incomplete_details") or {}).get("reason")
+        content = tuple(self._content(cut=why is not None))
+        calls = any(isinstance(part, ToolCall) for part in content)
+        refused = why == "content_filter"
+        return Assistant(
+            content,
+            model=self._model,
+            stop_reason="error" if refused else "length" if why else "tool_use" if calls else "stop",
+            usage=_usage(self._end.get("usage")),
+            error=say("the service's filter stopped this answer") if refused else "",
+        )
+
+    def _content(self, *, cut: bool) -> Iterator[Text | Thinking | ToolCall]:
+        for item in self._items:
+            if item["type"] == "message" and (text := _text(item)):
+                yield Text(text)
+            elif item["type"] == "reasoning":
+                text = "\n\n".join(part["text"] for part in item.get("summary") or ())
+                sealed = item.get("encrypted_content") or ""
+                yield Thinking(text, signature=item.get("id") or "", redacted=sealed, maker=self._maker)
+            elif item["type"] == "function_call" and item.get("status") != "incomplete":
+                arguments = tool_arguments(item["arguments"], self._schemas.get(item["name"]))
+                if arguments is not None and not (cut and not item["arguments"]):
+                    yield ToolCall(item.get("call_id") or mint_call_id(), item["name"], arguments)
+                elif not cut:
+                    raise failed(self._model, reason="truncated")
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    return "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
+
+
+def _usage(counts: Mapping[str, Any] | None) -> Usage:
+    counts = counts or {}
+    details = counts.get("input_tokens_details") or {}
+    read, wrote = details.get("cached_tokens"), details.get("cache_write_tokens")
+    return apart(counts.get("input_tokens"), counts.get("output_tokens"), read, wrote)
