@@ -1,0 +1,28 @@
+"""limit_history_turns: roles, one letter each, and a number of turns → the messages kept."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User, limit_turns
+
+FUNCTIONS = ("claw.transcript:limit_turns",)
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    messages = [_message(index, role) for index, role in enumerate(case["input"]["roles"])]
+    kept = limit_turns(messages, case["input"].get("limit"))
+    assert [messages.index(message) for message in kept] == case["expect"]["kept_indexes"]
+
+
+def _message(index: int, role: str) -> Message:
+    said = (Text(str(index)),)
+    match role:
+        case "u":
+            return User(said)
+        case "x":
+            return User(said, kind="custom")
+        case "a":
+            return Assistant(said)
+        case "t":
+            return Assistant((*said, ToolCall(str(index), "read", {})))
+    return ToolResult(str(index - 1), "read", said)
