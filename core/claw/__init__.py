@@ -9,8 +9,8 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  explain  wire
     4   session  journal  prompt  provider  survey  mend
-    3   policy  route  compaction  auth  tool  event  channel  standing
-    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure
+    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage
+    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments
     1   store  clock  message  errors  words
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.

@@ -1,6 +1,7 @@
 """The walls of the house, held by reading the source: what may import what, touch what, and how large it may grow."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -189,17 +190,23 @@ def test_core_imports_no_plugin(source: Source) -> None:
 )
 def test_a_distribution_declares_every_library_that_it_imports(folder: Path) -> None:
     package = next(path.parent for path in folder.glob("*/__init__.py"))
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    lines = [
-        *project["dependencies"],
-        *(d for group in project.get("optional-dependencies", {}).values() for d in group),
-    ]
-    declared = {line.split("[")[0].split(" ")[0].split("=")[0].split(">")[0].lower() for line in lines}
+    declared = declared_by(folder) | declared_by(ROOT / "core")  # what core brings may be counted on
     owners = packages_distributions()
     used = {module.split(".")[0] for source in sources(package) for module, _ in imports(source)}
     used -= STDLIB | {package.name, "claw", ""} | OPT_IN.get(package.name, set())
-    missing = [name for name in sorted(used) if not {o.lower() for o in owners.get(name, [name])} & declared]
+    missing = [name for name in sorted(used) if not {plain(o) for o in owners.get(name, [name])} & declared]
     assert missing == []
+
+
+def declared_by(folder: Path) -> set[str]:
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    extras = project.get("optional-dependencies", {}).values()
+    lines = [*project["dependencies"], *(line for group in extras for line in group)]
+    return {plain(re.split(r"[ \[<>=!~;]", line)[0]) for line in lines}
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def loaded_after(code: str) -> set[str]:
