@@ -241,7 +241,7 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
     try:
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
-        return Result(_clean(str(error)), is_error=True)
+        return Result(_clean(_words(error)), is_error=True)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
@@ -249,7 +249,7 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
-        message = str(error).strip()
+        message = _words(error).strip()
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
@@ -262,6 +262,13 @@ async def _stop(task: "asyncio.Task[Any]", grace_seconds: float) -> None:
     if not done:
         _left_behind.add(task)
         task.add_done_callback(_left_behind.discard)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  also that can be a stranger's code
+        return type(error).__name__
 
 
 def _blame(tool: Tool, message: str) -> str:

@@ -252,6 +252,11 @@ async def test_a_plain_function_runs_in_a_thread_and_the_loop_goes_on(context: T
     assert (await running).content == "True"
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
 @pytest.mark.parametrize(
     ("error", "text"),
@@ -261,6 +266,8 @@ async def test_a_plain_function_runs_in_a_thread_and_the_loop_goes_on(context: T
         (ValueError(), "ValueError (plugin acme)"),
         (SystemExit(3), "SystemExit: 3 (plugin acme)"),
         (StopIteration(), "acme"),
+        (Unspeakable(), "Unspeakable"),
+        (ToolError("a brace { too many", x=1), "ToolError"),
         (asyncio.CancelledError(), "CancelledError (plugin acme)"),
         (ToolError("no such {thing}", fix="try another", thing="cup"), "no such cup. try another"),
     ],

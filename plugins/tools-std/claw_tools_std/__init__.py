@@ -1,1 +1,16 @@
 """File, shell and message tools for claw agents."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from claw import Tool, hookimpl
+
+if TYPE_CHECKING:
+    from claw import PluginConfig
+
+
+@hookimpl
+def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
+    from claw_tools_std import files, search
+
+    return [files.read, files.write, files.edit, files.ls, search.grep, search.find]

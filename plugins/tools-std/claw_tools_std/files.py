@@ -1,0 +1,269 @@
+"""Files one at a time: read, write, edit, ls."""
+
+import base64
+import difflib
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest, result_limit, tool
+
+MOST_READ_BYTES = 20_000_000
+MOST_IMAGE_BYTES = 5_000_000
+MOST_LINES = 2000
+MOST_LINE_CHARS = 2000
+MOST_CHARS = 50_000
+MOST_ENTRIES = 1000
+_HINT_CHARS = 200
+
+_IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    old_text: str
+    new_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines of a text.
+
+    :param last: number of the last line shown, 1-based.
+    :param more: how many lines follow.
+    """
+
+    text: str
+    last: int
+    more: int
+
+
+@tool
+def read(
+    context: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
+) -> ToolResult:
+    """Read a text file or picture. offset: first line, from 1; limit: how many lines."""
+    data = _bytes(context, file_path)
+    if mime := image_type(data):
+        if len(data) > MOST_IMAGE_BYTES:
+            raise ToolError(
+                "{path} is a picture of {size} bytes; at most {most} can be shown",
+                path=file_path,
+                size=len(data),
+                most=MOST_IMAGE_BYTES,
+            )
+        words = Text(f"{file_path}: {mime}, {len(data)} bytes")
+        return ToolResult(
+            (words, Image(base64.b64encode(data).decode(), mime)), {"path": file_path, "mime": mime}
+        )
+    page = paged(_text(data, file_path), offset or 1, limit or MOST_LINES, _room(context))
+    text = page.text
+    if page.more:
+        text += f"\n[{page.more} more lines; go on with offset={page.last + 1}]"
+    if len(data) == MOST_READ_BYTES:
+        text += f"\n[only the first {MOST_READ_BYTES} bytes of the file were looked at; search the rest with grep]"
+    return ToolResult(
+        text, {"path": file_path, "bytes": len(data), "lastLine": page.last, "moreLines": page.more}
+    )
+
+
+@tool(effects="idempotent", parallel=False)
+def write(context: ToolContext, file_path: str, content: str) -> ToolResult:
+    """Create or overwrite a file; missing folders are made."""
+    data = encoded(content)
+    context.files.write(file_path, data)
+    shown = context.files.show(file_path)
+    return ToolResult(f"Wrote {len(data)} bytes to {shown}", {"path": shown, "bytesWritten": len(data)})
+
+
+@tool(effects="once", parallel=False)
+def edit(
+    context: ToolContext,
+    file_path: str,
+    old_text: str | None = None,
+    new_text: str | None = None,
+    edits: list[Change] | None = None,
+    replace_all: bool | None = None,
+) -> ToolResult:
+    """Replace exact text that occurs once in a file; edits makes several changes in order, all or none."""
+    changes = list(edits or ())
+    if old_text is not None:
+        changes.insert(0, Change(old_text, new_text or ""))
+    if not changes:
+        raise ToolError("nothing to change: give old_text and new_text, or edits")
+    text = decoded(context.files.read(file_path))
+    count, lines = 0, []
+    for number, change in enumerate(changes, 1):
+        label = f"edit {number}: " if len(changes) > 1 else ""
+        text, at = changed(text, change.old_text, change.new_text, bool(replace_all), label, file_path)
+        count += len(at)
+        lines += at
+    context.files.write(file_path, encoded(text))
+    shown = context.files.show(file_path)
+    places = ", ".join(map(str, lines[:20])) + (", …" if len(lines) > 20 else "")
+    word = "replacement" if count == 1 else "replacements"
+    return ToolResult(
+        f"Edited {shown}: {count} {word} (line {places})",
+        {"path": shown, "replacements": count, "lines": lines},
+    )
+
+
+@tool
+def ls(context: ToolContext, path: str = ".") -> ToolResult:
+    """List a folder; folders end with /, links with @."""
+    marks = {"dir": "/", "link": "@", "file": "", "other": ""}
+    entries = context.files.entries(path)
+    names = [entry.name + marks[entry.kind] for entry in entries]
+    more = f"[{len(names) - MOST_ENTRIES} more; use find]\n" if len(names) > MOST_ENTRIES else ""
+    details = [{"name": e.name, "kind": e.kind, "bytes": e.size_bytes} for e in entries[:MOST_ENTRIES]]
+    text = "".join(f"{name}\n" for name in names[:MOST_ENTRIES]) + more
+    return ToolResult(text or "(empty)\n", {"entries": details})
+
+
+def paged(text: str, first: int, limit: int, most_chars: int) -> Page:
+    """Lines ``first`` to ``first + limit - 1`` of ``text``, as long as they fit ``most_chars``; a very long line is cut.
+
+    :raises ToolError: the text has no line ``first``.
+    """
+    lines = text.splitlines(keepends=True) or [""]
+    start = max(first, 1) - 1
+    if start >= len(lines):
+        raise ToolError("the file has {count} lines; there is no line {first}", count=len(lines), first=first)
+    shown: list[str] = []
+    used = 0
+    for line in lines[start : start + max(limit, 1)]:
+        short = _short_line(line)
+        if shown and used + len(short) > most_chars:
+            break
+        shown.append(short)
+        used += len(short)
+    last = start + len(shown)
+    whole = "".join(shown)
+    return Page(whole.removesuffix("\n") if last < len(lines) else whole, last, len(lines) - last)
+
+
+def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: str) -> tuple[str, list[int]]:
+    """Replace ``old`` by ``new``: the text and the line numbers of the places, as they were.
+
+    A file with CRLF line ends is matched, and kept, whatever line ends the model writes.
+
+    :raises ToolError: not found (with the most similar line), or found more than once (with the lines).
+    """
+    if not old:
+        raise ToolError("{label}old_text is empty; use write to make a file", label=label)
+    if old == new:
+        raise ToolError("{label}old_text and new_text are the same", label=label)
+    if "\r\n" in text and "\r" not in old:
+        old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+    places = list(_places(text, old))
+    if not places:
+        raise ToolError(
+            "{label}old_text is not in {path}. {hint}",
+            label=label,
+            path=path,
+            hint=_most_similar(text, old),
+            fix="",
+        )
+    lines = [text.count("\n", 0, place) + 1 for place in places]
+    if len(places) > 1 and not everywhere:
+        raise ToolError(
+            "{label}old_text occurs {count} times in {path} (lines {lines})",
+            fix="Add lines around it, or set replace_all",
+            label=label,
+            count=len(places),
+            path=path,
+            lines=", ".join(map(str, lines[:20])),
+        )
+    return text.replace(old, new), lines
+
+
+def image_type(data: bytes) -> str | None:
+    """The media type of a picture that models can see, by its first bytes."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _IMAGES.items() if data.startswith(magic)), None)
+
+
+def decoded(data: bytes) -> str:
+    """Bytes as text that :func:`encoded` turns back into the very same bytes, UTF-8 or not."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """Text as bytes: what :func:`decoded` took from a file comes out as it was."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _places(text: str, old: str) -> Iterator[int]:
+    at = text.find(old)
+    while at >= 0:
+        yield at
+        at = text.find(old, at + len(old))
+
+
+def _most_similar(text: str, old: str) -> str:
+    """Where a model probably meant: the line most like the first filled line of ``old``."""
+    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    lines = text.splitlines()[:20_000]
+    stripped = [line.strip() for line in lines]
+    if wanted in stripped:
+        number = stripped.index(wanted)
+        return f"Its first line is line {number + 1}, but blanks or what follows differ: {lines[number][:_HINT_CHARS]!r}"
+    close = difflib.get_close_matches(
+        wanted, [line[:500] for line in stripped[:3000] if line], n=1, cutoff=0.5
+    )
+    if not close:
+        return "Read the file first, and copy the text exactly"
+    number = next(n for n, line in enumerate(stripped) if line[:500] == close[0])
+    return f"Most similar is line {number + 1}: {lines[number][:_HINT_CHARS]!r}"
+
+
+def _bytes(context: ToolContext, path: str) -> bytes:
+    try:
+        return context.files.read(path, MOST_READ_BYTES)
+    except ToolError as refused:
+        hint = _neighbour(context, path)
+        if hint:
+            raise ToolError("{problem}. Did you mean {hint}?", problem=refused.problem, hint=hint) from None
+        raise
+
+
+def _neighbour(context: ToolContext, path: str) -> str:
+    """A file of the same folder with a similar name, for a path that is not there; empty when there is none."""
+    folder, name = posixpath.split(path)
+    try:
+        names = {entry.name for entry in context.files.entries(folder or ".")}
+    except ToolError:
+        return ""
+    if not names or name in names:
+        return ""
+    best = nearest(name, names)
+    return posixpath.join(folder, best) if difflib.SequenceMatcher(None, name, best).ratio() > 0.6 else ""
+
+
+def _text(data: bytes, path: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data[:8192]:
+        raise ToolError("{path} is binary ({size} bytes), not text", path=path, size=len(data))
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+def _short_line(line: str) -> str:
+    if len(line) <= MOST_LINE_CHARS:
+        return line
+    end = "\n" if line.endswith("\n") else ""
+    return f"{line[:MOST_LINE_CHARS]} [... {len(line) - MOST_LINE_CHARS} more chars in this line]{end}"
+
+
+def _room(context: ToolContext) -> int:
+    """How many characters a page may have, so that its last line, which tells how to go on, is not cut off later."""
+    window = context.status.get("context_tokens")
+    return (
+        min(MOST_CHARS, result_limit(window) - _HINT_CHARS)
+        if isinstance(window, int) and window > 1000
+        else MOST_CHARS
+    )

@@ -1,0 +1,81 @@
+"""A workspace behind the real fence, and what the host gives a tool."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from claw.guard.fence import Fence
+from claw.tool import Result, ToolContext, perform
+
+
+@dataclass
+class Bench:
+    """A workspace with tools to try in it."""
+
+    workspace: Path
+    tools: dict[str, Any]
+    sent: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    agent: Any = None
+    session_key: str = "agent:a:main"
+
+    def __post_init__(self) -> None:
+        self.files = Fence([], self.workspace)
+
+    @property
+    def context(self) -> ToolContext:
+        async def send(text: str, attachments: tuple[str, ...]) -> tuple[str, ...]:
+            self.sent.append((text, attachments))
+            return ("m1",)
+
+        agent = self.agent or SimpleNamespace(settings=SimpleNamespace(tools=None))
+        return ToolContext(
+            "call_1",
+            self.session_key,
+            agent,
+            True,
+            self.files,
+            None,
+            self.workspace,
+            lambda text: None,
+            send,
+            self.status,
+            self.environment,
+        )
+
+    async def call(self, name: str, **arguments: Any) -> Result:
+        return await perform(self.tools[name], arguments, self.context)
+
+    async def ok(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, **arguments)
+        assert not result.is_error, result.content
+        return result.blocks[0].text
+
+    async def refused(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, **arguments)
+        assert result.is_error, result.content
+        return result.blocks[0].text
+
+    def put(self, path: str, content: str | bytes) -> Path:
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> Any:
+    from claw.config.settings import Settings
+    from claw_tools_std import register_tools
+
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    tools = {tool.name: tool for tool in register_tools(SimpleNamespace(settings=Settings()))}
+    bench = Bench(workspace, tools)
+    yield bench
+    for tool in tools.values():
+        if tool.close:
+            await tool.close()
