@@ -10,8 +10,8 @@ from claw.policy.layers import Entry, Layer, layers_for
 from claw.policy.reach import Reach
 from claw.policy.ruling import STANDS, Conflict, Judgement, Ruling
 
-GATES_BEFORE = ("optional", "name")
-GATES_AFTER = ("owner-only", "channel-fit", "missing-setting", "provider-schema")
+OPENING = ("optional", "name")
+"""The gates before the layers, in order: is it switched on, and is its name its own."""
 
 
 def resolve(config: Any, run: Run, facts: Sequence[ToolFact], spares: Iterable[str] = ()) -> Judgement:
@@ -95,29 +95,46 @@ def restricts(layer: Layer, reach: Reach) -> bool:
 
 
 def closing(fact: ToolFact, run: Run) -> Ruling | None:
-    """The gates behind the layers, in order; None when the tool passes them all."""
-    name = normalise(fact.name)
-    if not run.owner and (fact.owner_only or name in OWNER_ONLY):
-        return Ruling(False, "owner-only", "owners", template="it is for owners only ({key})")
+    """The first of the gates behind the layers that the tool does not pass; None when it passes them all."""
+    return next((ruling for gate in CLOSING.values() if (ruling := gate(fact, run))), None)
+
+
+def _owner_only(fact: ToolFact, run: Run) -> Ruling | None:
+    if run.owner or not (fact.owner_only or normalise(fact.name) in OWNER_ONLY):
+        return None
+    return Ruling(False, "owner-only", "owners", template="it is for owners only ({key})")
+
+
+def _channel_fit(fact: ToolFact, run: Run) -> Ruling | None:
     channel = run.channel.strip().lower()
-    if fact.name in UNFIT.get(channel, ()):
-        return Ruling(
-            False,
-            "channel-fit",
-            template="it makes no sense on the channel {channel}",
-            values={"channel": channel},
-        )
-    if fact.lacks:
-        return Ruling(False, "missing-setting", fact.lacks, template="it needs the setting {key}")
-    if why := next((why for tool, why in run.refused if normalise(tool) == name), None):
-        values = {"provider": run.provider, "why": why}
-        return Ruling(
-            False,
-            "provider-schema",
-            template="the provider {provider} does not take its parameters: {why}",
-            values=values,
-        )
-    return None
+    if fact.name not in UNFIT.get(channel, ()):
+        return None
+    template = "it makes no sense on the channel {channel}"
+    return Ruling(False, "channel-fit", template=template, values={"channel": channel})
+
+
+def _missing_setting(fact: ToolFact, run: Run) -> Ruling | None:
+    if not fact.lacks:
+        return None
+    return Ruling(False, "missing-setting", fact.lacks, template="it needs the setting {key}")
+
+
+def _provider_schema(fact: ToolFact, run: Run) -> Ruling | None:
+    name = normalise(fact.name)
+    why = next((why for tool, why in run.refused if normalise(tool) == name), None)
+    if why is None:
+        return None
+    template = "the provider {provider} does not take its parameters: {why}"
+    return Ruling(False, "provider-schema", template=template, values={"provider": run.provider, "why": why})
+
+
+CLOSING = {
+    "owner-only": _owner_only,
+    "channel-fit": _channel_fit,
+    "missing-setting": _missing_setting,
+    "provider-schema": _provider_schema,
+}
+"""The gates behind the layers, in order."""
 
 
 def opt_in_words(fact: ToolFact) -> frozenset[str]:
@@ -185,9 +202,7 @@ def _unknown(layers: Sequence[Layer], reach: Reach) -> dict[str, tuple[str, ...]
     for layer in layers:
         if layer.strict:
             continue
-        words = {
-            e.word for e in layer.opens if e.word not in (PLUGINS_GROUP, "*") and not reach.of(e.word)
-        }
+        words = {e.word for e in layer.opens if e.word not in (PLUGINS_GROUP, "*") and not reach.of(e.word)}
         if words:
             found[layer.name] = tuple(sorted(words))
     return found
@@ -206,7 +221,9 @@ _CONFLICTS = {
 
 def _taken(kind: str, holder: str, name: str) -> Ruling:
     key = "tools.suppliers" if kind == "handed" else ""
-    return Ruling(False, "name", key, template=_CONFLICTS[kind], values={"name": name, "holder": holder})
+    return Ruling(
+        False, "name", key, template=_CONFLICTS[kind], values={"name": name, "holder": holder, "kind": kind}
+    )
 
 
 def _denied(layer: Layer, entry: Entry) -> Ruling:

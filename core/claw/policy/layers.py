@@ -42,8 +42,7 @@ class Entry:
 class Scope:
     """A section of tool lists in the file, as read: None where it has no such key.
 
-    :param key: dotted key of the section, whether it is written or not: where one would write it.
-    :param written: for by-provider sections and groups, whether the section is there at all.
+    :param key: dotted key of the section, also when nothing is written there yet.
     """
 
     key: str
@@ -76,7 +75,7 @@ class Sections:
     :param group: what the run's group gives, after its senders; None outside of groups.
     :param sandboxes, subagents: the agent's section first, then the house's; the first that has a list gives it.
     :param channels: names of the channels of the house.
-    :param allow_spawn: sub-agents above the depth cap may start sub-agents.
+    :param may_spawn: sub-agents may start sub-agents, down to ``spawn_cap``, which is written at ``spawn_cap_key``.
     """
 
     tools: Scope
@@ -87,7 +86,20 @@ class Sections:
     sandboxes: tuple[Scope, ...] = ()
     subagents: tuple[Scope, ...] = ()
     channels: tuple[str, ...] = ()
-    allow_spawn: bool = False
+    may_spawn: bool = False
+    spawn_cap: int = 2
+    spawn_cap_key: str = "agents.defaults.subagents.maxSpawnDepth"
+
+    def list_at(self, key: str) -> tuple[str, ...]:
+        """The words of the list at a dotted key, as written; empty when there is none."""
+        named = (self.tools, self.agent, self.tools_provider, self.agent_provider, self.group)
+        for scope in (*named, *self.sandboxes, *self.subagents):
+            if scope is not None:
+                lists = {"allow": scope.allow, "deny": scope.deny, "alsoAllow": scope.also_allow}
+                for name, words in lists.items():
+                    if f"{scope.key}.{name}" == key and words is not None:
+                        return words
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +177,8 @@ def _sandbox(sections: Sections) -> Layer:
 
 
 def _subagent(sections: Sections, depth: int) -> Layer:
-    own = [
-        word for word in subagent_denials(depth) if not (sections.allow_spawn and word == "sessions_spawn")
-    ]
+    spawns = sections.may_spawn and depth < sections.spawn_cap
+    own = [word for word in subagent_denials(depth) if not (spawns and word == "sessions_spawn")]
     allowing = next((scope for scope in sections.subagents if scope.allow is not None), None)
     allow = allowing.opens if allowing and allowing.entries("allow") else ()
     deny = _own(own) + tuple(entry for scope in sections.subagents for entry in scope.entries("deny"))
@@ -197,7 +208,6 @@ def sections_for(config: Any, run: Run) -> Sections:
         _scope(f"{here}.subagents.tools", shared, _part(mine, "subagents", "tools")),
         _scope("tools.subagents.tools", "", _part(house, "subagents", "tools")),
     ]
-    spawning = any(_part(part, "subagents", "tools", "allow_spawn") for part in (mine, house))
     return Sections(
         tools=_scope("tools", "", house),
         agent=_scope(here, shared, mine),
@@ -207,7 +217,9 @@ def sections_for(config: Any, run: Run) -> Sections:
         sandboxes=tuple(boxes),
         subagents=tuple(broods),
         channels=tuple(config.settings.channels),
-        allow_spawn=spawning and run.depth < agent.settings.subagents.max_spawn_depth,
+        may_spawn=any(_part(part, "subagents", "tools", "allow_spawn") for part in (mine, house)),
+        spawn_cap=agent.settings.subagents.max_spawn_depth,
+        spawn_cap_key=f"{agent.key_of('subagents')}.maxSpawnDepth",
     )
 
 

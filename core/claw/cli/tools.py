@@ -1,0 +1,282 @@
+"""``claw tools``: which tools a run has, why or why not, and one call through the gate of a real turn."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from claw.app import TERMINAL, App, from_terminal, look_round
+from claw.catalog import CORE_TOOLS, normalise
+from claw.cli.show import document, table
+from claw.config.names import nearest
+from claw.errors import UsageError
+from claw.explain import Explanation, explain, known_words
+from claw.fallback import candidates
+from claw.guard.admission import is_owner
+from claw.message import Address, Inbound, Sender
+from claw.policy import Judgement, Run, resolve
+from claw.route import owners_of
+from claw.stage import Wish
+from claw.words import say
+
+app = typer.Typer(no_args_is_help=True, help="Which tools an agent has, and why.")
+
+Agent = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
+Channel = Annotated[str, typer.Option("--channel", help="Channel the run comes from.")]
+Account = Annotated[str, typer.Option("--account", help="Account on that channel.")]
+Group = Annotated[str, typer.Option("--group", help="Id of the group chat; default: a direct chat.")]
+Person = Annotated[
+    str, typer.Option("--sender", help="Who asks: an id, or e164:, username:, name: and a value.")
+]
+Owner = Annotated[
+    bool | None, typer.Option("--owner/--no-owner", help="Take the sender for an owner, or not.")
+]
+Model = Annotated[
+    str,
+    typer.Option("--model", help="This model alone: provider/model; default: the agent's, with fallbacks."),
+]
+Boxed = Annotated[bool | None, typer.Option("--sandbox/--no-sandbox", help="In a sandbox, or not.")]
+Depth = Annotated[
+    int, typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The run that the flags describe."""
+
+    agent: str = ""
+    channel: str = TERMINAL
+    account: str = "default"
+    group: str = ""
+    sender: str = ""
+    owner: bool | None = None
+    model: str = ""
+    sandboxed: bool | None = None
+    depth: int = 0
+
+
+@app.command("list")
+def list_(
+    *, agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
+    sender: Person = "", owner: Owner = None, model: Model = "", sandbox: Boxed = None, depth: Depth = 0,
+    all_: Annotated[bool, typer.Option("--all", help="Also the tools that this run does not have.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """List the tools of a run, with what each costs in a request, in tokens."""
+    house = _house()
+    judged = judged_for(house, Asked(agent, channel, account, group, sender, owner, model, sandbox, depth))
+    rows = (
+        list(_explained(house, judged))
+        if all_
+        else [explain(name, house.config, judged) for name in judged.standing]
+    )
+    _complain_of_unknown_words(judged)
+    if as_json:
+        unknown = {layer: list(words) for layer, words in judged.unknown.items()}
+        document(
+            "tools", {"run": _run(judged), "tools": [described(row) for row in rows], "unknown": unknown}
+        )
+        return
+    head = [say("tool"), say("plugin"), say("state"), say("tokens"), say("why")]
+    table(head, [_row(row) for row in rows], {say("available"): "green", say("not available"): "dim"})
+    others = len(judged.facts) - len(judged.positions)
+    if others and not all_:
+        typer.echo(
+            say("{count} more are not available to this run: claw tools list --all", count=others), err=True
+        )
+
+
+@app.command("explain")
+def explain_(
+    name: str, *, agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
+    sender: Person = "", owner: Owner = None, model: Model = "", sandbox: Boxed = None, depth: Depth = 0,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
+    house = _house()
+    judged = judged_for(house, Asked(agent, channel, account, group, sender, owner, model, sandbox, depth))
+    answer = explain(name, house.config, judged, house.host.standings)
+    if as_json:
+        document("tool", {"run": _run(judged), **described(answer)})
+    else:
+        typer.echo("\n".join(told(answer, judged)))
+    raise typer.Exit(code=0 if answer.available else 1)
+
+
+@app.command()
+def call(
+    name: str, *, args: Annotated[str, typer.Option("--args", help="Arguments as a JSON object.")] = "{}",
+    agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
+    sender: Person = "", model: Model = "", as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
+    try:
+        arguments = json.loads(args)
+    except ValueError as why:
+        raise UsageError(
+            "--args is not JSON: {why}", fix="""write --args '{{"key": "value"}}'""", why=why
+        ) from None
+    if not isinstance(arguments, dict):
+        raise UsageError("--args is not a JSON object", fix="""write --args '{{"key": "value"}}'""")
+    inbound = _inbound(Asked(agent, channel, account, group, sender))
+
+    async def run() -> Any:
+        house = _house()
+        try:
+            return await house.call_tool(name, arguments, inbound, Wish(agent=agent, model=model))
+        finally:
+            await house.close()
+
+    result = asyncio.run(run())
+    text = "\n".join(getattr(block, "text", "[image]") for block in result.blocks)
+    if as_json:
+        document(
+            "toolResult", {"tool": name, "isError": result.is_error, "text": text, "details": result.details}
+        )
+    else:
+        typer.echo(text, err=result.is_error)
+    raise typer.Exit(code=1 if result.is_error else 0)
+
+
+def judged_for(house: App, asked: Asked) -> Judgement:
+    """The judgement of the run that was asked for, by the function that a turn asks."""
+    config = house.config
+    agent = config.agent(asked.agent)
+    choice = agent.settings.model
+    models = candidates(
+        asked.model,
+        (choice and choice.primary) or house.rooms.default_model,
+        choice.fallbacks if choice else (),
+        config.settings.models.aliases,
+    )
+    person = _sender(asked)
+    owner = asked.channel == TERMINAL or is_owner(asked.channel, person, owners_of(config.settings))
+    boxed = agent.settings.sandbox.mode != "off"
+    run = Run(
+        agent_id=agent.id,
+        channel=asked.channel,
+        account=asked.account,
+        group=asked.group or None,
+        sender=person,
+        owner=owner if asked.owner is None else asked.owner,
+        sandboxed=boxed if asked.sandboxed is None else asked.sandboxed,
+        depth=asked.depth,
+    ).on(str(models[0]))
+    return resolve(config, run, house.rooms.facts, [str(model) for model in models[1:]])
+
+
+def _house() -> App:
+    return App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
+
+
+def _sender(asked: Asked) -> Sender:
+    if not asked.sender and asked.channel == TERMINAL:
+        return from_terminal("").sender
+    kind, colon, value = asked.sender.partition(":")
+    if colon and kind in ("id", "e164", "username", "name"):
+        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
+    return Sender(asked.sender)
+
+
+def _inbound(asked: Asked) -> Inbound:
+    if asked.channel == TERMINAL:
+        return from_terminal("")
+    person = _sender(asked)
+    place = Address(asked.channel, asked.group or person.id, asked.account)
+    return Inbound(place, "", person, chat_type="group" if asked.group else "direct", mentions_us=True)
+
+
+def _explained(house: App, judged: Judgement) -> Iterator[Explanation]:
+    """Every tool that is known by name: those brought, then those of plugins set aside, then reserved names."""
+    names = {normalise(fact.name): fact.name for fact in judged.facts}
+    for standing in house.host.standings:
+        for line in standing.found.manifest.tools if standing.found.manifest else ():
+            names.setdefault(normalise(line.name), line.name)
+    for name in CORE_TOOLS:
+        names.setdefault(name, name)
+    for name in names.values():
+        yield explain(name, house.config, judged, house.host.standings)
+
+
+def _complain_of_unknown_words(judged: Judgement) -> None:
+    for layer in judged.layers:
+        for word in judged.unknown.get(layer.name, ()):
+            key = next(entry.key for entry in layer.opens if entry.word == word)
+            near = nearest(word, known_words(judged))
+            line = say("{key}: {word} is the name of no tool, plugin or group here", key=key, word=word)
+            typer.echo(
+                f"claw: {line}" + (". " + say("did you mean {near}?", near=near) if near else ""), err=True
+            )
+
+
+def _row(row: Explanation) -> list[str]:
+    state = say("available") if row.available else say("not available")
+    return [row.name, row.plugin, state, str(row.tokens) if row.tokens else "", row.why]
+
+
+def told(answer: Explanation, judged: Judgement) -> Iterator[str]:
+    """The explanation as lines of text."""
+    verdict = say("available") if answer.available else say("not available")
+    by = (
+        say("core tool, from plugin {id}", id=answer.plugin)
+        if answer.core
+        else say("plugin {id}", id=answer.plugin)
+    )
+    yield f"{answer.name}: {verdict}" + (f" ({by})" if answer.plugin else "")
+    if answer.why:
+        yield f"  {say('why')}: {answer.why}"
+    if answer.key:
+        whose = f" ({answer.whose})" if answer.whose else ""
+        place = f"{answer.file}:{answer.line}" if answer.line else answer.file
+        yield f"  {say('rule')}: {answer.key}{whose}  {place}".rstrip()
+    for edit in answer.edits:
+        yield f"  {say('edit')}: {edit.command}"
+    if answer.fix:
+        yield f"  {say('fix')}: {answer.fix}"
+    for text, edits in answer.rivals:
+        yield f"  {say('note')}: {text}" + "".join(f" ({edit.command})" for edit in edits)
+    if judged.spares or judged.run.model:
+        yield f"  {say('model')}: {_models(judged)}"
+    if answer.steps:
+        yield f"  {say('gates and layers')}:"
+    for step in answer.steps:
+        verdict = say("in") if step.passes else say("out")
+        at = f"  ({step.key}, {say('line {line}', line=step.line)})" if step.line else ""
+        yield f"    {step.stage:<16} {verdict:<4} {step.note}{at}".rstrip()
+
+
+def _models(judged: Judgement) -> str:
+    """The models that were judged, the one that answers first in front."""
+    return ", ".join(f"{one.run.provider}/{one.run.model}" for one in (judged, *judged.spares))
+
+
+def described(answer: Explanation) -> dict[str, Any]:
+    """An explanation as plain data, for ``--json``."""
+    return {
+        "name": answer.name, "available": answer.available, "plugin": answer.plugin, "core": answer.core,
+        "stage": answer.stage, "why": answer.why, "key": answer.key, "id": answer.whose, "file": answer.file,
+        "line": answer.line, "fix": answer.fix, "becauseOf": answer.spare, "tokens": answer.tokens,
+        "edits": [
+            {"command": edit.command, "action": edit.action, "key": edit.key, "value": edit.value}
+            for edit in answer.edits
+        ],
+        "steps": [
+            {"stage": step.stage, "in": step.passes, "note": step.note, "key": step.key, "line": step.line}
+            for step in answer.steps
+        ],
+        "rivals": [{"note": text, "edits": [edit.command for edit in edits]} for text, edits in answer.rivals],
+    }  # fmt: skip
+
+
+def _run(judged: Judgement) -> dict[str, Any]:
+    run = judged.run
+    return {
+        "agent": run.agent_id, "channel": run.channel, "account": run.account, "group": run.group,
+        "sender": run.sender.id if run.sender else "", "owner": run.owner, "sandbox": run.sandboxed,
+        "depth": run.depth, "models": _models(judged).split(", "),
+    }  # fmt: skip
