@@ -225,19 +225,18 @@ class Database:
 
     def read(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with self._guard:
-            return self._open().execute(sql, values).fetchall()
+        with self._asked() as connection:
+            return connection.execute(sql, values).fetchall()
 
     def write(self, sql: str, *values: Any) -> int:
         """One statement, committed; answers with the number of rows that it changed."""
-        with self._guard:
-            return self._open().execute(sql, values).rowcount
+        with self._asked() as connection:
+            return connection.execute(sql, values).rowcount
 
     @contextmanager
     def writing(self) -> Iterator["sqlite3.Connection"]:
         """Several statements that count together or not at all."""
-        with self._guard:
-            connection = self._open()
+        with self._asked() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -253,6 +252,20 @@ class Database:
                 self._connection.close()
             self._connection = None
             self._made.clear()
+
+    @contextmanager
+    def _asked(self) -> Iterator["sqlite3.Connection"]:
+        with self._guard:
+            connection = self._open()
+            try:
+                yield connection
+            except connection.DatabaseError as refused:
+                raise ClawError(
+                    "the state cannot be used: {reason}",
+                    where=str(self.path),
+                    fix="Free some space, or move the file away: sessions are found again, the rest begins anew",
+                    reason=refused,
+                ) from refused
 
     def _open(self) -> "sqlite3.Connection":
         if self._connection is None:
