@@ -79,6 +79,16 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The model has nothing more to do, or may not go on.
+
+    :param stop_reason: of the last answer: stop, length, error, aborted; or max_steps.
+    """
+
+    stop_reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something the person should know, once: a switch of model, a repair, a compaction."""
 
@@ -108,6 +118,7 @@ Event = (
     | ToolProgress
     | ToolEnded
     | StepEnded
+    | RunEnded
     | Notice
     | TurnEnded
 )

@@ -1,6 +1,6 @@
 """The contract of a model service: one request in, a stream of events out, one request on the wire per attempt."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,6 +73,14 @@ class Finished:
 
 
 ModelEvent = TextDelta | ThinkingDelta | Finished
+
+
+class Ask(Protocol):
+    """Ask some model to go on from ``messages``; the last event of the stream is ``Finished``."""
+
+    def __call__(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        """One model call, whoever answers it."""
+        ...
 
 
 class Provider(Protocol):

@@ -1,0 +1,234 @@
+"""The app: build once, run, stop. The only place where everything meets."""
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from claw import survey, words
+from claw.builtin.context_files import ContextFiles
+from claw.clock import SYSTEM, Clock
+from claw.config import Agent, Config, load
+from claw.config.outline import outline
+from claw.config.view import PluginConfig
+from claw.errors import ClawError, UsageError
+from claw.event import Event
+from claw.gate import Caller, prepare
+from claw.guard.fetch import Network
+from claw.host import Host
+from claw.journal import Journal
+from claw.kit import Kit
+from claw.lane import Lanes
+from claw.loop import Emit
+from claw.manifest import Found, scan
+from claw.message import Address, Inbound, Outbound, Receipt, Sender
+from claw.policy import ToolFact, fact_of
+from claw.route import admit
+from claw.session import Sessions
+from claw.stage import Rooms, Stage, Wish, set_stage
+from claw.standing import Standing, choose_model
+from claw.store import SYSTEM as DISK
+from claw.store import Database
+from claw.tool import Result
+from claw.transcript import ToolCall
+from claw.turn import take_turn
+
+TERMINAL = "terminal"
+_WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
+LOCAL = Sender("local", name="you")
+
+
+@dataclass(frozen=True)
+class House:
+    """What is known before any plugin's code is here: the file, and how the plugins stand."""
+
+    config: Config
+    found: tuple[Found, ...]
+    standings: tuple[Standing, ...]
+    default_model: str
+
+
+def look_round(environ: Mapping[str, str] = os.environ, found: Sequence[Found] | None = None) -> House:
+    """Read the file and the manifests of this home; no plugin is imported.
+
+    :raises ConfigError: the file is wrong (exit 3).
+    """
+    home = survey.home_of(environ)
+    config = load(home, environ)
+    words.use(config.settings.locale if "locale" in config.raw else _language(environ))
+    seen = tuple(found) if found is not None else scan()
+    wanted = outline(config.raw)
+    standings = survey.stand(seen, config.raw, environ)
+    return House(config, seen, standings, choose_model(seen, wanted, environ, config.raw))
+
+
+def commands_host(environ: Mapping[str, str] = os.environ) -> Host:
+    """A host that can let a plugin add its commands; nothing is loaded yet."""
+    house, network = look_round(environ), Network()
+    home = house.config.home
+    return Host(house.standings, lambda id: PluginConfig(house.config, id, network.client, home / "plugins" / id))
+
+
+class App:
+    """A running claw: the rooms of a turn, and what must be closed at the end.
+
+    :param house: of ``look_round``.
+    :param guests: plugin objects handed in by a test, by id.
+    :param complain: told what went wrong without stopping anything; one line each, already in words.
+    """
+
+    def __init__(
+        self,
+        house: House,
+        *,
+        guests: Mapping[str, Any] | None = None,
+        complain: Callable[[str], None] = lambda line: None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.house, self.config, self.complain = house, house.config, complain
+        self._make_home()
+        self._network = Network()
+        self.host = Host(house.standings, self._view, guests)
+        self._database = Database(self.config.home / "state.db", clock)
+        self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
+        self.kit, facts = self._ordered(self.host.gather())
+        self.rooms = Rooms(
+            config=self.config,
+            kit=self.kit,
+            sessions=Sessions(self.config.home, self._database, clock),
+            journal=Journal(self._database, clock),
+            lanes=Lanes(width=_WIDTH),
+            default_model=house.default_model,
+            facts=facts,
+            context_files=self._context_files,
+            fetch=None,
+            deliver=self.deliver,
+            complain=complain,
+            machine=_machine(),
+        )
+        for line in (*self.kit.diagnostics, *map(str, self.config.warnings)):
+            complain(line)
+
+    async def hear(self, inbound: Inbound, emit: Emit, wish: Wish = Wish()) -> Outbound | None:  # noqa: B008 - frozen
+        """Take one message up. None also when it was taken up before.
+
+        :raises ClawError: the turn failed.
+        """
+        if not self.rooms.journal.accept(inbound):
+            return None
+        return await take_turn(inbound, wish, rooms=self.rooms, emit=emit)
+
+    async def deliver(self, outbound: Outbound) -> Receipt:
+        """Hand an answer to its channel."""
+        channel = self.kit.channels.get(outbound.address.channel)
+        if channel is None:
+            raise UsageError("there is no channel {name}", name=outbound.address.channel)
+        return await channel.thing.send(outbound)
+
+    def stage(self, inbound: Inbound, wish: Wish = Wish()) -> Stage:  # noqa: B008 - frozen
+        """What this message would meet: the very rulings and prompt of a real turn, without asking a model."""
+        route = admit(inbound, self.config, wish.agent, wish.session)
+        if route is None:
+            raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
+        return set_stage(inbound, route, self.rooms, wish)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], inbound: Inbound, wish: Wish) -> Result:
+        """Run one tool as a turn would: through the same rulings and the same gate."""
+
+        async def nowhere(event: Event) -> None:
+            return None
+
+        caller = Caller("call", inbound, self.stage(inbound, wish), self.rooms, nowhere)
+        ready = await prepare(ToolCall("call", name, arguments), caller)
+        return ready if isinstance(ready, Result) else await ready.run()
+
+    async def forget(self, wish: Wish) -> None:
+        """Start the terminal's conversation afresh; the old file is kept aside."""
+        route = admit(from_terminal(""), self.config, wish.agent, wish.session)
+        if route:
+            session = await self.rooms.sessions.open(route.session_key, route.agent_id)
+            await session.reset()
+            session.release()
+
+    async def status(self, wish: Wish) -> dict[str, Any]:
+        """The terminal's conversation: agent, model, folder, messages, how full the context is."""
+        stage = self.stage(from_terminal(""), wish)
+        session = await self.rooms.sessions.open(stage.route.session_key, stage.agent.id)
+        try:
+            return {
+                "agent": stage.agent.id, "model": str(stage.models[0]), "workspace": str(stage.workspace),
+                "session": stage.route.session_key, "messages": len(session.messages),
+                "contextTokens": session.usage.context_tokens, "windowTokens": stage.window_tokens,
+                "tools": len(stage.tools),
+            }  # fmt: skip
+        finally:
+            session.release()
+
+    async def close(self) -> None:
+        """End: what plugins brought is closed, then the network, the sessions, the database."""
+        things = [b.thing for group in (self.kit.channels, self.kit.providers) for b in group.values()]
+        for thing in (*things, *self.host.modules()):
+            if close := getattr(thing, "close", None):
+                try:
+                    answer = close()
+                    if hasattr(answer, "__await__"):
+                        await answer
+                except Exception as why:  # noqa: BLE001 - a stranger's code
+                    self.complain(f"close: {type(why).__name__}: {why}")
+        await self._network.aclose()
+        self.rooms.sessions.close()
+        self._database.close()
+
+    def _view(self, plugin: str) -> PluginConfig:
+        return PluginConfig(self.config, plugin, self._network.client, self.config.home / "plugins" / plugin)
+
+    def _make_home(self) -> None:
+        try:
+            DISK.make_folder(self.config.home)
+        except OSError as why:
+            raise ClawError(
+                "the home of claw cannot be used: {why}", where=str(self.config.home),
+                fix="make it readable and writable for you, or set CLAW_HOME to another folder", why=why.strerror or why,
+            ) from None  # fmt: skip
+
+    def _ordered(self, kit: Kit) -> tuple[Kit, tuple[ToolFact, ...]]:
+        """Core tools first, each with what policy must know of it; the positions in both lists agree."""
+        suppliers = self.config.settings.tools.suppliers
+        pairs = [(tool, fact_of(tool, tool.plugin, suppliers)) for tool in kit.tools]
+        pairs.sort(key=lambda pair: pair[1].plugin is not None)
+        return replace(kit, tools=tuple(tool for tool, _ in pairs)), tuple(fact for _, fact in pairs)
+
+    def _context_files(self, agent: Agent, workspace: Path, own: bool, private: bool) -> tuple[Any, ...]:
+        key = (agent.id, workspace, own)
+        if key not in self._context:
+            settings = agent.settings
+            self._context[key] = ContextFiles(
+                agent.dir / "agent",
+                workspace,
+                own,
+                settings.bootstrap_max_chars,
+                settings.bootstrap_total_max_chars,
+            )
+        return self._context[key].load(private)
+
+
+def from_terminal(text: str, message_id: str = "") -> Inbound:
+    """What the person at this terminal says: the owner, in a direct chat."""
+    return Inbound(Address(TERMINAL, "local"), text, LOCAL, message_id=message_id, mentions_us=True)
+
+
+def _language(environ: Mapping[str, str]) -> str:
+    return next((environ[v] for v in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(v)), "en")
+
+
+def _machine() -> dict[str, str]:
+    return {
+        "host": socket.gethostname(),
+        "os": f"{platform.system()} ({platform.machine()})",
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "shell": Path(os.environ.get("SHELL", "")).name,
+    }

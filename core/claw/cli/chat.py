@@ -1,0 +1,263 @@
+"""``claw chat``: talk to an agent, once or line by line."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from claw.cli.show import SCHEMA_VERSION, on_terminal
+from claw.errors import ClawError, UsageError
+from claw.words import say
+
+if TYPE_CHECKING:
+    from claw.app import App
+    from claw.event import Event
+    from claw.stage import Wish
+
+app = typer.Typer()
+_COMMANDS = {
+    "/help": "show these commands",
+    "/new": "start a new conversation; the old one is kept aside",
+    "/status": "agent, model, conversation, how full the context is",
+    "/tools": "the tools of this agent here",
+    "/stop": "stop the turn that runs (Ctrl-C does the same)",
+    "/exit": "leave (Ctrl-D does the same)",
+}
+
+
+@app.command()
+def chat(
+    text: Annotated[
+        str | None, typer.Argument(help="One message; without it, a conversation line by line.")
+    ] = None,
+    agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
+    session: Annotated[str, typer.Option(help="Which conversation; default: the main one.")] = "",
+    model: Annotated[str, typer.Option(help="provider/model for this run.")] = "",
+    workspace: Annotated[Path | None, typer.Option(help="Folder to work in; default: this one.")] = None,
+    tool_choice: Annotated[str, typer.Option(help="auto, none, required, or a tool's name.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the events, one JSON object a line.")
+    ] = False,
+) -> None:
+    """Talk to an agent. In a pipe only the answer is printed."""
+    from claw.stage import Wish
+
+    folder = (workspace or Path.cwd()).expanduser().resolve()
+    if not folder.is_dir():
+        raise UsageError(
+            "there is no folder {folder}", where="--workspace", fix="make it first", folder=folder
+        )
+    if text is None and not sys.stdin.isatty():
+        text = sys.stdin.read().strip()
+        if not text:
+            raise UsageError("there is nothing to say", fix="claw chat 'your message'")
+    wish = Wish(agent, session, model, tool_choice, folder)
+    with asyncio.Runner() as runner:
+        talk = Talk(runner, wish, as_json)
+        try:
+            if text is not None:
+                talk.once(text)
+            else:
+                talk.line_by_line()
+        finally:
+            talk.close()
+
+
+class Talk:
+    """One conversation on this terminal.
+
+    :param as_json: print events instead of words.
+    """
+
+    def __init__(self, runner: asyncio.Runner, wish: "Wish", as_json: bool) -> None:
+        self._runner, self._wish, self._json = runner, wish, as_json
+        self._app: App = runner.run(_opened())
+        self._screen = Screen(as_json)
+
+    def once(self, text: str) -> None:
+        """One message, one answer; a failed turn is raised."""
+        self._runner.run(self._turn(text))
+
+    def line_by_line(self) -> None:
+        """Ask for lines until the person leaves; a failed or stopped turn does not end it."""
+        history = History(self._app.config.home / "chat_history")
+        self._banner()
+        while True:
+            try:
+                line = input("› ").strip()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                sys.stdout.write("\n")
+                continue
+            if line in ("/exit", "/quit"):
+                break
+            if line:
+                self._line(line)
+        history.keep()
+
+    def close(self) -> None:
+        """End the app."""
+        self._runner.run(self._app.close())
+
+    def _line(self, line: str) -> None:
+        try:
+            if line.startswith("/"):
+                self._command(line)
+            else:
+                self._runner.run(self._turn(line))
+        except KeyboardInterrupt:
+            self._screen.aside(say("stopped"))
+        except ClawError as failed:
+            from claw.guard.redact import redact
+
+            self._screen.aside(redact(str(failed)))
+
+    async def _turn(self, text: str) -> None:
+        from claw.app import from_terminal
+
+        outbound = await self._app.hear(from_terminal(text), self._screen.hear, self._wish)
+        self._screen.answer(outbound.text if outbound else "")
+
+    def _command(self, line: str) -> None:
+        word = line.split(maxsplit=1)[0]
+        if word == "/new":
+            self._runner.run(self._app.forget(self._wish))
+            self._screen.aside(say("a new conversation"))
+        elif word == "/status":
+            for key, value in self._runner.run(self._app.status(self._wish)).items():
+                sys.stdout.write(f"{key}: {value}\n")
+        elif word == "/tools":
+            from claw.app import from_terminal
+
+            stage = self._app.stage(from_terminal(""), self._wish)
+            for tool in stage.tools.values():
+                sys.stdout.write(f"{tool.name}: {tool.description}\n")
+        elif word == "/stop":
+            self._screen.aside(say("nothing runs now; Ctrl-C stops a turn while it runs"))
+        else:
+            if word != "/help":
+                self._screen.aside(say("there is no command {name}", name=word))
+            for name, meaning in _COMMANDS.items():
+                sys.stdout.write(f"{name:8} {say(meaning)}\n")
+
+    def _banner(self) -> None:
+        from claw.app import from_terminal
+
+        stage = self._app.stage(from_terminal(""), self._wish)
+        text = say(
+            "{agent} with {model}, in {folder}",
+            agent=stage.agent.id,
+            model=stage.models[0],
+            folder=stage.workspace,
+        )
+        self._screen.aside(f"claw · {text} · {say('/help lists the commands')}")
+
+
+class Screen:
+    """Shows a turn while it runs: words as they come, tool calls beside them. A pipe gets the answer alone."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._live = on_terminal() or sys.stdout.isatty()
+        self._streamed = False
+        self._open = False
+
+    async def hear(self, event: "Event") -> None:
+        """One event of the turn."""
+        from claw.event import Notice, StepStarted, TextPiece, ToolBegan, ToolEnded, ToolProgress, as_json
+
+        if self._json:
+            line = {"schemaVersion": SCHEMA_VERSION, **as_json(event)}
+            sys.stdout.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            sys.stdout.flush()
+        elif isinstance(event, StepStarted):
+            self._streamed = False
+        elif isinstance(event, TextPiece) and self._live:
+            self._streamed = self._open = True
+            sys.stdout.write(event.text)
+            sys.stdout.flush()
+        elif isinstance(event, ToolBegan):
+            self.aside(f"· {event.call.name} {_short(event.call.arguments)}")
+        elif isinstance(event, ToolEnded) and event.result.is_error:
+            self.aside(f"! {event.call.name}: {_line(event.result)}")
+        elif isinstance(event, ToolProgress | Notice):
+            self.aside(f"  {event.text}")
+
+    def answer(self, text: str) -> None:
+        """The whole answer: printed when it was not shown while it came."""
+        if self._json:
+            return
+        if self._streamed:
+            self._end_line()
+        elif text:
+            sys.stdout.write(text.rstrip("\n") + "\n")
+
+    def aside(self, text: str) -> None:
+        """A line that is not the answer: dim on a terminal, on stderr, nothing of it in a pipe's stdout."""
+        self._end_line()
+        dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        if self._live or sys.stderr.isatty() or not text.startswith("·"):
+            sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
+
+    def _end_line(self) -> None:
+        if self._open:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self._open = False
+
+
+class History:
+    """The lines typed before, at the arrow keys; kept in the home, for this person only."""
+
+    def __init__(self, path: Path, keep_lines: int = 1000) -> None:
+        self._path, self._keep = path, keep_lines
+        try:
+            import readline
+        except ImportError:  # a Python without it: lines are asked for all the same
+            self._readline: Any = None
+            return
+        self._readline = readline
+        if path.is_file():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                readline.add_history(line)
+
+    def keep(self) -> None:
+        """Write them down."""
+        if self._readline is None:
+            return
+        from claw.store import SYSTEM
+
+        count = self._readline.get_current_history_length()
+        lines = [
+            self._readline.get_history_item(at) for at in range(max(1, count - self._keep + 1), count + 1)
+        ]
+        SYSTEM.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
+
+
+async def _opened() -> "App":
+    from claw.app import App, look_round
+
+    told: set[str] = set()
+
+    def complain(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            sys.stderr.write(f"claw: {line}\n")
+
+    return App(look_round(), complain=complain)
+
+
+def _short(arguments: Any, limit: int = 100) -> str:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _line(result: Any, limit: int = 160) -> str:
+    text = " ".join(block.text for block in result.blocks if hasattr(block, "text")).strip()
+    first = text.splitlines()[0] if text else ""
+    return first if len(first) <= limit else first[: limit - 1] + "…"

@@ -1,0 +1,135 @@
+"""The command line: nouns and their modules, each imported when it is asked for. ``ClawError`` ends here, in words."""
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from claw import words
+from claw.errors import ClawError
+
+_NOUNS = {
+    "chat": "claw.cli.chat",
+    "init": "claw.cli.init",
+    "status": "claw.cli.status",
+    "plugins": "claw.cli.plugins",
+    "tools": "claw.cli.tools",
+    "config": "claw.cli.config",
+    "prompt": "claw.cli.prompt",
+    "completion": "claw.cli.completion",
+}
+
+
+class Nouns(TyperGroup):
+    """The commands of claw, found by name; a name that is none of ours may be a plugin's."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Our own names. Those of plugins work too; ``plugins list`` shows who brings which."""
+        return list(_NOUNS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command ``cmd_name``, imported now."""
+        if cmd_name in _NOUNS:
+            return typer.main.get_command(import_module(_NOUNS[cmd_name]).app)
+        return _of_a_plugin(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As usual, but an unknown name ends in our own words."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            import difflib
+
+            near = difflib.get_close_matches(name, [*_NOUNS, *_plugin_commands()], 1)
+            from claw.errors import UsageError
+
+            fix = "did you mean claw {near}?" if near else "claw --help lists them"
+            raise UsageError("there is no command {name}", fix=fix, name=name, near=near[0] if near else "")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Nouns,
+    name="claw",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A plugin host for chat agents.",
+    epilog="claw COMMAND --help tells more. Settings: CLAW_HOME (default ~/.claw)/config.yaml.",
+)
+
+
+@app.callback()
+def _top(version: bool = typer.Option(False, "--version", "-V", help="Print the version.")) -> None:
+    if version:
+        from claw import __version__
+
+        print(f"claw {__version__}")
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command line and leave with its exit code; whatever goes wrong is told in words."""
+    words.use(next((os.environ[v] for v in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(v)), "en"))
+    try:
+        app(standalone_mode=False, prog_name="claw")
+    except BaseException as why:  # noqa: BLE001 - the last wall before the person
+        sys.exit(_tell(why))
+
+
+def _tell(why: BaseException) -> int:
+    """Say what went wrong on stderr; the exit code."""
+    if isinstance(why, SystemExit):
+        return why.code if isinstance(why.code, int) else 1
+    if isinstance(why, KeyboardInterrupt) or type(why).__name__ == "Abort":
+        sys.stderr.write("\n")
+        return 130
+    if isinstance(why, ClawError):
+        sys.stderr.write(f"claw: {_safe(str(why))}\n")
+        return why.exit_code
+    if isinstance(why, BrokenPipeError):
+        sys.stderr.close()
+        return 0
+    if type(why).__name__ == "Exit":
+        return int(getattr(why, "exit_code", 0))
+    show = getattr(why, "format_message", None)
+    if show is not None:
+        sys.stderr.write(f"claw: {_safe(show())}\n")
+        return int(getattr(why, "exit_code", 2))
+    if os.environ.get("CLAW_DEBUG"):
+        traceback.print_exception(why)
+    text = words.say(
+        "something broke inside claw ({kind}: {why}). It is a fault of ours: please report it; CLAW_DEBUG=1 shows where",
+        kind=type(why).__name__,
+        why=why,
+    )
+    sys.stderr.write(f"claw: {_safe(text)}\n")
+    return 1
+
+
+def _safe(text: str) -> str:
+    from claw.guard.redact import redact
+
+    return redact(text)
+
+
+def _of_a_plugin(name: str) -> Any:
+    """The command that an installed plugin brings, or None."""
+    if name not in _plugin_commands():
+        return None
+    from claw.app import commands_host
+
+    brought = typer.Typer(no_args_is_help=True)
+    brought.callback()(lambda: None)  # so that it stays a group when it holds one command
+    if not commands_host().command(name, brought):
+        return None
+    return typer.main.get_group(brought).commands.get(name)
+
+
+def _plugin_commands() -> dict[str, str]:
+    from claw.manifest import scan
+
+    return {name: one.id for one in scan() if one.manifest for name in one.manifest.commands}

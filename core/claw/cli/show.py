@@ -1,0 +1,59 @@
+"""How commands show things: tables and colour on a terminal, plain text in a pipe, one document with ``--json``."""
+
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+def document(kind: str, body: Mapping[str, Any]) -> None:
+    """Print one JSON document on stdout, with ``schemaVersion`` and ``kind`` inside."""
+    text = json.dumps(
+        {"schemaVersion": SCHEMA_VERSION, "kind": kind, **body}, ensure_ascii=False, indent=2, default=str
+    )
+    sys.stdout.write(text + "\n")
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str] | None = None
+) -> None:
+    """Print rows under their column heads.
+
+    :param colours: cell text → rich style, used on a terminal only.
+    """
+    if on_terminal():
+        _drawn(columns, rows, colours or {})
+        return
+    widths = [max(width(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    for row in [columns, *rows]:
+        cells = [cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def on_terminal() -> bool:
+    """Whether a person with colours reads stdout."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def width(text: str) -> int:
+    """Columns that ``text`` takes on a terminal: two for a wide character, none for a combining one."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        drawn.add_column(column, no_wrap=index == 0, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
+    Console().print(drawn)

@@ -1,0 +1,156 @@
+"""Which model and key to try next (pure), and a stream that does.
+
+First form: in the order written, within one turn. Cooldowns and classified waits come with the issue on models.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from claw.auth import Credential, in_order
+from claw.errors import ProviderError
+from claw.provider import Ask, Finished, ModelEvent, Provider, Request
+from claw.transcript import Message
+from claw.words import say
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model by its provider and the provider's own name for it."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+def candidates(
+    requested: str, primary: str, fallbacks: Sequence[str] = (), aliases: Mapping[str, str] | None = None
+) -> tuple[ModelRef, ...]:
+    """The models to try, in order, each once.
+
+    :param requested: for this turn; empty = the primary. When one is requested, it is tried alone: who names a
+        model wants that one.
+    :param primary: ``provider/model``; a spare without a provider gets the primary's. Blank entries are skipped.
+    :param aliases: short name → ``provider/model``.
+    """
+    named = aliases or {}
+    wanted = [requested] if requested.strip() else [primary, *fallbacks]
+    home = named.get(primary.strip(), primary.strip()).partition("/")[0]
+    found: dict[ModelRef, None] = {}
+    for text in wanted:
+        full = named.get(text.strip(), text.strip())
+        if full:
+            provider, slash, model = full.partition("/")
+            found[ModelRef(provider, model) if slash else ModelRef(home, full)] = None
+    return tuple(found)
+
+
+def with_fallback(
+    models: Sequence[ModelRef],
+    providers: Mapping[str, Provider],
+    request: Request,
+    notice: Callable[[str], Awaitable[None]],
+    order: Mapping[str, Sequence[str]] | None = None,
+) -> Ask:
+    """A way to ask that goes on to the next key and the next model when one fails before it said anything.
+
+    A model that answered once in a turn is asked first for the rest of it, and the person is told of the switch once.
+    An overflow is raised at once: another model does not cure it, a shorter past does.
+
+    :param request: what does not change between steps; model, messages, choice and credential are filled in.
+    :param order: provider → names of its keys in the order to try.
+    """
+    start = 0
+
+    async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        nonlocal start
+        failures: list[tuple[ModelRef, ProviderError]] = []
+        for index in range(start, len(models)):
+            ref = models[index]
+            for attempt in _attempts(ref, providers, order or {}):
+                if isinstance(attempt, ProviderError):
+                    failures.append((ref, attempt))
+                    continue
+                provider, credential = attempt
+                full = replace(
+                    request,
+                    model=ref.model,
+                    messages=tuple(messages),
+                    tool_choice=tool_choice,
+                    credential=credential,
+                )
+                spoke = False
+                try:
+                    async for event in provider.stream(full):
+                        if not spoke and failures:
+                            await notice(_switched(failures, ref))
+                        spoke, start = True, index
+                        yield _signed(event, ref)
+                    if spoke:
+                        return
+                    raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
+                except ProviderError as failed:
+                    if spoke or failed.reason == "context_overflow":
+                        raise
+                    failures.append((ref, failed))
+        raise _all_failed(failures)
+
+    return ask
+
+
+def _attempts(
+    ref: ModelRef, providers: Mapping[str, Provider], order: Mapping[str, Sequence[str]]
+) -> list[ProviderError | tuple[Provider, Credential]]:
+    provider = providers.get(ref.provider)
+    if provider is None:
+        return [
+            ProviderError(
+                "no provider named {provider} is there",
+                reason="model_not_found",
+                where=str(ref),
+                fix="install one that brings it (claw plugins list) or choose another model (claw config set "
+                "agents.defaults.model.primary PROVIDER/MODEL)",
+                provider=ref.provider,
+            )
+        ]
+    keys = in_order(provider.credentials(), order.get(ref.provider, ()))
+    if not keys:
+        return [
+            ProviderError(
+                "{provider} has no key",
+                reason="auth",
+                where=str(ref),
+                fix="run claw init, or set its key in the environment or under providers.{provider}",
+                provider=ref.provider,
+            )
+        ]
+    return [(provider, key) for key in keys]
+
+
+def _signed(event: ModelEvent, ref: ModelRef) -> ModelEvent:
+    """The answer under the name of the model that was asked, as claw writes it."""
+    if isinstance(event, Finished):
+        return Finished(msgspec.structs.replace(event.message, model=str(ref)))
+    return event
+
+
+def _switched(failures: Sequence[tuple[ModelRef, ProviderError]], now: ModelRef) -> str:
+    first, why = failures[0]
+    return say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=now)
+
+
+def _all_failed(failures: Sequence[tuple[ModelRef, ProviderError]]) -> ProviderError:
+    if len(failures) == 1:
+        return failures[0][1]
+    told = "; ".join(f"{ref}: {error.problem} ({error.reason})" for ref, error in failures)
+    return ProviderError(
+        "no model answered ({count} attempts): {told}",
+        reason=failures[-1][1].reason if failures else "unknown",
+        retryable=any(error.retryable for _, error in failures),
+        fix=next((error.fix.replace("{", "{{").replace("}", "}}") for _, error in failures if error.fix), ""),
+        count=len(failures),
+        told=told,
+    )

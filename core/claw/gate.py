@@ -1,0 +1,103 @@
+"""The one gate that every tool call of every turn goes through: looked up, checked, reviewed, then run."""
+
+import asyncio
+from dataclasses import dataclass
+
+from claw.event import Event, ToolProgress
+from claw.guard.environment import child_environment
+from claw.guests import filtered, review, review_result
+from claw.loop import Emit, Prepared
+from claw.message import Inbound, Outbound
+from claw.policy import Judgement
+from claw.stage import Rooms, Stage
+from claw.tool import Result, Tool, ToolContext, fit, run, validate
+from claw.transcript import ToolCall
+from claw.truncation import result_limit
+from claw.words import say
+
+
+@dataclass(frozen=True)
+class Caller:
+    """On whose behalf calls run: one turn of one conversation.
+
+    :param used_tokens: what the last model call read, for the status tool.
+    """
+
+    turn: str
+    inbound: Inbound
+    stage: Stage
+    rooms: Rooms
+    emit: Emit
+    used_tokens: int = 0
+
+
+async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
+    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on."""
+    stage, rooms = caller.stage, caller.rooms
+    tool = stage.tools.get(call.name)
+    if tool is None:
+        return Result(_why_not(call.name, stage.judgement), is_error=True)
+    arguments, wrong = validate(tool, call.arguments)
+    if wrong:
+        return Result(wrong, is_error=True)
+    checked, verdict = await review(ToolCall(call.id, call.name, arguments), rooms.kit.reviewers)
+    if verdict.verdict != "allow":  # nobody can be asked yet: ask means no
+        return Result(say("the call was refused: {why}", why=verdict.why or verdict.verdict), is_error=True)
+    context = context_of(checked.id, tool, caller)
+    limit = result_limit(stage.window_tokens)
+
+    async def ready() -> Result:
+        result = await review_result(
+            checked, await run(tool, checked.arguments, context), rooms.kit.reviewers
+        )
+        return fit(result, limit)
+
+    return Prepared(ready, tool.parallel)
+
+
+def _why_not(name: str, judgement: Judgement) -> str:
+    """Why a call has no tool, for the model: the key that decided, or that there is no such tool."""
+    ruling = judgement.rulings.get(name)
+    if ruling is None or ruling.allowed:
+        return f"Tool {name} not found"
+    return f"Tool {name} is not available here: {ruling.reason}"
+
+
+def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
+    """What ``tool`` is given when it runs for ``caller``."""
+    stage, rooms, inbound = caller.stage, caller.rooms, caller.inbound
+    loop = asyncio.get_running_loop()
+
+    def progress(text: str) -> None:  # may be called from a tool's thread
+        asyncio.run_coroutine_threadsafe(_said(caller.emit, ToolProgress(call_id, text)), loop)
+
+    async def send(text: str, paths: tuple[str, ...] = ()) -> tuple[str, ...]:
+        outbound = Outbound(
+            f"{caller.turn}:{call_id}", inbound.address, text, reply_to=inbound.message_id or None
+        )
+        let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.complain)
+        return (await rooms.deliver(let_out)).message_ids if let_out else ()
+
+    config, settings = rooms.config, stage.agent.settings
+    exec_settings = (settings.tools and settings.tools.exec) or config.settings.tools.exec
+    return ToolContext(
+        call_id=call_id,
+        session_key=stage.route.session_key,
+        agent=stage.agent,
+        owner=stage.route.owner,
+        files=stage.fence,
+        fetch=rooms.fetch,
+        state_dir=config.home / "plugins" / tool.plugin,
+        progress=progress,
+        send=send,
+        status={
+            "model": str(stage.models[0]), "context_tokens": stage.window_tokens,
+            "used_tokens": caller.used_tokens, "session_key": stage.route.session_key,
+            "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
+        },
+        environment=child_environment(config.environ, exec_settings.env_allow),
+    )  # fmt: skip
+
+
+async def _said(emit: Emit, event: Event) -> None:
+    await emit(event)

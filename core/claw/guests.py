@@ -1,0 +1,114 @@
+"""Strangers' objects, asked within limits: reviewers of calls, filters of messages, observers of events.
+
+A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from claw.event import Event
+from claw.kit import Brought
+from claw.tool import Result
+from claw.transcript import ToolCall
+from claw.words import say
+
+REVIEW_SECONDS = 5.0
+FILTER_SECONDS = 5.0
+OBSERVE_SECONDS = 2.0
+_STRICTNESS = ("allow", "ask", "deny")
+
+T = TypeVar("T")
+Complain = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a reviewer says of a call.
+
+    :param verdict: allow, ask or deny.
+    :param why: told to the model, and to the person who is asked.
+    :param arguments: other arguments to run with; None = as they are.
+    """
+
+    verdict: str = "allow"
+    why: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+async def review(call: ToolCall, reviewers: Sequence[Brought[Any]]) -> tuple[ToolCall, Review]:
+    """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one."""
+    strictest = Review()
+    for one in reviewers:
+        try:
+            answer = await _ask(one.thing.before, call, seconds=REVIEW_SECONDS)
+            said = Review() if answer is None else answer
+            rank = _STRICTNESS.index(said.verdict)
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            said = Review("deny", say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+            rank = _STRICTNESS.index("deny")
+        if said.arguments is not None:
+            call = ToolCall(call.id, call.name, said.arguments)
+        if rank > _STRICTNESS.index(strictest.verdict):
+            strictest = said
+    return call, strictest
+
+
+async def review_result(call: ToolCall, result: Result, reviewers: Sequence[Brought[Any]]) -> Result:
+    """Let every reviewer that looks at results replace this one; one that raises makes it an error."""
+    for one in reviewers:
+        after = getattr(one.thing, "after", None)
+        if after is None:
+            continue
+        try:
+            result = await _ask(after, call, result, seconds=REVIEW_SECONDS) or result
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            result = Result(
+                say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)), is_error=True
+            )
+    return result
+
+
+async def filtered(message: T, way: str, filters: Sequence[Brought[Any]], complain: Complain) -> T | None:
+    """Pass a message through every filter; None when one drops it.
+
+    :param way: ``inbound`` or ``outbound``: the method that is asked.
+    """
+    for one in filters:
+        step = getattr(one.thing, way, None)
+        if step is None:
+            continue
+        try:
+            answer = await _ask(step, message, seconds=FILTER_SECONDS)
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+            continue
+        if answer is None:
+            return None
+        if not isinstance(answer, type(message)):
+            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=type(answer).__name__))
+            continue
+        message = answer
+    return message
+
+
+async def tell(event: Event, observers: Sequence[Brought[Any]], complain: Complain) -> None:
+    """Tell every observer."""
+    for one in observers:
+        try:
+            await _ask(one.thing.hear, event, seconds=OBSERVE_SECONDS)
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            complain(say("observer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+
+
+async def _ask(step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float) -> Any:
+    answer = step(*values)
+    if inspect.isawaitable(answer):
+        return await asyncio.wait_for(answer, seconds)
+    return answer
+
+
+def _name(why: BaseException) -> str:
+    return f"{type(why).__name__}: {why}" if str(why) else type(why).__name__

@@ -1,0 +1,330 @@
+"""The host: find (metadata only), load, ask, set aside. The only caller of pluggy.
+
+A stranger's code runs here inside a wall: whatever it raises, also ``SystemExit``, and however long it takes, the
+plugin is set aside with stage, cause and mend, and the others go on. ``plugins.entries.ID.required: true`` turns it
+round: then the start stops.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
+
+import pluggy
+
+from claw import hookspecs
+from claw.config.view import PluginConfig
+from claw.errors import ClawError, ConfigError, PluginError
+from claw.kit import Brought, Kit
+from claw.manifest import Found, ToolLine
+from claw.prompt import PromptSection
+from claw.standing import IDLE, LOADED, QUARANTINED, Standing
+from claw.tool import Tool, ToolContext
+from claw.words import say
+
+T = TypeVar("T")
+
+BUILTIN = "builtin"
+IMPORT_SECONDS = 20.0
+HOOK_SECONDS = 10.0
+_WANTED = {
+    "register_channels": ("name", "run", "send"),
+    "register_providers": ("name", "stream", "credentials"),
+    "register_tools": ("name", "run", "parameters"),
+    "register_prompt_sections": ("name", "position", "render"),
+    "register_sandboxes": ("name", "wrap"),
+    "register_reviewers": ("before",),
+    "register_filters": (),
+    "register_observers": ("hear",),
+}
+
+
+@dataclass
+class _Loaded:
+    """The plugins whose code is here, and what each of them brought by hook."""
+
+    brought: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+
+
+class Host:
+    """The plugins of one process.
+
+    :param standings: what ``standing.judge`` made of what is installed.
+    :param view: plugin id → the config as that plugin may see it.
+    :param guests: plugin objects that are not installed but handed in (``claw.testing``), by id.
+    """
+
+    def __init__(
+        self,
+        standings: Sequence[Standing],
+        view: Callable[[str], PluginConfig],
+        guests: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._standings = {standing.id: standing for standing in standings}
+        self._view = view
+        self._manager = pluggy.PluginManager("claw")
+        self._manager.add_hookspecs(hookspecs)
+        self._loaded = _Loaded()
+        self._guests = dict(guests or {})
+        self._lock = threading.RLock()
+        self.diagnostics: list[str] = []
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """How every plugin stands now, in order of id."""
+        return tuple(sorted(self._standings.values(), key=lambda standing: standing.id))
+
+    def gather(self) -> Kit:
+        """Load what the configuration uses, ask it all, and freeze what it brought.
+
+        :raises PluginError: a required plugin is not there or was set aside (exit 4).
+        """
+        self._ask(BUILTIN, lambda: import_module("claw.builtin"))
+        for plugin, thing in self._guests.items():
+            self._standings.setdefault(plugin, Standing(_found(plugin), LOADED, eager=True))
+            self._ask(plugin, partial(_itself, thing))
+        for standing in self.standings:
+            if standing.eager and standing.state == LOADED:
+                self._load(standing.id)
+        self._stop_if_required_is_missing()
+        return self._kit()
+
+    def modules(self) -> tuple[Any, ...]:
+        """The plugins whose code is here, as pluggy knows them."""
+        return tuple(self._manager.get_plugins())
+
+    def command(self, name: str, app: Any) -> bool:
+        """Let the plugin that brings the command ``name`` add it to the typer application ``app``."""
+        for standing in self.standings:
+            manifest = standing.found.manifest
+            if manifest and name in manifest.commands and standing.state in (LOADED, IDLE):
+                module = self._import(standing.id)
+                if module is None:
+                    raise PluginError(standing.id, *self._standings[standing.id].fault_parts())
+                register = getattr(module, "register_commands", None)
+                if register is not None:
+                    register(app)
+                    return True
+        return False
+
+    def _load(self, plugin: str) -> bool:
+        with self._lock:
+            if plugin in self._loaded.brought:
+                return True
+            return self._ask(plugin, lambda: self._imported(plugin))
+
+    def _imported(self, plugin: str) -> Any:
+        package = self._standings[plugin].found.package
+        return bounded(lambda: import_module(package), IMPORT_SECONDS)
+
+    def _import(self, plugin: str) -> Any | None:
+        try:
+            return self._imported(plugin)
+        except BaseException as why:  # noqa: BLE001 - a stranger's code
+            self._set_aside(plugin, "import", why)
+            return None
+
+    def _ask(self, plugin: str, fetch: Callable[[], Any]) -> bool:
+        """Import one plugin and ask it every hook; False when it was set aside."""
+        stage = "import"
+        try:
+            module = fetch()
+            stage = "register"
+            self._manager.register(module, name=plugin)
+            view = self._view(plugin)
+            others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
+            brought: dict[str, list[Any]] = {}
+            for hook, wanted in _WANTED.items():
+                caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
+                if caller.get_hookimpls():
+                    brought[hook] = bounded(partial(_answers, caller, view), HOOK_SECONDS)
+                    _check(hook, brought[hook], wanted)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as why:  # noqa: BLE001 - a stranger's code
+            if self._manager.has_plugin(plugin):
+                self._manager.unregister(name=plugin)
+            self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
+            return False
+        self._loaded.brought[plugin] = brought
+        return True
+
+    def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
+        found = self._standings[plugin].found if plugin in self._standings else _found(plugin)
+        fix = why.fix if isinstance(why, ClawError) else ""
+        mend = fix or say(
+            "update or remove {distribution}, or disable the plugin", distribution=found.distribution
+        )
+        cause = str(why) if isinstance(why, ClawError) else f"{type(why).__name__}: {why}"
+        self._standings[plugin] = Standing(found, QUARANTINED, why=cause, stage=stage, mend=mend)
+        self.diagnostics.append(
+            say("plugin {id} was set aside at {stage}: {why}", id=plugin, stage=stage, why=cause)
+        )
+
+    def _stop_if_required_is_missing(self) -> None:
+        for standing in self.standings:
+            if standing.required and standing.state not in (LOADED, IDLE):
+                stage, problem, mend = standing.fault_parts()
+                raise PluginError(
+                    standing.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend
+                )
+
+    def _kit(self) -> Kit:
+        sections: list[PromptSection] = []
+        tools: list[Tool] = []
+        for plugin, hook, thing in self._things():
+            if hook == "register_prompt_sections":
+                sections.append(replace(thing, plugin=plugin, render=self._walled(plugin, thing)))
+            elif hook == "register_tools" and not self._declares_tools(plugin):
+                tools.append(replace(thing, plugin=plugin))
+        for standing in self.standings:
+            if standing.state in (LOADED, IDLE) and standing.found.manifest:
+                tools += [self._lazy(standing.id, line) for line in standing.found.manifest.tools]
+        return Kit(
+            channels=self._by_name("register_channels"),
+            providers=self._by_name("register_providers"),
+            tools=tuple(tools),
+            sections=tuple(sections),
+            sandboxes={name: brought.thing for name, brought in self._by_name("register_sandboxes").items()},
+            reviewers=self._all("register_reviewers"),
+            filters=self._all("register_filters"),
+            observers=self._all("register_observers"),
+            diagnostics=tuple(self.diagnostics),
+        )
+
+    def _things(self) -> Iterator[tuple[str, str, Any]]:
+        for plugin, brought in self._loaded.brought.items():
+            for hook, things in brought.items():
+                for thing in things:
+                    yield plugin, hook, thing
+
+    def _all(self, wanted: str) -> tuple[Brought[Any], ...]:
+        return tuple(Brought(plugin, thing) for plugin, hook, thing in self._things() if hook == wanted)
+
+    def _by_name(self, wanted: str) -> dict[str, Brought[Any]]:
+        named: dict[str, Brought[Any]] = {}
+        for brought in self._all(wanted):
+            first = named.setdefault(brought.thing.name, brought)
+            if first is not brought:
+                self.diagnostics.append(
+                    say(
+                        "{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                        name=brought.thing.name,
+                        second=brought.plugin,
+                        first=first.plugin,
+                    )
+                )
+        return named
+
+    def _declares_tools(self, plugin: str) -> bool:
+        standing = self._standings.get(plugin)
+        return bool(standing and standing.found.manifest and standing.found.manifest.tools)
+
+    def _lazy(self, plugin: str, line: ToolLine) -> Tool:
+        """A tool known from the manifest; its code is imported at its first call."""
+
+        async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
+            import asyncio
+
+            real = await asyncio.to_thread(self.supply, plugin, line.name)
+            return await real.run(arguments, context)
+
+        return Tool(
+            name=line.name,
+            description=line.description,
+            parameters=line.parameters,
+            run=run,
+            optional=line.optional,
+            owner_only=line.owner_only,
+            effects=line.effects,  # type: ignore[arg-type]
+            parallel=line.parallel,
+            timeout_seconds=line.timeout_seconds,
+            plugin=plugin,
+        )
+
+    def supply(self, plugin: str, name: str) -> Tool:
+        """The real tool behind a declared one.
+
+        :raises PluginError: the plugin could not be loaded, or does not bring what its manifest says.
+        """
+        if not self._load(plugin):
+            raise PluginError(plugin, *self._standings[plugin].fault_parts())
+        for tool in self._loaded.brought[plugin].get("register_tools", ()):
+            if tool.name == name:
+                return tool  # type: ignore[no-any-return]
+        raise PluginError(
+            plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
+            "run claw plugins build in its source", tool=name,
+        )  # fmt: skip
+
+    def _walled(self, plugin: str, section: PromptSection) -> Callable[[Any], str]:
+        """A section's render that cannot take the turn down: a broken one is left out, and named."""
+        if plugin == BUILTIN:
+            return section.render
+
+        def render(facts: Any) -> str:
+            try:
+                text = section.render(facts)
+                if not isinstance(text, str):
+                    raise TypeError(f"render answered with {type(text).__name__}, not with text")
+                return text
+            except Exception as why:  # noqa: BLE001 - a stranger's code
+                cause = f"{type(why).__name__}: {why}"
+                line = say(
+                    "prompt section {name} of plugin {id} is left out: {why}",
+                    name=section.name,
+                    id=plugin,
+                    why=cause,
+                )
+                if line not in self.diagnostics:
+                    self.diagnostics.append(line)
+                return ""
+
+        return render
+
+
+def bounded(run: Callable[[], T], seconds: float) -> T:
+    """Run a stranger's code for at most so long. It runs in a thread that is left behind when it hangs.
+
+    :raises TimeoutError: it did not come back. Whatever else it raises comes through.
+    """
+    outcome: list[T] = []
+    raised: list[BaseException] = []
+
+    def inside() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as why:  # noqa: BLE001 - handed on by the caller
+            raised.append(why)
+
+    thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"it did not come back within {seconds:.0f} s")
+    if raised:
+        raise raised[0]
+    return outcome[0]
+
+
+def _itself(thing: Any) -> Any:
+    return thing
+
+
+def _answers(caller: Any, view: PluginConfig) -> list[Any]:
+    """What one plugin answers to one hook, joined; a generator is run here, inside the wall."""
+    return [thing for answer in caller(config=view) if answer is not None for thing in answer]
+
+
+def _check(hook: str, things: Sequence[Any], wanted: Sequence[str]) -> None:
+    for thing in things:
+        missing = [name for name in wanted if not hasattr(thing, name)]
+        if missing:
+            raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
+
+
+def _found(plugin: str) -> Found:
+    return Found(plugin, plugin, plugin, sys.modules["claw"].__version__)

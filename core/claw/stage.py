@@ -1,0 +1,174 @@
+"""What a message meets before the past is opened: its agent, models, tools, instructions and fence."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from claw.config import Agent, Config
+from claw.fallback import ModelRef, candidates
+from claw.guard.admission import owner_hash
+from claw.guard.fence import Fence, Root
+from claw.journal import Journal
+from claw.kit import Kit
+from claw.lane import Lanes
+from claw.message import Inbound, Outbound, Receipt
+from claw.policy import Judgement, Run, ToolFact, resolve
+from claw.prompt import FULL, ContextFile, Piece, PromptFacts, assemble
+from claw.provider import SystemPrompt, ToolSpec
+from claw.route import Route
+from claw.sandbox import choose
+from claw.session import Sessions
+from claw.tool import Tool
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the caller asks for beside the message; empty fields leave it to the configuration.
+
+    :param session: name of a conversation, or a whole session key.
+    :param model: this one and no other, ``provider/model``.
+    :param folder: where a terminal chat works when the agent names no workspace.
+    """
+
+    agent: str = ""
+    session: str = ""
+    model: str = ""
+    tool_choice: str = ""
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """Everything a turn walks through; built once by ``app``."""
+
+    config: Config
+    kit: Kit
+    sessions: Sessions
+    journal: Journal
+    lanes: Lanes
+    default_model: str
+    facts: tuple[ToolFact, ...]
+    context_files: Callable[[Agent, Path, bool, bool], tuple[ContextFile, ...]]
+    fetch: Any
+    deliver: Callable[[Outbound], Awaitable[Receipt]]
+    complain: Callable[[str], None]
+    machine: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a message meets: the agent, its models, its tools and its instructions, before the past is opened."""
+
+    route: Route
+    agent: Agent
+    models: tuple[ModelRef, ...]
+    judgement: Judgement
+    tools: Mapping[str, Tool]
+    workspace: Path
+    system: SystemPrompt
+    pieces: tuple[Piece, ...]
+    window_tokens: int
+    fence: Fence
+
+
+def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
+    """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
+    config, agent = rooms.config, rooms.config.agent(route.agent_id)
+    workspace, own = _workspace(agent, inbound, wish)
+    choice = agent.settings.model
+    aliases = config.settings.models.aliases
+    models = candidates(
+        wish.model,
+        (choice and choice.primary) or rooms.default_model,
+        choice.fallbacks if choice else (),
+        aliases,
+    )
+    sandbox = choose(agent.settings.sandbox.mode, agent.settings.sandbox.backend or "", rooms.kit.sandboxes)
+    run_facts = Run(
+        agent_id=agent.id,
+        channel=inbound.address.channel,
+        account=inbound.address.account,
+        group=inbound.address.chat if inbound.chat_type != "direct" else None,
+        sender=inbound.sender,
+        owner=route.owner,
+        sandboxed=sandbox is not None,
+    ).on(str(models[0]))
+    judgement = resolve(
+        config, run_facts, rooms.facts, [str(model) for model in models[1:]]
+    )  # the nine layers
+    tools = {rooms.facts[at].name: rooms.kit.tools[at] for at in judgement.positions}
+    facts = _prompt_facts(inbound, route, agent, models, tools, workspace, own, rooms)
+    system, pieces = assemble(_sections(rooms.kit, config), facts)  # the prompt
+    provider = rooms.kit.providers.get(models[0].provider)
+    known = provider.thing.context_tokens(models[0].model) if provider else 32_000
+    return Stage(
+        route, agent, models, judgement, tools, workspace, system, pieces,
+        agent.settings.context_tokens or known, _fence(agent, workspace, rooms),
+    )  # fmt: skip
+
+
+def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:
+    """Where tools work, and whether that folder is the agent's own (its files there count as its own words)."""
+    if wish.folder and inbound.address.channel == "terminal" and not agent.names_workspace:
+        return wish.folder, False
+    return agent.workspace, True
+
+
+def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
+    """The roots of this agent: its workspace, its memory, the folders of its skills."""
+    own = agent.dir / "agent"
+    roots = [
+        Root(workspace, write=True),
+        Root(own / "MEMORY.md", write=True),
+        Root(own / "memory", write=True),
+    ]
+    for section in rooms.kit.sections:
+        readable = getattr(section, "readable", None)
+        roots += [Root(folder, write=False) for folder in (readable(agent) if readable else ())]
+    return Fence(roots, workspace)
+
+
+def _sections(kit: Kit, config: Config) -> Sequence[Any]:
+    return [section for section in kit.sections if section.name not in config.settings.prompt.disabled]
+
+
+def _prompt_facts(
+    inbound: Inbound, route: Route, agent: Agent, models: Sequence[ModelRef], tools: Mapping[str, Tool],
+    workspace: Path, own: bool, rooms: Rooms,
+) -> PromptFacts:  # fmt: skip
+    settings = rooms.config.settings
+    secret = agent.settings.identity.owner_display_secret
+    owners = (*settings.owners, *agent.settings.identity.owner_numbers)
+    channel = rooms.kit.channels.get(inbound.address.channel)
+    meta = inbound_meta(inbound) if settings.prompt.inbound_meta == "system" else None
+    return PromptFacts(
+        agent=agent,
+        mode=FULL,
+        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
+        workspace=workspace,
+        channel=inbound.address.channel,
+        capabilities=tuple(sorted(channel.thing.capabilities)) if channel else (),
+        zone=agent.settings.user_timezone or "",
+        owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
+        context_files=rooms.context_files(agent, workspace, own, inbound.chat_type == "direct" and route.owner),
+        inbound_meta=meta,
+        silent_token=settings.messages.silent_token,
+        model_aliases=tuple(settings.models.aliases.items()),
+        runtime={
+            "agent": agent.id, "session": route.session_key, **rooms.machine, "model": str(models[0]),
+            "thinking": agent.settings.thinking_default,
+        },
+    )  # fmt: skip
+
+
+def inbound_meta(inbound: Inbound) -> dict[str, Any]:
+    """The trusted facts of a message: only what the channel itself says, nothing that a person can write."""
+    channel = inbound.address.channel
+    return {
+        "schema": "claw.inbound_meta.v1",
+        "channel": channel,
+        "provider": channel,
+        "surface": channel,
+        "chat_type": inbound.chat_type,
+    }

@@ -1,0 +1,213 @@
+"""How an installed plugin stands under a configuration: loaded, idle, disabled, blocked, quarantined or incompatible.
+
+Pure: it looks at metadata and at the plain tree of the file, imports nothing, and is what ``plugins list`` prints.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from claw.config.outline import Wanted
+from claw.manifest import API_VERSION, Found, Manifest, fits
+from claw.words import say
+
+LOADED, IDLE, DISABLED, BLOCKED, QUARANTINED, INCOMPATIBLE = (
+    "loaded",
+    "idle",
+    "disabled",
+    "blocked",
+    "quarantined",
+    "incompatible",
+)
+ANY_ENDPOINT = "*"
+"""In a manifest's ``providers``: this plugin serves every ``providers.NAME`` with a ``baseUrl`` that nobody else does."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One plugin's state, and why.
+
+    :param eager: its code takes part in turns from the start; a tool with a manifest waits for its first call.
+    :param why: what uses it, or why nothing does; for a plugin set aside, the cause.
+    :param stage: of the fault; empty when there is none.
+    :param mend: what to do.
+    """
+
+    found: Found
+    state: str
+    why: str = ""
+    stage: str = ""
+    mend: str = ""
+    eager: bool = False
+    required: bool = False
+
+    @property
+    def id(self) -> str:
+        """The plugin's id."""
+        return self.found.id
+
+    def fault_parts(self) -> tuple[str, str, str]:
+        """Stage, cause and mend, for an error that names it. Braces are literal."""
+        stage = self.stage or "find"
+        cause = (self.why or self.state).replace("{", "{{").replace("}", "}}")
+        return stage, cause, self.mend.replace("{", "{{").replace("}", "}}")
+
+
+def judge(found: Sequence[Found], wanted: Wanted, providers_used: Sequence[str]) -> tuple[Standing, ...]:
+    """Rule on every plugin, also on one that is required and not installed.
+
+    :param wanted: what the file asks for.
+    :param providers_used: the provider names that a model of the configuration refers to.
+    """
+    ids = {one.id for one in found}
+    standings = [_one(one, wanted, providers_used, found) for one in found]
+    standings = [_with_needs(standing, standings) for standing in standings]
+    for plugin, entry in wanted.entries.items():
+        if plugin not in ids and entry.get("required") is True:
+            nobody = Found(plugin, "", "", "")
+            why = say("it is not installed")
+            mend = say("run claw plugins install claw-{id}, or remove plugins.entries.{id}", id=plugin)
+            standings.append(Standing(nobody, QUARANTINED, why, "find", mend, required=True))
+    return tuple(standings)
+
+
+def _one(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found: Sequence[Found]) -> Standing:
+    entry = wanted.entries.get(found.id, {})
+    required = entry.get("required") is True
+    if entry.get("enabled") is False:
+        mend = say("claw config set plugins.entries.{id}.enabled true", id=found.id)
+        return Standing(
+            found,
+            DISABLED,
+            say("plugins.entries.{id}.enabled is false", id=found.id),
+            mend=mend,
+            required=required,
+        )
+    if found.id in wanted.deny:
+        mend = say("remove it from plugins.deny")
+        return Standing(found, BLOCKED, say("plugins.deny names it"), mend=mend, required=required)
+    if wanted.allow is not None and found.id not in wanted.allow:
+        mend = say("claw config set 'plugins.allow[]' {id}", id=found.id)
+        return Standing(found, BLOCKED, say("plugins.allow does not name it"), mend=mend, required=required)
+    if found.fault:
+        return Standing(
+            found, QUARANTINED, found.fault.problem, found.fault.stage, found.fault.fix, required=required
+        )
+    if found.manifest and not fits(found.manifest.api):
+        why = say(
+            "it was made for plugin API {range}, this is {version}",
+            range=found.manifest.api,
+            version=API_VERSION[0],
+        )
+        return Standing(
+            found, INCOMPATIBLE, why, "find", say("install a release for this claw"), required=required
+        )
+    return replace(_use(found, wanted, providers_used, all_found), required=required)
+
+
+def _use(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found: Sequence[Found]) -> Standing:
+    """Whether anything of the configuration uses it."""
+    manifest = found.manifest
+    if manifest is None:
+        return Standing(
+            found, LOADED, say("it has no manifest, so it is imported at every start"), eager=True
+        )
+    reasons: list[str] = []
+    eager = manifest.speaks_in_turns
+    for channel in manifest.channels:
+        if channel in wanted.channels:
+            reasons.append(say("channel {name} is configured", name=channel))
+            eager = True
+    for provider in _providers_served(manifest, providers_used, wanted, all_found):
+        reasons.append(say("a model of {name} is in use", name=provider))
+        eager = True
+    if manifest.speaks_in_turns:
+        reasons.append(say("it takes part in every turn"))
+    if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
+        reasons.append(say("its tools are offered"))
+    if reasons:
+        return Standing(found, LOADED, "; ".join(reasons), eager=eager)
+    return Standing(found, IDLE, _why_idle(manifest), mend=_how_to_use(manifest))
+
+
+def _providers_served(
+    manifest: Manifest, used: Sequence[str], wanted: Wanted, all_found: Sequence[Found]
+) -> list[str]:
+    own = {line.name for line in manifest.providers}
+    served = [name for name in used if name in own]
+    if ANY_ENDPOINT in own:
+        others = {line.name for one in all_found if one.manifest for line in one.manifest.providers}
+        served += [name for name in used if name not in others and name in wanted.providers]
+    return served
+
+
+def _opted_in(manifest: Manifest, wanted: Wanted) -> bool:
+    named = {"group:plugins", manifest.id, *(tool.name for tool in manifest.tools)}
+    return bool(manifest.tools) and not named.isdisjoint(wanted.opt_ins)
+
+
+def _why_idle(manifest: Manifest) -> str:
+    if manifest.tools:
+        return say("its tools are optional and no allow list names one")
+    if manifest.channels:
+        return say("channel {name} is not configured", name=", ".join(manifest.channels))
+    if manifest.providers:
+        names = ", ".join(line.name for line in manifest.providers if line.name != ANY_ENDPOINT)
+        return say("no model of {name} is in use", name=names)
+    return say("nothing uses it")
+
+
+def _how_to_use(manifest: Manifest) -> str:
+    if manifest.tools:
+        return say("claw config set 'tools.alsoAllow[]' {id}", id=manifest.id)
+    return ""
+
+
+def _with_needs(standing: Standing, others: Sequence[Standing]) -> Standing:
+    manifest = standing.found.manifest
+    if standing.state not in (LOADED, IDLE) or manifest is None:
+        return standing
+    usable = {other.id for other in others if other.state in (LOADED, IDLE)}
+    missing = [need for need in manifest.requires if need not in usable]
+    if not missing:
+        return standing
+    mend = say("run claw plugins install claw-{id}, or enable it", id=missing[0])
+    return replace(
+        standing,
+        state=QUARANTINED,
+        why=say("it needs plugin {id}", id=missing[0]),
+        stage="find",
+        mend=mend,
+        eager=False,
+    )
+
+
+def choose_model(
+    found: Sequence[Found], wanted: Wanted, environ: Mapping[str, str], raw: Mapping[str, Any]
+) -> str:
+    """The model to use when the configuration names none: of the first provider that has a key, else the offline rules.
+
+    A provider counts when one of its environment variables is set and not blank, or its section holds a key or a
+    ``baseUrl`` and names a ``defaultModel``.
+    """
+    sections = raw.get("providers")
+    for name, section in sections.items() if isinstance(sections, dict) else ():
+        if isinstance(section, dict):
+            model = section.get("defaultModel") or section.get("default_model") or _default_of(found, name)
+            if model:
+                return f"{name}/{model}"
+    for one in found:
+        if wanted.entries.get(one.id, {}).get("enabled") is False or one.id in wanted.deny:
+            continue
+        for line in one.manifest.providers if one.manifest else ():
+            if line.default_model and any(environ.get(variable, "").strip() for variable in line.env):
+                return f"{line.name}/{line.default_model}"
+    return "offline/rules"
+
+
+def _default_of(found: Sequence[Found], provider: str) -> str:
+    for one in found:
+        for line in one.manifest.providers if one.manifest else ():
+            if line.name == provider:
+                return line.default_model
+    return ""

@@ -1,0 +1,45 @@
+"""How the installed plugins stand in this home: the scan and the file, put before ``standing.judge``.
+
+Both the commands that only list and the processes that take turns come through here, so they cannot disagree.
+Nothing heavy is imported: no pydantic, no plugin.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from claw.config.outline import Wanted, outline
+from claw.config.source import find, read
+from claw.manifest import Found, scan
+from claw.standing import Standing, choose_model, judge
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """``CLAW_HOME``, else ``~/.claw``."""
+    named = environ.get("CLAW_HOME", "").strip()
+    return Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
+
+
+def standings(environ: Mapping[str, str] = os.environ) -> tuple[Standing, ...]:
+    """Every installed plugin and its state, in order of id.
+
+    :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a list.
+    """
+    path = find(home_of(environ))
+    raw = read(path).tree if path else {}
+    return stand(scan(), raw, environ)
+
+
+def stand(found: Sequence[Found], raw: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Standing, ...]:
+    """How ``found`` stands under the plain tree ``raw`` of the file."""
+    wanted = outline(raw)
+    return judge(found, wanted, providers_used(wanted, found, environ, raw))
+
+
+def providers_used(
+    wanted: Wanted, found: Sequence[Found], environ: Mapping[str, str], raw: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The providers that a model of the configuration, or the default model, refers to."""
+    models = wanted.models or (choose_model(found, wanted, environ, raw),)
+    return tuple(dict.fromkeys(model.partition("/")[0] for model in models))
