@@ -11,7 +11,7 @@ from claw.config.values import Filled, Secret, filled
 from claw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.config.loaded import Config
 
 _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
 

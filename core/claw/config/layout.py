@@ -31,8 +31,8 @@ _CHANNEL_KEYS = frozenset(
 )  # fmt: skip
 _TOP = frozenset(
     (
-        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway", "hooks",
-        "cron", "logging", "messages", "bindings", "models", "auth",
+        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway", 
+        "hooks", "cron", "logging", "messages", "bindings", "models", "auth",
     )
 )  # fmt: skip
 
@@ -113,6 +113,6 @@ def _entries_to_list(tree: dict[str, Any]) -> list[tuple[Path, Path]]:
         agents["list"] = entries
         return [(("agents", "list"), ("agents", "entries"))]
     agents["list"] = [
-        {"id": id} | entry if isinstance(entry, Mapping) else entry for id, entry in entries.items()
+        {"id": id} | dict(entry) if isinstance(entry, Mapping) else entry for id, entry in entries.items()
     ]
     return [(("agents", "list", index), ("agents", "entries", id)) for index, id in enumerate(entries)]

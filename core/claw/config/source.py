@@ -108,6 +108,17 @@ def parse(text: str, *, json_only: bool = False, file: str = "") -> tuple[dict[s
     return tree, lines
 
 
+def value_of(text: str) -> Any:
+    """One value as YAML writes it: ``true``, ``3``, ``[a, b]``, ``{a: 1}``, a word; ``null`` is None.
+
+    :raises ConfigError: it is no YAML.
+    """
+    try:
+        return _parse_yaml(f"value: {text}" if "\n" not in text else f"value:\n{text}")[0]["value"]
+    except (_Trouble, TypeError, KeyError) as trouble:
+        raise ConfigError("", "is not a value") from trouble
+
+
 class _Trouble(Exception):
     """What is wrong with the text, and where (1-based)."""
 

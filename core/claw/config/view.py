@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from claw.config import Config, validate
+from claw.config.loaded import Config, validate
 from claw.config.names import Path as KeyPath
 
 if TYPE_CHECKING:

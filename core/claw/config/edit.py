@@ -1,0 +1,292 @@
+"""Changing the file: one key at a time, comments stay, the result is judged before it is written."""
+
+import difflib
+import io
+import json
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from claw import store
+from claw.config import source
+from claw.config.layout import AGENT_KEYS, CHANNELS, Layout, arrange, camel
+from claw.config.loaded import judge
+from claw.config.names import ById, Part, Step, dotted, nearest, steps
+from claw.config.names import Path as KeyPath
+from claw.errors import ConfigError, UsageError
+
+_MISSING: Any = object()
+
+
+def get_value(tree: Mapping[str, Any], key: str) -> Any:
+    """What the file says at ``key``, as written; list entries by index or id.
+
+    :raises UsageError: nothing stands there.
+    """
+    layout = arrange(tree)
+    value = _at(layout.tree, _place(layout, key, must_exist=True))
+    if value is _MISSING:
+        raise UsageError(
+            "the file says nothing at {key}", fix="claw config get without a key shows all of it", key=key
+        )
+    return value
+
+
+def parse_value(text: str) -> Any:
+    """A value from the command line, read as YAML; what is no YAML is the text itself."""
+    try:
+        return source.value_of(text)
+    except ConfigError:
+        return text
+
+
+def set_value(path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None) -> bool:
+    """Put ``value`` at ``key`` of the file at ``path``; a missing file and missing parents are made.
+
+    ``[]`` at the end of the key is the place behind the last entry; an entry that is there already is not repeated.
+
+    :returns: whether the file changed.
+    :raises UsageError: the key is no key, or a list entry on its way is not there.
+    :raises ConfigError: the file would become wrong; it stays as it was.
+    """
+    return _change(path, key, value, environ or {})
+
+
+def unset(path: Path, key: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Take ``key`` out of the file; what is not there is no error.
+
+    :returns: whether the file changed.
+    :raises ConfigError: the file would become wrong; it stays as it was.
+    """
+    return _change(path, key, _MISSING, environ or {})
+
+
+def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> bool:
+    store.make_folder(path.parent)
+    with _alone(path):
+        old = source.read(path) if path.exists() else source.Source(path)
+        layout = arrange(old.tree)
+        place = layout.as_written(_place(layout, key, must_exist=value is _MISSING))
+        if value is _MISSING and _at(old.tree, place) is _MISSING:
+            return False
+        if value is not _MISSING:
+            place, value = _list_end(old.tree, place, value)
+            if value is _MISSING or _same(_at(old.tree, place), value):
+                return False
+        text = (_in_json if path.suffix == ".json" else _in_yaml)(old.text, place, value)
+        _judge(old, text, environ)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+        store.replace(path, text.encode(), mode)
+    return True
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Two editors at once would lose one change."""
+    lock = store.Lock(
+        path.parent / "config.lock", "process {pid} is changing the config file", "Try again", str(path)
+    )
+    lock.take()
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def _judge(old: source.Source, text: str, environ: Mapping[str, str]) -> None:
+    """Refuse a change that breaks a file that was sound; one that was broken may be mended step by step."""
+    path = old.path or Path(source.NAMES[0])
+    tree, lines = (
+        source.parse(text, json_only=path.suffix == ".json", file=str(path)) if text.strip() else ({}, {})
+    )
+    try:
+        judge(source.Source(path, text, tree, lines), path.parent, environ)
+    except ConfigError:
+        try:
+            judge(old, path.parent, environ)
+        except ConfigError:
+            return
+        raise
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _place(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
+    """Where ``key`` is, or would be, in the arranged tree: ids become indexes, spellings those of the file."""
+    wanted = steps(key)
+    if wanted is None:
+        raise UsageError("{key} is not a key", fix="Write it like agents.list[0].tools.allow", key=key)
+    here: Any = layout.tree
+    path: list[Part] = []
+    for step in _canonical(wanted):
+        found = _step(here, step, key, path, must_exist)
+        path.append(found)
+        here = _at(here, (found,))
+    return tuple(path)
+
+
+def _canonical(wanted: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Short forms at the top mean their one place."""
+    head = wanted[0]
+    if isinstance(head, str) and camel(head) in AGENT_KEYS:
+        return ("agents", "defaults", *wanted)
+    if isinstance(head, str) and head in CHANNELS:
+        return ("channels", *wanted)
+    if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
+        return ("agents", "list", ById(wanted[2]), *wanted[3:])
+    return wanted
+
+
+def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -> Part:
+    if isinstance(step, str):
+        if isinstance(here, Mapping) and step not in here:
+            return next((name for name in here if camel(str(name)) == camel(step)), step)
+        return step
+    entries = here if isinstance(here, list) else []
+    if isinstance(step, int):
+        if -len(entries) <= step < len(entries):
+            return step % len(entries)
+        raise UsageError(
+            "{list} has {count} entries", fix="Indexes begin at 0; [] is behind the last one",
+            list=dotted(path), count=len(entries),
+        )  # fmt: skip
+    if not step.id and not must_exist:
+        return len(entries)
+    ids = [_id(entry) for entry in entries]
+    if step.id in ids:
+        return ids.index(step.id)
+    near = nearest(step.id, [id for id in ids if id])
+    raise UsageError(
+        "{key}: no entry of {list} has the id {id}",
+        fix="Did you mean {near}?" if near else "Ids there: {ids}",
+        key=key, list=dotted(path), id=step.id, near=near, ids=", ".join(id for id in ids if id) or "-",
+    )  # fmt: skip
+
+
+def _id(entry: Any) -> str:
+    names = ("id", "chatId", "chat_id")
+    return (
+        str(next((entry[name] for name in names if name in entry), "")) if isinstance(entry, Mapping) else ""
+    )
+
+
+def _at(tree: Any, path: KeyPath) -> Any:
+    for step in path:
+        try:
+            tree = tree[step] if not isinstance(tree, str) else _MISSING
+        except (KeyError, IndexError, TypeError):
+            return _MISSING
+    return tree
+
+
+def _list_end(tree: Any, place: KeyPath, value: Any) -> tuple[KeyPath, Any]:
+    """For a place behind a list: nothing to do when the entry is there; ``"*"`` without brackets gets them."""
+    if not isinstance(place[-1], int):
+        return place, value
+    entries = _at(tree, place[:-1])
+    if isinstance(entries, list):
+        return place, _MISSING if place[-1] == len(entries) and any(
+            _same(each, value) for each in entries
+        ) else value
+    if entries == "*":
+        return place[:-1], ["*", value]
+    return place[:-1], [value]
+
+
+def _put(tree: Any, place: KeyPath, value: Any, make: type) -> None:
+    """Change ``tree`` in place; ``make`` is the kind of mapping for parents that are missing."""
+    for step in place[:-1]:
+        below = tree[step] if not isinstance(tree, Mapping) or step in tree else None
+        if not isinstance(below, Mapping | list):
+            below = tree[step] = make()
+        tree = below
+    last = place[-1]
+    if value is _MISSING:
+        del tree[last]
+    elif isinstance(tree, list) and last == len(tree):
+        tree.append(value)
+    else:
+        tree[last] = value
+
+
+def _in_json(text: str, place: KeyPath, value: Any) -> str:
+    tree = json.loads(text) if text.strip() else {}
+    _put(tree, place, value, dict)
+    indent = re.search(r"\n([ \t]+)\S", text)
+    width = indent[1] if indent else None if text.strip() and "\n" not in text.strip() else "  "
+    return json.dumps(tree, ensure_ascii=False, indent=width) + (
+        "\n" if text.endswith("\n") or not text else ""
+    )
+
+
+def _in_yaml(text: str, place: KeyPath, value: Any) -> str:
+    from ruamel.yaml.comments import CommentedMap
+
+    if not text.strip():
+        tree = CommentedMap()
+        _put(tree, place, value, CommentedMap)
+        return text + _dump(tree, (2, 4, 2))
+    indents = _indents(text)
+    tree = _load(text)
+    before = _dump(tree, indents)
+    _put(tree, place, value, CommentedMap)
+    if not tree:
+        return "".join(line for line in text.splitlines(keepends=True) if line.lstrip().startswith("#"))
+    after = _dump(tree, indents)
+    spliced = _splice(text, before, after)
+    return spliced if _reads_the_same(spliced, after) else after
+
+
+def _load(text: str) -> Any:
+    return _yaml((2, 2, 0)).load(text)
+
+
+def _dump(tree: Any, indents: tuple[int, int, int]) -> str:
+    out = io.StringIO()
+    _yaml(indents).dump(tree, out)
+    return out.getvalue()
+
+
+def _yaml(indents: tuple[int, int, int]) -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.indent(mapping=indents[0], sequence=indents[1], offset=indents[2])
+    return yaml
+
+
+def _indents(text: str) -> tuple[int, int, int]:
+    """How the file indents: mappings, list entries, and the dash in front of them."""
+    mapping = re.search(r"^( *)\S[^\n]*:\s*(?:#[^\n]*)?\n(?:[ ]*(?:#[^\n]*)?\n)*\1( +)[^\s#-]", text, re.M)
+    listing = re.search(r"^( *)[^\s#-][^\n]*:\s*(?:#[^\n]*)?\n(?:[ ]*(?:#[^\n]*)?\n)*\1( *)-( +)", text, re.M)
+    offset = len(listing[2]) if listing else 2
+    return len(mapping[2]) if mapping else 2, offset + (1 + len(listing[3]) if listing else 2), offset
+
+
+def _splice(text: str, before: str, after: str) -> str:
+    """Carry the lines in which two dumps differ over to the text, so that all other lines keep every byte."""
+    old, dumped, new = (part.splitlines(keepends=True) for part in (text, before, after))
+    if len(old) != len(dumped):
+        return after
+    if old and not old[-1].endswith("\n"):
+        old[-1] += "\n"
+    result: list[str] = []
+    for kind, low, high, start, end in difflib.SequenceMatcher(
+        None, dumped, new, autojunk=False
+    ).get_opcodes():
+        result += old[low:high] if kind == "equal" else new[start:end]
+    return "".join(result)
+
+
+def _reads_the_same(one: str, other: str) -> bool:
+    try:
+        return source.parse(one)[0] == source.parse(other)[0]
+    except ConfigError:
+        return False
