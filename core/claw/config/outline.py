@@ -16,6 +16,7 @@ class Wanted:
     :param channels: names with a section that is not switched off.
     :param providers: names with a section, and those that a model names.
     :param models: every model that is named anywhere, as written.
+    :param opt_ins: every entry of a tool allow list anywhere, lower-case.
     """
 
     allow: tuple[str, ...] | None = None
@@ -24,6 +25,7 @@ class Wanted:
     channels: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
     models: tuple[str, ...] = ()
+    opt_ins: frozenset[str] = frozenset()
 
 
 def outline(raw: Mapping[str, Any]) -> Wanted:
@@ -46,7 +48,21 @@ def outline(raw: Mapping[str, Any]) -> Wanted:
         ),
         providers=frozenset(_mapping(tree.get("providers"))) | named,
         models=models,
+        opt_ins=frozenset(_allowed(tree)),
     )
+
+
+def _allowed(tree: Any) -> Iterator[str]:
+    """Every entry of an ``allow`` or ``alsoAllow`` below any ``tools``."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            if name in ("allow", "alsoAllow", "also_allow"):
+                yield from (word.strip().lower() for word in _names(value))
+            elif name != "plugins":
+                yield from _allowed(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _allowed(value)
 
 
 def _models(tree: Any, chosen: bool = False) -> Iterator[str]:

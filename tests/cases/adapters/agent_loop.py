@@ -1,0 +1,101 @@
+"""agent_loop: a scripted model and fake tools through the loop, every call through the product's gate."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from claw.app import from_terminal
+from claw.event import Event, RunEnded, Said, StepEnded, ToolEnded
+from claw.gate import Caller, prepare
+from claw.loop import Steps, run_loop
+from claw.provider import Finished, ModelEvent
+from claw.testing import FakeProvider, FakeTool, House
+from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User
+
+FUNCTIONS = ("claw.loop:run_loop", "claw.gate:prepare")
+
+
+async def check(case: dict[str, Any], tmp_path: Path) -> None:
+    given = case["input"]
+    async with House(FakeProvider(), tools=[_tool(tool) for tool in given["tools"]], home=tmp_path) as house:
+        told: list[Event] = []
+
+        async def note(event: Event) -> None:
+            told.append(event)
+
+        stage = house.app.stage(from_terminal(given["prompt"]))
+        caller = Caller("t", from_terminal(given["prompt"]), stage, house.app.rooms, note)
+        turns = iter(given["turns"])
+
+        async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+            yield Finished(_answer(next(turns)))
+
+        steps = Steps(
+            ask=ask,
+            prepare=partial(prepare, caller=caller),
+            emit=note,
+            steer=_polled(given.get("steering", [])),
+            follow_up=_polled(given.get("follow_up", [])),
+        )
+        await run_loop((), User((Text(given["prompt"]),)), steps)
+    _compare(case["expect"], told)
+
+
+def _tool(spec: dict[str, Any]) -> FakeTool | Any:
+    schema = {"type": "object", "properties": {}, "required": spec.get("required", [])}
+    result = RuntimeError(spec["throws"]) if "throws" in spec else spec["result"]
+    fake = FakeTool(spec["name"], result, schema)
+    if delay := spec.get("delay_ms"):
+        from dataclasses import replace
+
+        async def slowly(arguments: dict[str, Any], context: Any) -> Any:
+            await asyncio.sleep(delay / 1000)
+            return spec["result"]
+
+        return replace(fake.tool, run=slowly)
+    return fake
+
+
+def _answer(turn: dict[str, Any]) -> Assistant:
+    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in turn["tool_calls"])
+    text = (Text(turn["text"]),) if turn["text"] else ()
+    return Assistant((*text, *calls), stop_reason=turn["stop_reason"], error=turn.get("error", ""))
+
+
+def _polled(polls: list[list[str]]) -> Any:
+    waiting = iter(polls)
+
+    async def poll() -> Sequence[str]:
+        return next(waiting, [])
+
+    return poll
+
+
+def _compare(expect: dict[str, Any], told: list[Event]) -> None:
+    messages = [event.message for event in told if isinstance(event, Said)]
+    assert len(messages) == len(expect["messages"])
+    for message, wanted in zip(messages, expect["messages"], strict=True):
+        _same(message, wanted)
+    ended = [event for event in told if isinstance(event, StepEnded)]
+    assert len(ended) == expect["turns"] == expect["model_calls"]
+    if "tool_end_order" in expect:
+        assert [event.call.id for event in told if isinstance(event, ToolEnded)] == expect["tool_end_order"]
+    assert isinstance(told[-1], RunEnded)
+
+
+def _same(message: Message, wanted: dict[str, Any]) -> None:
+    if isinstance(message, User):
+        assert wanted["role"] == "user"
+        assert [block.text for block in message.content if isinstance(block, Text)] == [wanted["text"]]
+    elif isinstance(message, Assistant):
+        assert (wanted["role"], wanted["text"]) == ("assistant", message.text)
+        assert wanted["stop_reason"] == message.stop_reason
+        assert wanted["tool_calls"] == [call.id for call in message.tool_calls]
+    else:
+        assert isinstance(message, ToolResult)
+        assert (wanted["role"], wanted["tool_call_id"]) == ("tool_result", message.call_id)
+        assert wanted["is_error"] == message.is_error
+        if "text" in wanted:
+            assert wanted["text"] in (message.text, message.text.rpartition(": ")[2])

@@ -1,0 +1,102 @@
+"""fallback: which model and key to try next, and a stream that does."""
+
+import pytest
+
+from claw.auth import Credential, in_order
+from claw.errors import ProviderError
+from claw.fallback import ModelRef, candidates, with_fallback
+from claw.provider import Finished, Request, SystemPrompt, TextDelta
+from claw.testing import FakeProvider, says
+
+BASE = Request("", SystemPrompt("be good"), ())
+BUSY = ProviderError("too many requests", reason="rate_limit", retryable=True, status=429)
+
+
+async def answer(models, providers, notices=None, order=None):
+    async def note(text):
+        (notices if notices is not None else []).append(text)
+
+    ask = with_fallback(models, {p.name: p for p in providers}, BASE, note, order)
+    return [event async for event in ask((), "auto")]
+
+
+def refs(*names):
+    return [ModelRef(*name.split("/")) for name in names]
+
+
+def test_candidates_are_the_primary_and_its_spares_each_once():
+    assert candidates("", "a/m", ["b/n", " ", "a/m", "k"]) == tuple(refs("a/m", "b/n", "a/k"))
+
+
+def test_a_requested_model_is_tried_alone_and_an_alias_is_resolved():
+    assert candidates("fast", "a/m", ["b/n"], {"fast": "c/quick"}) == (ModelRef("c", "quick"),)
+
+
+def test_keys_are_tried_in_the_order_of_the_list_and_the_rest_behind():
+    keys = [Credential("main", "1"), Credential("spare", "2"), Credential("old", "3")]
+
+    assert [key.name for key in in_order(keys, ["spare", "nobody", "spare"])] == ["spare", "main", "old"]
+    assert "2" not in repr(in_order(keys))
+
+
+async def test_the_first_model_that_answers_answers_and_signs_with_its_full_name():
+    events = await answer(refs("a/m"), [FakeProvider(says("hi"), name="a")])
+
+    assert isinstance(events[-1], Finished)
+    assert events[-1].message.model == "a/m"
+
+
+async def test_the_next_model_takes_over_and_the_person_is_told_once():
+    first, second = FakeProvider(BUSY, name="a"), FakeProvider(says("hi"), name="b")
+    notices: list[str] = []
+
+    events = await answer(refs("a/m", "b/n"), [first, second], notices)
+
+    assert events[-1].message.text == "hi"
+    assert notices == ["a/m failed: too many requests. Switched to b/n."]
+
+
+async def test_the_next_key_of_the_same_model_is_tried_first():
+    keys = [Credential("one", "1"), Credential("two", "2")]
+    model = FakeProvider(BUSY, says("hi"), name="a", keys=keys)
+
+    await answer(refs("a/m"), [model])
+
+    assert [heard.request.credential.name for heard in model.requests] == ["one", "two"]
+
+
+async def test_an_overflow_is_not_another_model_s_affair():
+    overflow = ProviderError("too long", reason="context_overflow")
+    second = FakeProvider(says("hi"), name="b")
+
+    with pytest.raises(ProviderError, match="too long"):
+        await answer(refs("a/m", "b/n"), [FakeProvider(overflow, name="a"), second])
+    assert second.requests == []
+
+
+async def test_nothing_is_said_twice_when_a_stream_breaks_after_words():
+    class Breaking(FakeProvider):
+        async def stream(self, request):
+            yield TextDelta("half")
+            raise ProviderError("cut", reason="network")
+
+    second = FakeProvider(says("hi"), name="b")
+    with pytest.raises(ProviderError, match="cut"):
+        await answer(refs("a/m", "b/n"), [Breaking(name="a"), second])
+    assert second.requests == []
+
+
+async def test_when_all_fail_one_error_lists_every_attempt():
+    with pytest.raises(ProviderError) as failed:
+        await answer(refs("a/m", "b/n"), [FakeProvider(BUSY, name="a"), FakeProvider(BUSY, name="b")])
+
+    assert "a/m" in str(failed.value)
+    assert "b/n" in str(failed.value)
+    assert failed.value.retryable
+
+
+async def test_a_model_of_nobody_and_a_provider_without_key_say_what_to_do():
+    with pytest.raises(ProviderError, match="no provider named nobody"):
+        await answer(refs("nobody/m"), [])
+    with pytest.raises(ProviderError, match="a has no key"):
+        await answer(refs("a/m"), [FakeProvider(name="a", keys=[])])

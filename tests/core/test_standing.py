@@ -1,0 +1,99 @@
+"""standing: how an installed plugin stands under a configuration."""
+
+import json
+
+import pytest
+
+from claw.config.outline import outline
+from claw.manifest import Found, parse
+from claw.standing import choose_model, judge
+
+
+def plugin(id: str = "acme", **manifest: object) -> Found:
+    return Found(id, f"claw_{id}", f"claw-plugin-{id}", "1.0", manifest=parse(json.dumps({"id": id, **manifest}), id))
+
+
+def state(found: Found, config: dict, used: tuple[str, ...] = ()) -> tuple[str, str]:
+    [standing] = judge([found], outline(config), used)
+    return standing.state, standing.why
+
+
+TOOLS = plugin(tools=[{"name": "acme_status"}])
+OPTIONAL = plugin(tools=[{"name": "acme_wipe", "optional": True}])
+CHANNEL = plugin("tele", channels=["telegram"])
+PROVIDER = plugin("openai", providers=[{"name": "openai"}, {"name": "*"}])
+
+
+def test_a_plugin_with_required_tools_is_in_use_by_itself():
+    assert state(TOOLS, {}) == ("loaded", "its tools are offered")
+
+
+@pytest.mark.parametrize("word", ["acme_wipe", "acme", "group:plugins"])
+def test_optional_tools_wait_until_an_allow_list_names_them(word):
+    assert state(OPTIONAL, {})[0] == "idle"
+    assert "no allow list" in state(OPTIONAL, {})[1]
+    assert state(OPTIONAL, {"tools": {"alsoAllow": [word]}})[0] == "loaded"
+    assert state(OPTIONAL, {"agents": {"list": [{"id": "a", "tools": {"allow": [word]}}]}})[0] == "loaded"
+
+
+def test_a_channel_is_used_when_its_section_is_there_and_on():
+    assert state(CHANNEL, {}) == ("idle", "channel telegram is not configured")
+    assert state(CHANNEL, {"channels": {"telegram": {"token": "x"}}})[0] == "loaded"
+    assert state(CHANNEL, {"channels": {"telegram": {"enabled": False}}})[0] == "idle"
+
+
+def test_a_provider_is_used_when_a_model_refers_to_it():
+    assert state(PROVIDER, {}, ("offline",))[0] == "idle"
+    assert state(PROVIDER, {}, ("openai",))[0] == "loaded"
+
+
+def test_an_endpoint_that_nobody_else_serves_is_the_star_provider_s():
+    config = {"providers": {"ollama": {"baseUrl": "http://127.0.0.1:11434/v1"}}}
+
+    assert state(PROVIDER, config, ("ollama",))[0] == "loaded"
+    assert state(PROVIDER, {}, ("ollama",))[0] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted", "names"),
+    [
+        ({"plugins": {"entries": {"acme": {"enabled": False}}}}, "disabled", "plugins.entries.acme.enabled"),
+        ({"plugins": {"deny": ["acme"]}}, "blocked", "plugins.deny"),
+        ({"plugins": {"allow": ["other"]}}, "blocked", "plugins.allow"),
+    ],
+)
+def test_the_operator_decides_first_and_the_reason_names_the_key(config, wanted, names):
+    assert state(TOOLS, config)[0] == wanted
+    assert names in state(TOOLS, config)[1]
+
+
+def test_another_api_version_is_incompatible():
+    assert state(plugin(api=">=2,<3", tools=[{"name": "x"}]), {})[0] == "incompatible"
+
+
+def test_a_plugin_that_needs_another_one_is_set_aside_when_that_is_missing():
+    needy = plugin("needy", requires=["acme"], tools=[{"name": "n"}])
+
+    [alone] = judge([needy], outline({}), ())
+    together = {standing.id: standing for standing in judge([needy, TOOLS], outline({}), ())}
+
+    assert alone.state == "quarantined"
+    assert "acme" in alone.why
+    assert "claw plugins install claw-acme" in alone.mend
+    assert together["needy"].state == "loaded"
+
+
+def test_a_required_plugin_that_is_not_installed_is_listed():
+    [standing] = judge([], outline({"plugins": {"entries": {"gone": {"required": True}}}}), ())
+
+    assert (standing.id, standing.state, standing.required) == ("gone", "quarantined", True)
+
+
+def test_the_default_model_is_of_the_first_provider_with_a_key():
+    found = [plugin("a", providers=[{"name": "a", "env": ["A_KEY"], "defaultModel": "m"}])]
+    nothing = outline({})
+
+    assert choose_model(found, nothing, {"A_KEY": "k"}, {}) == "a/m"
+    assert choose_model(found, nothing, {"A_KEY": "  "}, {}) == "offline/rules"
+    assert choose_model(found, nothing, {}, {"providers": {"a": {"apiKey": "k"}}}) == "a/m"
+    assert choose_model(found, nothing, {}, {}) == "offline/rules"
