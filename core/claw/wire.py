@@ -12,12 +12,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
-from claw.errors import ProviderError
+from claw.errors import ConfigError, ProviderError, UsageError
 from claw.failure import failed, told
+from claw.guard.fetch import origin_of
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
 
@@ -67,6 +69,19 @@ class Patience:
 
     begin_seconds: float = 600.0
     idle_seconds: float = 120.0
+
+
+def base_url(name: str, written: str) -> str:
+    """The address of a service as its SDK wants it: with a scheme, without a slash at the end.
+
+    :param name: of the provider.
+    :raises ConfigError: it is no address of an HTTP service.
+    """
+    try:
+        origin, written = origin_of(written), written.strip()
+    except UsageError as wrong:
+        raise ConfigError(f"providers.{name}.baseUrl", "{why}", why=str(wrong).rstrip(".")) from None
+    return origin + urlsplit(written if "//" in written else f"//{written}").path.rstrip("/")
 
 
 async def converse(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from claw import PluginConfig, Provider, configured_keys, hookimpl
+from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl
 
 
 @hookimpl
@@ -25,4 +25,4 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         )
         variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables)
-        yield Anthropic(name, section, (address or DEFAULT_URL).rstrip("/"), keys, config.http)
+        yield Anthropic(name, section, base_url(name, address or DEFAULT_URL).removesuffix("/v1"), keys, config.http)

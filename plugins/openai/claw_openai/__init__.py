@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, configured_keys, hookimpl
+from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
 
 OTHERS = frozenset({"anthropic", "google", "mistral", "local", "offline"})
 """Providers of other plugins: with a base URL, but not ours."""
@@ -23,8 +23,10 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         if not section.enabled:
             continue
         address = section.base_url or (config.environ.get("OPENAI_BASE_URL") if name == "openai" else None)
-        address = (address or DEFAULT_URL).rstrip("/")
-        keyless = is_loopback(address) if section.keyless is None else section.keyless
+        address = base_url(name, address or DEFAULT_URL)
+        keyless = (
+            is_loopback(urlsplit(address).hostname or "") if section.keyless is None else section.keyless
+        )
         variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
         yield OpenAI(name, section, address, keys, config.http)
@@ -36,9 +38,3 @@ def compatible(sections: Mapping[str, Any]) -> Iterable[str]:
         kind = (section.model_extra or {}).get("type")
         if kind == "openai" or (kind is None and section.base_url and name not in OTHERS):
             yield name
-
-
-def is_loopback(address: str) -> bool:
-    """Whether ``address`` is on this machine."""
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")

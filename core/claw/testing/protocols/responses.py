@@ -82,28 +82,46 @@ def stream(reply: Any, body: Mapping[str, Any], number: int) -> Iterator[bytes]:
     """The reply as events; text and arguments in two pieces each."""
     places = count()
 
-    def event(name: str, **data: Any) -> bytes:
-        told = {"type": name, **data, "sequence_number": next(places)}
-        return f"event: {name}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n".encode()
+    def event(kind: str, /, **data: Any) -> bytes:
+        told = {"type": kind, **data, "sequence_number": next(places)}
+        return f"event: {kind}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n".encode()
 
     yield event("response.created", response=_begun(body, number))
     for place, item in enumerate(_items(reply, number)):
-        at = {"output_index": place, "item_id": item["id"]}
-        empty: dict[str, Any] = {"status": "in_progress", "arguments": "", "content": []}
-        opened = {key: empty.get(key, value) for key, value in item.items()}
-        yield event("response.output_item.added", output_index=place, item=opened)
-        if item["type"] == "message":
-            for half in halves(reply.text):
-                yield event("response.output_text.delta", **at, content_index=0, delta=half, logprobs=[])
-        elif item["type"] == "reasoning":
-            for half in halves(reply.thinking):
-                yield event("response.reasoning_summary_text.delta", **at, summary_index=0, delta=half)
-        else:
-            for half in halves(item["arguments"]):
-                yield event("response.function_call_arguments.delta", **at, delta=half)
+        yield event("response.output_item.added", output_index=place, item=_opened(item))
+        for name, data in _grown(reply, item):
+            yield event(name, item_id=item["id"], output_index=place, **data)
         yield event("response.output_item.done", output_index=place, item=item)
     ended = whole(reply, body, number)
     yield event(f"response.{ended['status']}", response=ended)
+
+
+def _opened(item: Mapping[str, Any]) -> dict[str, Any]:
+    empty: dict[str, Any] = {"status": "in_progress", "arguments": "", "content": [], "summary": []}
+    return {key: empty.get(key, value) for key, value in item.items()}
+
+
+def _grown(reply: Any, item: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events between the beginning and the end of one item."""
+    if item["type"] == "message":
+        part = item["content"][0]
+        yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
+        for half in halves(reply.text):
+            yield "response.output_text.delta", {"content_index": 0, "delta": half, "logprobs": []}
+        yield "response.output_text.done", {"content_index": 0, "text": reply.text, "logprobs": []}
+        yield "response.content_part.done", {"content_index": 0, "part": part}
+    elif item["type"] == "reasoning":
+        yield (
+            "response.reasoning_summary_part.added",
+            {"summary_index": 0, "part": {"type": "summary_text", "text": ""}},
+        )
+        for half in halves(reply.thinking):
+            yield "response.reasoning_summary_text.delta", {"summary_index": 0, "delta": half}
+        yield "response.reasoning_summary_part.done", {"summary_index": 0, "part": item["summary"][0]}
+    else:
+        for half in halves(item["arguments"]):
+            yield "response.function_call_arguments.delta", {"delta": half}
+        yield "response.function_call_arguments.done", {"name": item["name"], "arguments": item["arguments"]}
 
 
 def _begun(body: Mapping[str, Any], number: int) -> dict[str, Any]:

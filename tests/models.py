@@ -1,0 +1,69 @@
+"""A model provider as the house makes it: its plugin asked with a config file, keys from an environment."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from claw.auth import Credential
+from claw.config import judge
+from claw.config.source import Source
+from claw.config.view import PluginConfig
+from claw.guard.fetch import Network
+from claw.provider import Finished, Provider, Request, SystemPrompt, TextDelta, ToolSpec
+from claw.transcript import Assistant, Message, Text, User
+
+KEY = "sk-of-this-test-0123456789abcdef"
+LS = ToolSpec(
+    "ls", "List", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+)
+
+
+def registered(
+    plugin: str, tree: Mapping[str, Any], network: Network, environ: Mapping[str, str] | None = None
+) -> dict[str, Provider]:
+    """The providers that ``plugin`` answers with, by name."""
+    home = Path("/nowhere")
+    config = judge(Source(tree=dict(tree)), home, environ or {})
+    seen = PluginConfig(config, plugin, network.client, home / plugin)
+    return {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
+
+
+@asynccontextmanager
+async def provider(
+    url: str,
+    plugin: str = "anthropic",
+    *,
+    name: str = "",
+    environ: Mapping[str, str] | None = None,
+    **section: Any,
+) -> AsyncIterator[Provider]:
+    """One provider at ``url``."""
+    network = Network()
+    tree = {"providers": {name or plugin: {"baseUrl": url, **section}}}
+    try:
+        yield registered(plugin, tree, network, environ)[name or plugin]
+    finally:
+        await network.aclose()
+
+
+def asks(*messages: Message, tools: tuple[ToolSpec, ...] = (), **fields: Any) -> Request:
+    """A request with a key; without messages, one short question."""
+    fields = {
+        "model": "model-x",
+        "system": SystemPrompt("You are claw."),
+        "credential": Credential("main", KEY),
+    } | fields
+    return Request(messages=messages or (User((Text("hello"),)),), tools=tools, **fields)
+
+
+async def answer(model: Provider, request: Request | None = None) -> tuple[str, Assistant]:
+    """The words that were streamed, and the whole answer."""
+    heard, last = [], None
+    async for event in model.stream(request or asks()):
+        if isinstance(event, TextDelta):
+            heard.append(event.text)
+        last = event
+    assert isinstance(last, Finished)
+    return "".join(heard), last.message
