@@ -4,12 +4,10 @@ A prompt has two halves, the stable one first: a provider with a cache keeps it 
 so whatever changes with the message stands in the second half (``BOUNDARY``).
 """
 
-import hmac
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -170,16 +168,6 @@ def bootstrap(
             kept.append(fitted)
             rest -= len(fitted.text)
     return tuple(kept)
-
-
-def owner_hash(owner_id: str, secret: str | None = None) -> str:
-    """How an owner is named in a prompt: 12 hex digits of SHA-256, keyed (HMAC) when there is a secret.
-
-    :param secret: ``agents.defaults.identity.ownerDisplaySecret``; blanks round it do not count.
-    """
-    key = (secret or "").strip().encode()
-    digest = hmac.new(key, owner_id.encode(), sha256) if key else sha256(owner_id.encode())
-    return digest.hexdigest()[:12]
 
 
 def inbound_context(meta: Mapping[str, Any]) -> str:

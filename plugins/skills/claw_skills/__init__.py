@@ -1,1 +1,133 @@
-"""SKILL.md folders for claw agents."""
+"""SKILL.md folders for claw agents: the catalogue of them in the prompt, and ``claw skills``.
+
+A skill adds no tool: it is a text that the model opens with ``read`` when its description fits the task. Format:
+https://agentskills.io (SKILL.md with YAML frontmatter: name, description).
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from claw import PluginConfig, PromptFacts, PromptSection, hookimpl
+
+from claw_skills.shelf import Shelved, Shelves
+from claw_skills.skill import Skill
+
+__all__ = ["Catalogue", "catalogue", "key_is_set", "skills_section"]
+
+
+class Catalogue:
+    """The section ``Skills``: rendered again only when a skill or the agent's settings changed."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves = shelves
+        self._texts: dict[Any, tuple[Any, str]] = {}
+
+    def render(self, facts: PromptFacts) -> str:
+        """The section; empty without skills, or without the tool that opens them."""
+        if not any(tool.name == "read" for tool in facts.tools):
+            return ""
+        settings = facts.agent.settings.skills
+        shelved = self._shelves.look(facts.agent, facts.workspace)
+        key = facts.agent.id, facts.workspace
+        known = self._texts.get(key)
+        if known is None or known[0][0] is not shelved or known[0][1] != settings:
+            known = (shelved, settings), catalogue(usable(shelved, settings), settings.max_prompt_chars)
+            self._texts[key] = known
+        return known[1]
+
+    def readable(self, agent: Any) -> tuple[Path, ...]:
+        """The folders of the agent's skills that lie outside of its workspace."""
+        shelved = self._shelves.look(agent, None)
+        return tuple(skill.file.parent for skill in usable(shelved, agent.settings.skills))
+
+
+def usable(shelved: Sequence[Shelved], settings: Any) -> tuple[Skill, ...]:
+    """The skills that an agent's prompt lists, by name.
+
+    :param settings: ``skills`` of the agent; an empty ``allow`` lists none.
+    """
+    allowed = settings.allow
+    kept = (
+        one.skill
+        for one in shelved
+        if not one.why and one.skill.listed and (allowed is None or one.skill.name in allowed)
+    )
+    return tuple(kept)[: settings.max_in_prompt]
+
+
+def catalogue(skills: Sequence[Skill], most_chars: int) -> str:
+    """The section's text; skills that would make the list longer than ``most_chars`` fall away from its end."""
+    entries, rest = list[str](), most_chars
+    for skill in skills:
+        entry = _entry(skill)
+        if len(entry) + 1 > rest:
+            break
+        entries.append(entry)
+        rest -= len(entry) + 1
+    if not entries:
+        return ""
+    return "\n".join(
+        [
+            "## Skills",
+            "Before you answer, look through <available_skills>. If one clearly fits, open its <location> with `read` "
+            "and do as it says; of several the most specific; none fits: open none.",
+            "Open one at a time, only locations listed here, and again when its <version> is another than before. "
+            "Relative paths in a skill start at its own folder.",
+            "<available_skills>",
+            *entries,
+            "</available_skills>",
+        ]
+    )
+
+
+def skills_section(environ: Mapping[str, str], settings: Any = None) -> PromptSection:
+    """The section as the prompt takes it.
+
+    :param settings: the whole config, for skills that ask whether a key is set.
+    """
+    section = Catalogue(Shelves(environ, key_is_set(settings)))
+    return PromptSection("Skills", 70, section.render, readable=section.readable)
+
+
+def key_is_set(settings: Any) -> Callable[[str], bool]:
+    """Whether a dotted key of the config has a value that counts as yes."""
+
+    def is_set(key: str) -> bool:
+        here: Any = settings.model_dump(by_alias=True) if settings is not None else {}
+        for step in key.split("."):
+            here = here.get(step) if isinstance(here, Mapping) else None
+        return bool(here)
+
+    return is_set
+
+
+@hookimpl
+def register_prompt_sections(config: PluginConfig) -> Iterable[PromptSection]:
+    """The catalogue."""
+    return [skills_section(config.environ, config.settings)]
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    """``claw skills``."""
+    from claw_skills.commands import skills_app
+
+    app.add_typer(skills_app, name="skills")
+
+
+def _entry(skill: Skill) -> str:
+    version = f"<version>{_safe(skill.version)}</version>\n" if skill.version else ""
+    return (
+        f"<skill>\n<name>{_safe(skill.name)}</name>\n<description>{_safe(skill.description)}</description>\n"
+        f"<location>{_safe(skill.location)}</location>\n{version}</skill>"
+    )
+
+
+def _safe(text: str) -> str:
+    """For XML, and without control characters, so that no name ends an element or starts a line."""
+    return escape(
+        "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp"))
+    )

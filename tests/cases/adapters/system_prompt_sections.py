@@ -6,12 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from claw_skills import skills_section
-
 from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
-from claw.prompt import ContextFile, PromptFacts, assemble, owner_hash
+from claw.guard.admission import owner_hash
+from claw.prompt import ContextFile, PromptFacts, assemble
 from claw.provider import ToolSpec
+from claw_skills import skills_section
 
 FUNCTIONS = ("claw.prompt:assemble", "claw.builtin.sections:sections", "claw_skills:skills_section")
 

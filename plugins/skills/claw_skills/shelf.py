@@ -1,0 +1,164 @@
+"""Where skills lie, and which of them an agent has. A look at an unchanged shelf opens nothing: it only asks the
+times of the folders and files it knows."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from claw_skills.skill import Machine, Skill, obstacle, parse
+
+MOST_OF_A_SOURCE = 200
+_READ_BYTES = 262_144
+_SETTLED_SECONDS = (
+    0.05  # a file system's clock ticks in milliseconds: what changed just now may change again unseen
+)
+
+_Stat = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of skill folders.
+
+    :param inside: the workspace that it belongs to; None for a place of the operator's.
+    """
+
+    name: str
+    folder: Path
+    inside: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shelved:
+    """A skill as one agent finds it. ``why`` says what keeps it out of use, empty when nothing does."""
+
+    skill: Skill
+    why: str
+
+
+def places_of(agent: Any, workspace: Path | None, environ: Mapping[str, str]) -> tuple[Place, ...]:
+    """The places of an agent's skills, highest first; of one name the highest place wins.
+
+    :param workspace: None leaves the workspace's own places out.
+    """
+    home, people = agent.dir.parent.parent, environ.get("HOME", "")
+    places = [Place("agent", agent.dir / "agent" / "skills")]
+    if people:
+        places.append(Place("personal", Path(people) / ".agents" / "skills"))
+    places.append(Place("managed", home / "skills"))
+    for extra in agent.settings.skills.extra_dirs:
+        spread = os.path.join(people, extra[2:]) if extra.startswith("~/") and people else extra
+        places.append(Place("extra", home / spread))
+    if workspace is not None:
+        own = [Place("workspace", workspace / name, workspace) for name in ("skills", ".agents/skills")]
+        places = own + places
+    return tuple(places)
+
+
+class Source:
+    """The skills of one place, read again when a folder or a SKILL.md in it changed."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._children: tuple[str, ...] = ()
+        self._seen: tuple[_Stat, ...] | None = None
+        self._settled = False
+        self._skills: tuple[Skill, ...] = ()
+
+    def look(self) -> tuple[Skill, ...]:
+        """Every skill of the place, by folder name."""
+        root = _stat(self._place.folder)
+        now = (root, *map(_stat, self._files())) if root else (None,)
+        if now != self._seen or not self._settled:
+            self._read(root)
+        return self._skills
+
+    def _files(self) -> list[Path]:
+        return [self._place.folder / child / "SKILL.md" for child in self._children]
+
+    def _read(self, root: _Stat) -> None:
+        """The times are taken first, so that a change while reading is seen at the next look."""
+        self._children = _folders(self._place.folder) if root else ()
+        stats = tuple(map(_stat, self._files()))
+        newest = max((stat[0] for stat in (root, *stats) if stat), default=0)
+        self._settled = time.time() - newest / 1e9 > _SETTLED_SECONDS
+        self._seen = (root, *stats)
+        there = [file for file, stat in zip(self._files(), stats, strict=True) if stat]
+        skills = (self._skill(file) for file in there[:MOST_OF_A_SOURCE])
+        self._skills = tuple(skill for skill in skills if skill)
+
+    def _skill(self, file: Path) -> Skill | None:
+        """None when it cannot be read, or is a link out of the workspace that it is said to belong to."""
+        inside = self._place.inside
+        try:
+            real = file.resolve(strict=True)
+            if inside is not None and not real.is_relative_to(inside.resolve()):
+                return None
+            with real.open("rb") as opened:
+                text = opened.read(_READ_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return None
+        shown = str(real) if inside is None else f"./{file.relative_to(inside).as_posix()}"
+        return replace(parse(text, file.parent.name), location=shown, file=real, source=self._place.name)
+
+
+class Shelves:
+    """Every agent's skills.
+
+    :param is_set: dotted config key → whether it has a value.
+    """
+
+    def __init__(self, environ: Mapping[str, str], is_set: Callable[[str], bool]) -> None:
+        self._environ = environ
+        self._sources: dict[Place, Source] = {}
+        self._known: dict[Any, tuple[Any, tuple[Shelved, ...]]] = {}
+        path = environ.get("PATH", "")
+        self._programs = tuple(Path(folder) for folder in path.split(os.pathsep) if folder)
+        self._machine = Machine(sys.platform, environ, lambda name: shutil.which(name, path=path), is_set)
+
+    def look(self, agent: Any, workspace: Path | None) -> tuple[Shelved, ...]:
+        """The agent's skills, each name once, by name. The same object as before when nothing changed."""
+        places = places_of(agent, workspace, self._environ)
+        found = tuple(self._sources.setdefault(place, Source(place)).look() for place in places)
+        asks_for_programs = any(
+            skill.gates.bins or skill.gates.any_bins for source in found for skill in source
+        )
+        programs = tuple(map(_stat, self._programs)) if asks_for_programs else ()
+        key, state = (agent.id, workspace), (found, programs, agent.settings.skills)
+        known = self._known.get(key)
+        if known is None or known[0] != state:
+            known = state, self._shelved(found, agent.settings.skills)
+            self._known[key] = known
+        return known[1]
+
+    def _shelved(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[Shelved, ...]:
+        by_name: dict[str, Skill] = {}
+        for skill in (skill for source in found for skill in source):
+            by_name.setdefault(skill.name, skill)
+        return tuple(
+            Shelved(skill, obstacle(skill, self._machine, settings.entries.get(skill.key, {})))
+            for _, skill in sorted(by_name.items())
+        )
+
+
+def _folders(root: Path) -> tuple[str, ...]:
+    try:
+        with os.scandir(root) as entries:
+            return tuple(
+                sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+            )
+    except OSError:
+        return ()
+
+
+def _stat(path: Path) -> _Stat:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

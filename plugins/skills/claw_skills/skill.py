@@ -1,0 +1,178 @@
+"""One SKILL.md: what it says of itself, and whether it can be used on this machine. Pure."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from claw import say
+
+_VENDORS = ("claw", "openclaw")  # whose key in ``metadata`` is read
+_SYSTEMS = {"macos": "darwin", "mac": "darwin", "windows": "win32"}
+_DESCRIPTION_CHARS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What a skill needs.
+
+    :param always: the other gates do not count.
+    :param systems: names of platforms as in ``sys.platform``; empty = every one.
+    :param bins: programs that must all be on PATH; ``any_bins``: one of them.
+    :param env: variables that must be set.
+    :param config: dotted keys that must be set in the config file.
+    """
+
+    always: bool = False
+    systems: tuple[str, ...] = ()
+    bins: tuple[str, ...] = ()
+    any_bins: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A folder with a SKILL.md.
+
+    :param key: its name in ``skills.entries``.
+    :param listed: False when it says that a model must not choose it.
+    :param location: what a model is told to read.
+    :param file: where SKILL.md lies, links resolved.
+    :param source: the kind of place it was found in.
+    """
+
+    name: str
+    description: str
+    key: str = ""
+    version: str = ""
+    listed: bool = True
+    gates: Gates = Gates()
+    location: str = ""
+    file: Path = Path()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a gate may ask.
+
+    :param which: program → where it is, None when it is not on PATH.
+    :param is_set: dotted config key → whether it has a value.
+    """
+
+    system: str
+    environ: Mapping[str, str]
+    which: Callable[[str], str | None]
+    is_set: Callable[[str], bool]
+
+
+def parse(text: str, folder: str) -> Skill:
+    """Read a SKILL.md.
+
+    :param folder: name of its folder: the skill's name when the file gives none. The first paragraph is the
+        description when the file gives none.
+    """
+    front, body = _split(text)
+    metadata = _metadata(front.get("metadata"))
+    requires = metadata.get("requires")
+    needs = requires if isinstance(requires, Mapping) else {}
+    name = _line(front.get("name")) or folder
+    gates = Gates(
+        always=metadata.get("always") is True,
+        systems=tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in _names(metadata.get("os"))),
+        bins=_names(needs.get("bins")),
+        any_bins=_names(needs.get("anyBins")),
+        env=_names(needs.get("env")),
+        config=_names(needs.get("config")),
+    )
+    return Skill(
+        name=name,
+        description=(_line(front.get("description")) or _first_paragraph(body))[:_DESCRIPTION_CHARS],
+        key=_line(metadata.get("skillKey")) or name,
+        version=_line(front.get("version")),
+        listed=not _true(front.get("disable-model-invocation")),
+        gates=gates,
+    )
+
+
+def obstacle(skill: Skill, machine: Machine, entry: Mapping[str, Any]) -> str:
+    """Why this skill cannot be used here, in words; empty when it can.
+
+    :param entry: ``skills.entries.NAME`` of the agent: ``enabled``, and variables it sets (``env``).
+    """
+    gates = skill.gates
+    if entry.get("enabled") is False:
+        return say("switched off by skills.entries.{key}.enabled", key=skill.key)
+    if gates.always:
+        return ""
+    if gates.systems and machine.system not in gates.systems:
+        return say("it is for {systems}", systems=", ".join(gates.systems))
+    if missing := [name for name in gates.bins if machine.which(name) is None]:
+        return say("not on PATH: {names}", names=", ".join(missing))
+    if gates.any_bins and not any(machine.which(name) for name in gates.any_bins):
+        return say("none of these is on PATH: {names}", names=", ".join(gates.any_bins))
+    if missing := [name for name in gates.env if not machine.environ.get(name)]:
+        return say("not set in the environment: {names}", names=", ".join(missing))
+    if missing := [key for key in gates.config if not machine.is_set(key)]:
+        return say("not set in the config file: {names}", names=", ".join(missing))
+    return ""
+
+
+def _split(text: str) -> tuple[Mapping[str, Any], str]:
+    """Frontmatter and body. A frontmatter that is no YAML (a colon in a sentence is enough) is read line by line."""
+    found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*\r?$\n?", text, re.DOTALL | re.MULTILINE)
+    if not found:
+        return {}, text
+    try:
+        front = yaml.safe_load(found[1])
+    except yaml.YAMLError:
+        pairs = (line.split(":", 1) for line in found[1].splitlines() if re.match(r"[A-Za-z][\w-]*:", line))
+        front = {key: value.strip().strip("\"'") for key, value in pairs}
+    return front if isinstance(front, Mapping) else {}, text[found.end() :]
+
+
+def _metadata(value: Any) -> Mapping[str, Any]:
+    """The part of ``metadata`` that is for us; it may be JSON in a string."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    if not isinstance(value, Mapping):
+        return {}
+    ours = next((value[vendor] for vendor in _VENDORS if vendor in value), value)
+    return ours if isinstance(ours, Mapping) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(str(name) for name in value) if isinstance(value, list) else ()
+
+
+def _line(value: Any) -> str:
+    """One line of text, without control characters."""
+    return (
+        " ".join(str(value).split())
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )
+
+
+def _true(value: Any) -> bool:
+    return value is True or str(value).lower() in ("true", "yes")
+
+
+def _first_paragraph(body: str) -> str:
+    """The first lines that are no heading, as one line."""
+    kept: list[str] = []
+    for line in body.splitlines():
+        if line.strip() and not line.startswith("#"):
+            kept.append(line)
+        elif kept:
+            break
+    return _line(" ".join(kept))
