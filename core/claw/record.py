@@ -260,7 +260,7 @@ def read(data: bytes) -> Reading:
 def _record(line: bytes) -> Header | Entry | None:
     try:
         return _line.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a tag that is not UTF-8
         return _odd_record(line)
 
 

@@ -284,7 +284,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
     database.write("CREATE TABLE n (n INTEGER)")
 
     with pytest.raises(ClawError, match="the state cannot be used: no such table") as error:
-        database.read("SELECT * FROM nothing")
+        database.read("SELECT * FROM nowhere")
     assert error.value.where == str(tmp_path / "state.db")
     database.close()
 

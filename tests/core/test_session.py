@@ -1,0 +1,586 @@
+"""Sessions: what was said survives kill -9, damage and other processes; a warm turn costs next to nothing."""
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from claw.clock import Clock
+from claw.errors import BusyError, ClawError
+from claw.record import Compaction, Header, MessageRecord, ModelChange, ThinkingLevelChange, encode, read
+from claw.session import Session, Sessions
+from claw.store import Database, Disk
+from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage, User
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+KEY = "agent:a:main"
+
+
+def says(text: str) -> User:
+    return User((Text(text),))
+
+
+@pytest.fixture
+def house(tmp_path):
+    """Makes as many ``Sessions`` of one home as a test needs: each is like a process of its own."""
+    made: list[Sessions] = []
+
+    def make(**given) -> Sessions:
+        made.append(Sessions(tmp_path / "claw", Database(tmp_path / "claw" / "state.db"), **given))
+        return made[-1]
+
+    yield make
+    for sessions in made:
+        sessions.close()
+        sessions.database.close()
+
+
+def texts(session: Session) -> list[str]:
+    return [
+        block.text for message in session.messages for block in message.content if isinstance(block, Text)
+    ]
+
+
+# --- an ordinary life ---------------------------------------------------------------------------------------------
+
+
+async def test_a_new_session_is_on_disk_at_once_for_our_eyes_only(house):
+    session = await house(clock=Clock(now=lambda: 1_772_366_400.0)).open(KEY, "a", cwd="/w")
+
+    [line] = session.path.read_bytes().splitlines()
+    assert json.loads(line) == {
+        "type": "session",
+        "version": 3,
+        "id": session.id,
+        "timestamp": "2026-03-01T12:00:00.000Z",
+        "cwd": "/w",
+        "key": KEY,
+        "parentSession": None,
+    }
+    assert session.path.name == f"{session.id}.jsonl"
+    assert session.path.stat().st_mode & 0o777 == 0o600
+    assert session.path.parent.stat().st_mode & 0o777 == 0o700
+    assert session.messages == ()
+
+
+async def test_what_was_appended_is_there_for_the_next_process(house):
+    first = house()
+    session = await first.open(KEY, "a")
+    session.append(says("list my files"))
+    session.append(
+        Assistant((ToolCall("t1", "ls", {"path": "."}),), model="x/y", usage=Usage(input=7, output=2))
+    )
+    session.append(ToolResult("t1", "ls", (Text("a.txt"),)))
+    session.append_entry(ThinkingLevelChange(thinking_level="high"))
+    await session.flush()
+    before = (session.id, session.messages, session.usage, session.model, session.thinking_level)
+    first.close()
+
+    again = await house().open(KEY, "a")
+
+    assert (again.id, again.messages, again.usage, again.model, again.thinking_level) == before
+    assert again.model == "x/y"
+    assert again.thinking_level == "high"
+    assert again.notices == ()
+
+
+async def test_each_record_names_the_one_before_it(house):
+    session = await house().open(KEY, "a")
+    names = [session.append(says(text)) for text in "abc"]
+
+    assert [(entry.id, entry.parent_id) for entry in session.entries] == [
+        (names[0], None),
+        (names[1], names[0]),
+        (names[2], names[1]),
+    ]
+    assert all(len(name) == 8 for name in names)
+
+
+async def test_every_key_has_a_session_of_its_own(house):
+    sessions = house()
+    one, other = await sessions.open(KEY, "a"), await sessions.open("agent:a:other", "a")
+    one.append(says("for one"))
+
+    assert other.messages == ()
+    assert one.path != other.path
+
+
+async def test_a_compaction_changes_what_is_shown_and_the_file_keeps_everything(house):
+    sessions = house()
+    session = await sessions.open(KEY, "a")
+    _, kept = session.append(says("old")), session.append(says("kept"))
+    session.append_entry(Compaction(summary="they talked", first_kept_entry_id=kept))
+    session.append(says("new"))
+
+    assert texts(session) == ["Summary:\nthey talked", "kept", "new"]
+    assert len(session.entries) == 4
+    sessions.close()
+    assert texts(await house().open(KEY, "a")) == ["Summary:\nthey talked", "kept", "new"]
+
+
+async def test_a_change_of_model_is_in_force_from_there_on(house):
+    session = await house().open(KEY, "a")
+    session.append(Assistant((Text("hi"),), model="a/one"))
+    session.append_entry(ModelChange(model="b/two"))
+
+    assert session.model == "b/two"
+
+
+async def test_a_call_that_was_never_answered_is_answered_in_what_a_model_is_sent_and_not_in_the_file(house):
+    session = await house().open(KEY, "a")
+    session.append(says("go"))
+    session.append(Assistant((ToolCall("t1", "exec", {}),)))
+
+    assert isinstance(session.messages[-1], ToolResult)
+    assert len(session.entries) == 2
+
+
+async def test_a_reset_begins_anew_and_keeps_the_old_file(house):
+    sessions = house(clock=Clock(now=lambda: 1_772_366_400.0))
+    session = await sessions.open(KEY, "a")
+    session.append(says("old"))
+    old_path, old_id = session.path, session.id
+
+    await session.reset()
+    session.append(says("new"))
+
+    assert session.id != old_id
+    assert texts(session) == ["new"]
+    assert b"old" in old_path.with_name(f"{old_path.name}.reset.20260301T120000.000Z").read_bytes()
+    assert not old_path.exists()
+    sessions.close()
+    assert texts(await house().open(KEY, "a")) == ["new"]
+
+
+# --- who may write ------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_another_process_holds_is_refused_in_one_line_naming_its_pid(house):
+    held = await house().open(KEY, "a")
+    others = house()
+
+    with pytest.raises(BusyError) as error:
+        await others.open(KEY, "a")
+    assert error.value.pid == os.getpid()
+    assert f"{KEY}: process {os.getpid()} is using this session. " in str(error.value)
+    assert "\n" not in str(error.value)
+
+    held.release()
+    assert (await others.open(KEY, "a")).messages == ()
+
+
+async def test_in_one_process_a_session_is_shared_and_free_when_the_last_holder_lets_go(house):
+    sessions, others = house(), house()
+    one, two = await asyncio.gather(sessions.open(KEY, "a"), sessions.open(KEY, "a"))
+    assert one is two
+
+    one.release()
+    with pytest.raises(BusyError):
+        await others.open(KEY, "a")
+    two.release()
+    two.release()
+    assert await others.open(KEY, "a")
+
+
+async def test_two_processes_may_take_turns(house):
+    gateway, chat = house(), house()
+    for number, sessions in enumerate([gateway, chat, gateway, gateway, chat]):
+        session = await sessions.open(KEY, "a")
+        session.append(says(str(number)))
+        session.release()
+
+    assert texts(await gateway.open(KEY, "a")) == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_reset_by_another_process_is_noticed(house):
+    gateway, chat = house(), house()
+    ours = await gateway.open(KEY, "a")
+    ours.append(says("old"))
+    ours.release()
+    theirs = await chat.open(KEY, "a")
+    await theirs.reset()
+    theirs.append(says("new"))
+    theirs.release()
+
+    assert texts(await gateway.open(KEY, "a")) == ["new"]
+
+
+async def test_a_file_that_was_removed_between_turns_begins_anew(house):
+    sessions = house()
+    session = await sessions.open(KEY, "a")
+    session.append(says("old"))
+    session.release()
+    session.path.unlink()
+
+    session = await sessions.open(KEY, "a")
+    session.append(says("new"))
+    session.release()
+
+    assert texts(await house().open(KEY, "a")) == ["new"]
+
+
+async def test_a_released_session_cannot_be_written(house):
+    session = await house().open(KEY, "a")
+    session.release()
+
+    with pytest.raises(RuntimeError, match="released"):
+        session.append(says("too late"))
+    with pytest.raises(RuntimeError, match="released"):
+        await session.reset()
+
+
+async def test_no_session_id_leaves_the_folder(house):
+    sessions = house()
+    folder = sessions.path_of("a", "main").parent
+    for name in ("../../etc/passwd", "..", ".", "", "/etc/passwd", "a\0b", "main.jsonl.lock", "x" * 500):
+        path = sessions.path_of("a", name)
+        assert path.parent == folder
+        assert path.name.endswith(".jsonl")
+        assert len(path.name) < 200
+    assert sessions.path_of("../..", "main").parent.parent.parent == sessions.home / "agents"
+
+
+# --- damage -------------------------------------------------------------------------------------------------------
+
+
+def written(*texts_: str, key: str = KEY) -> bytes:
+    """A sound session file."""
+    lines = [encode(Header(id="s1", key=key))[1]]
+    for number, text in enumerate(texts_):
+        parent = f"{number - 1:08x}" if number else None
+        lines.append(encode(MessageRecord(id=f"{number:08x}", parent_id=parent, message=says(text)))[1])
+    return b"".join(lines)
+
+
+def place(sessions: Sessions, data: bytes) -> Path:
+    sessions.point(KEY, "a", "s1")
+    path = sessions.path_of("a", "s1")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+async def test_a_clean_file_is_never_rewritten(house):
+    sessions = house()
+    path = place(sessions, written("one", "two"))
+    before = (path.read_bytes(), path.stat().st_ino, path.stat().st_mtime_ns)
+
+    session = await sessions.open(KEY, "a")
+
+    assert (path.read_bytes(), path.stat().st_ino, path.stat().st_mtime_ns) == before
+    assert texts(session) == ["one", "two"]
+
+
+async def test_a_last_line_without_its_end_is_whole_and_gets_it_before_the_next_append(house):
+    sessions = house()
+    path = place(sessions, written("one", "two").removesuffix(b"\n"))
+    session = await sessions.open(KEY, "a")
+    assert not path.read_bytes().endswith(b"\n")
+    session.append(says("three"))
+    sessions.close()
+
+    assert texts(await house().open(KEY, "a")) == ["one", "two", "three"]
+
+
+async def test_damaged_lines_cost_only_themselves_and_are_kept_beside_the_file(house):
+    sessions = house()
+    damaged = written("one", "two", "three").replace(b'"two"', b'"tw\xff') + b'{"type":"mess'
+    path = place(sessions, damaged)
+
+    session = await sessions.open(KEY, "a")
+
+    assert texts(session) == ["one", "three"]
+    [backup] = path.parent.glob("s1.jsonl.bak.*")
+    assert backup.read_bytes() == damaged
+    assert session.notices == (
+        f"2 damaged line(s) of this session were left out, all others are here. The file as it was: {backup}",
+    )
+    session.release()
+    assert (await sessions.open(KEY, "a")).notices == ()
+
+
+async def test_a_file_without_header_is_set_aside_and_a_fresh_session_begins(house):
+    sessions = house()
+    headless = written("one").split(b"\n", 1)[1]
+    path = place(sessions, headless)
+
+    session = await sessions.open(KEY, "a")
+    session.append(says("anew"))
+
+    assert texts(session) == ["anew"]
+    [bad] = path.parent.glob("s1.jsonl.bad.*")
+    assert bad.read_bytes() == headless
+    assert str(bad) in session.notices[0]
+
+
+@pytest.mark.parametrize("blank", [b"", b"\n\n", b"  \n"])
+async def test_a_blank_file_becomes_a_session_without_ado(house, blank):
+    sessions = house()
+    path = place(sessions, blank)
+    session = await sessions.open(KEY, "a")
+
+    assert read(path.read_bytes()).header is not None
+    assert session.notices == ()
+
+
+async def test_a_folder_in_the_place_of_the_file_is_an_error_for_people(house):
+    sessions = house()
+    place(sessions, b"").unlink()
+    sessions.path_of("a", "s1").mkdir()
+
+    with pytest.raises(ClawError, match="cannot open this session") as error:
+        await sessions.open(KEY, "a")
+    assert error.value.fix
+
+
+async def test_a_link_in_the_place_of_the_file_is_not_followed(house, tmp_path):
+    sessions = house()
+    secret = tmp_path / "secret"
+    secret.write_text("not a session")
+    place(sessions, b"").unlink()
+    sessions.path_of("a", "s1").symlink_to(secret)
+
+    with pytest.raises(ClawError):
+        await sessions.open(KEY, "a")
+    assert secret.read_text() == "not a session"
+
+
+async def test_a_lost_state_is_made_again_from_the_first_lines_of_the_files(house):
+    sessions = house()
+    for key in (KEY, "agent:a:other"):
+        session = await sessions.open(key, "a")
+        session.append(says(f"in {key}"))
+    sessions.close()
+    sessions.database.close()
+    for file in sessions.home.glob("state.db*"):
+        file.unlink()
+
+    assert texts(await house().open(KEY, "a")) == [f"in {KEY}"]
+
+
+_TEXTS = ("one", "two", "three", "four")
+_LINES = [line + b"\n" for line in written(*_TEXTS).split(b"\n")[:-1]]
+
+
+@given(at=st.integers(len(_LINES[0]), sum(map(len, _LINES)) - 1), byte=st.integers(0, 255))
+def test_a_damaged_byte_costs_at_most_the_lines_it_touches(at, byte):
+    data = bytearray(b"".join(_LINES))
+    data[at] = byte
+    ends = [sum(map(len, _LINES[: n + 1])) - 1 for n in range(len(_LINES))]
+    touched = {
+        n for n, end in enumerate(ends) if (end - len(_LINES[n]) < at <= end) or (n and ends[n - 1] == at)
+    }
+
+    left = iter([(entry.id, getattr(entry, "message", None)) for entry in read(bytes(data)).entries])
+
+    for n in set(range(1, len(_LINES))) - touched:
+        assert (f"{n - 1:08x}", says(_TEXTS[n - 1])) in left, "an untouched record, in its order"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(cut=st.integers(0, len(b"".join(_LINES))), junk=st.binary(max_size=12))
+async def test_after_any_damage_what_is_loaded_and_what_is_appended_is_there_the_next_time(house, cut, junk):
+    sessions = house()
+    whole = b"".join(_LINES)
+    place(sessions, whole[:cut] + junk + whole[cut:])
+    session = await sessions.open(KEY, "a")
+    loaded = [entry.id for entry in session.entries]
+    added = session.append(says("more"))
+    sessions.close()
+
+    again = await sessions.open(KEY, "a")
+    assert [entry.id for entry in again.entries] == [*loaded, added]
+    assert again.notices == ()
+    sessions.close()
+    sessions.database.close()
+
+
+# --- the disk, and death ------------------------------------------------------------------------------------------
+
+
+def refusing(after: int) -> Callable[[int, bytes], int]:
+    calls = 0
+
+    def write(fd: int, data: bytes) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == after + 1:
+            return os.write(fd, data[: len(data) // 2])
+        if calls > after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(fd, data)
+
+    return write
+
+
+async def test_a_full_disk_is_an_error_for_people_and_the_file_stays_whole(house):
+    sessions = house(disk=Disk(write=refusing(2)))
+    session = await sessions.open(KEY, "a")
+    session.append(says("fits"))
+
+    with pytest.raises(ClawError, match="No space left"):
+        session.append(says("does not"))
+
+    assert texts(session) == ["fits"]
+    assert read(session.path.read_bytes()).bad_lines == ()
+    sessions.close()
+    assert texts(await house().open(KEY, "a")) == ["fits"]
+
+
+async def test_a_turn_is_synced_once_and_not_at_all_when_nothing_was_written(house):
+    synced = []
+    sessions = house(disk=Disk(sync=synced.append))
+    session = await sessions.open(KEY, "a")
+    for text in "abc":
+        session.append(says(text))
+    await session.flush()
+    await session.flush()
+
+    assert len(synced) == 1
+
+
+async def test_a_sync_that_fails_is_an_error_and_is_tried_again(house):
+    answers = [OSError(errno.EIO, "Input/output error"), None]
+
+    def sync(fd: int) -> None:
+        if answer := answers.pop(0):
+            raise answer
+
+    session = await house(disk=Disk(sync=sync)).open(KEY, "a")
+    with pytest.raises(ClawError, match="Input/output error"):
+        await session.flush()
+    await session.flush()
+    assert answers == []
+
+
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+from claw.session import Sessions
+from claw.store import Database
+from claw.transcript import Text, User
+
+async def main():
+    home = Path(sys.argv[1])
+    session = await Sessions(home, Database(home / "state.db")).open("agent:a:main", "a")
+    number = 0
+    while True:
+        name = session.append(User((Text("x" * (number * 37 % 5000)),)))
+        sys.stdout.write(name + "\\n")
+        sys.stdout.flush()
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+async def test_kill_9_in_the_middle_of_writing_loses_no_acknowledged_line(house, full):
+    acknowledged: list[str] = []
+    sessions = house()
+    for round_ in range(50 if full else 3):
+        with subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(sessions.home)], stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            acknowledged += [child.stdout.readline().strip() for _ in range(5 + round_ * 7 % 40)]
+            child.send_signal(signal.SIGKILL)
+            acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
+
+        session = await sessions.open(KEY, "a")
+        on_disk = [entry.id for entry in session.entries]
+        session.release()
+        found = [name for name in on_disk if name in set(acknowledged)]
+        assert found == acknowledged
+
+
+# --- cost ---------------------------------------------------------------------------------------------------------
+
+
+async def test_idle_sessions_are_forgotten_and_come_back(house):
+    now = [0.0]
+    sessions = house(clock=Clock(monotonic=lambda: now[0]))
+    busy, idle = await sessions.open("agent:a:busy", "a"), await sessions.open("agent:a:idle", "a")
+    idle.append(says("here"))
+    idle.release()
+    now[0] = 100.0
+
+    assert sessions.evict(idle_seconds=60) == 1
+    busy.append(says("still writable"))
+    assert texts(await sessions.open("agent:a:idle", "a")) == ["here"]
+
+
+async def test_only_so_many_idle_sessions_keep_their_files_open(house):
+    sessions = house(warm=3)
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(10):
+        session = await sessions.open(f"agent:a:s{number}", "a")
+        session.append(says("hello"))
+        session.release()
+
+    assert len(os.listdir("/proc/self/fd")) <= before + 2 * 3 + 3  # two each, and those of state.db
+
+
+_WARM_TURN = """
+import asyncio, os, sys
+from pathlib import Path
+from claw.journal import Journal
+from claw.message import Address, Inbound, Sender
+from claw.session import Sessions
+from claw.store import Database
+from claw.transcript import Text, User
+
+async def turn(sessions, journal, number):
+    inbound = Inbound(Address("feishu", "oc"), "hi", Sender("ou"), event_id=f"e{number}", message_id=f"m{number}")
+    assert journal.accept(inbound)
+    session = await sessions.open("agent:a:main", "a")
+    journal.began(f"t{number}", "agent:a:main")
+    for text in ("question", "answer"):
+        session.append(User((Text(text),)))
+    session.messages
+    await session.flush()
+    journal.ended(f"t{number}", "done")
+    session.release()
+
+async def main():
+    database = Database(Path(sys.argv[1]) / "state.db")
+    sessions, journal = Sessions(Path(sys.argv[1]), database), Journal(database)
+    for number in range(3):
+        await turn(sessions, journal, number)
+    os.write(2, b"")  # the mark: what follows is one warm turn
+    await turn(sessions, journal, 3)
+    os.write(2, b"")
+
+asyncio.run(main())
+"""
+
+
+def test_a_warm_turn_opens_no_file_and_makes_few_system_calls(tmp_path):
+    traced = subprocess.run(
+        [
+            "strace",
+            "-f",
+            "-o",
+            str(tmp_path / "trace"),
+            sys.executable,
+            "-c",
+            _WARM_TURN,
+            str(tmp_path / "claw"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert traced.returncode == 0, traced.stderr
+    lines = (tmp_path / "trace").read_text().splitlines()
+    marks = [number for number, line in enumerate(lines) if 'write(2, ""' in line]
+    calls = [line.split(maxsplit=1)[1] for line in lines[marks[0] + 1 : marks[1]] if "resumed" not in line]
+
+    by_path = [call for call in calls if call.startswith(("open", "stat", "newfstatat", "access"))]
+    assert [call for call in by_path if "AT_EMPTY_PATH" not in call] == []  # that one is fstat
+    assert len(calls) < 60, "\n".join(calls)
