@@ -1,5 +1,6 @@
 """Why a model call failed: what a service, its SDK or the network said, as one ``ProviderError``."""
 
+import math
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -150,13 +151,17 @@ def told(error: Exception, service: str, secret: str = "") -> ProviderError:
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds the service asks us to wait: ``retry-after-ms``, or ``retry-after`` as seconds or a date."""
+    fine, text = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
     try:
-        if text := headers.get("retry-after-ms"):
-            return max(0.0, float(text) / 1000)
-        text = headers.get("retry-after", "")
-        return max(0.0, float(text) if text[:1].isdigit() else parsedate_to_datetime(text).timestamp() - now)
+        if fine:
+            seconds = float(fine) / 1000
+        elif text[:1].isdigit():
+            seconds = float(text)
+        else:
+            seconds = parsedate_to_datetime(text).timestamp() - now
     except ValueError:
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _short(text: str, limit: int = 300) -> str:

@@ -1,0 +1,64 @@
+"""Why a model call failed. The services' own error bodies are among the wire fixtures; here is what they do not show."""
+
+import json
+
+import pytest
+from claw.failure import reason_of, retry_after, said
+
+NOW = 1_781_534_000.0
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (400, {"object": "error", "message": "maximum context length is 4096 tokens", "code": 400}, "context_overflow"),
+        (400, {"error": {"message": "Invalid value for max_tokens"}}, "bad_request"),
+        (400, {"type": "error", "error": {"message": "Your credit balance is too low to access the API"}}, "billing"),
+        (402, {}, "billing"),
+        (403, "<html><body>Forbidden</body></html>", "permission"),
+        (404, "404 page not found", "model_not_found"),
+        (404, {"error": {"message": "model 'x' not found", "type": "not_found_error"}}, "model_not_found"),
+        (408, "", "timeout"),
+        (422, {"detail": [{"msg": "field required"}]}, "bad_request"),
+        (429, {"error": {"message": "prompt is too long for tokens per minute"}}, "rate_limit"),
+        (500, "upstream exploded", "server"),
+        (502, "<html><title>502 Bad Gateway</title></html>", "server"),
+        (200, {"error": {"code": 429, "message": "slow down"}}, "rate_limit"),
+        (200, {"error": {"code": "502", "message": "upstream"}}, "server"),
+        (200, {"error": "something"}, "unknown"),
+        (None, None, "unknown"),
+    ],
+)  # fmt: skip
+def test_an_error_body_of_any_form_has_a_reason(status, body, reason):
+    error = said("acme/m", body, status=status)
+
+    assert error.reason == reason
+    assert "<html" not in str(error)
+    assert str(error).startswith("acme/m: ")
+
+
+def test_an_essay_about_money_is_no_bill():
+    assert reason_of(500, "api_error", "story: " + "insufficient balance " * 200) == "server"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "17"}, 17.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "3", "retry-after-ms": "2612"}, 2.612),
+        ({"retry-after": "Mon, 15 Jun 2026 14:34:20 GMT"}, 60.0),
+        ({"retry-after": "Mon, 15 Jun 2020 14:34:20 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "1e999"}, None),
+        ({"retry-after-ms": "nan"}, None),
+    ],
+)
+def test_the_time_to_wait_is_read_in_all_its_forms(headers, seconds):
+    assert retry_after(headers, NOW) == seconds
+
+
+def test_a_long_error_is_shortened():
+    assert len(str(said("acme/m", {"error": {"message": json.dumps(["x"] * 9999)}}, status=400))) < 500
