@@ -57,11 +57,7 @@ def edits_for(fact: ToolFact, ruling: Ruling, judged: Judgement, sections: Secti
     layers = {layer.name: layer for layer in judged.layers}
     reach = Reach((*judged.loaded, fact))
     if ruling.stage in layers:
-        if ruling.entry is None:
-            return _list(fact, layers[ruling.stage], sections)
-        if ruling.key:
-            return (_undeny(normalise(fact.name), ruling.key, ruling.entry.index, sections, reach),)
-        return _lift(normalise(fact.name), ruling.stage, sections, judged.run.depth)
+        return _through(fact, layers[ruling.stage], sections, reach, judged.run.depth)
     if ruling.stage == "optional":
         return _opt_in(fact, layers, sections, reach)
     if ruling.stage == "name":
@@ -86,27 +82,35 @@ def _own(run: Run) -> tuple[Edit, ...]:
     return (Edit("set", "owners[]", f"{channel}:{sender}"),) if channel and sender else ()
 
 
+def _through(fact: ToolFact, layer: Layer, sections: Sections, reach: Reach, depth: int) -> tuple[Edit, ...]:
+    """All that this layer wants changed: each list that denies the tool, and the one that leaves it out."""
+    name = normalise(fact.name)
+    edits: list[Edit] = []
+    for key in dict.fromkeys(entry.key for entry in layer.deny if name in reach.of(entry.word)):
+        lifted = (_undeny(name, key, sections, reach),) if key else _lift(name, layer.name, sections, depth)
+        if not lifted:
+            return ()
+        edits += lifted
+    if restricts(layer, reach) and not _holds(layer, fact, reach):
+        edits += _list(fact, layer, sections)
+    return tuple(edits)
+
+
 def _list(fact: ToolFact, layer: Layer, sections: Sections) -> tuple[Edit, ...]:
     """Add the tool to the allow list that leaves it out."""
     if layer.name == "profile":
-        return _widen(fact, layer, sections.agent, sections.tools, sections)
+        return _widen(fact, layer, sections.agent, sections.tools)
     if layer.name == "providerProfile":
-        return _widen(fact, layer, sections.agent_provider, sections.tools_provider, sections)
+        return _widen(fact, layer, sections.agent_provider, sections.tools_provider)
     if not layer.key:  # a sandbox with claw's own list: writing one replaces it
         return (Edit("set", f"{sections.sandboxes[-1].key}.allow", [*SANDBOX_ALLOW, fact.name]),)
-    return (_added(fact.name, layer.key, sections),)
+    return (Edit("set", f"{layer.key}[]", fact.name),)
 
 
-def _added(word: str, key: str, sections: Sections) -> Edit:
-    if sections.list_at(key) == ("*",):  # may be written without its brackets
-        return Edit("set", key, ["*", word])
-    return Edit("set", f"{key}[]", word)
-
-
-def _widen(fact: ToolFact, layer: Layer, first: Scope, second: Scope, sections: Sections) -> tuple[Edit, ...]:
+def _widen(fact: ToolFact, layer: Layer, first: Scope, second: Scope) -> tuple[Edit, ...]:
     """A profile is widened by alsoAllow, which may not stand beside a filled allow list."""
     if key := _wider(layer, first, second):
-        return (_added(fact.name, key, sections),)
+        return (Edit("set", f"{key}[]", fact.name),)
     return (Edit("set", layer.key, "full"),)
 
 
@@ -126,31 +130,36 @@ def _opt_in(
     """Name the tool where it passes most: in a list that would cut it next, else in an alsoAllow."""
     profile, lists = layers["profile"], (layers["global"], layers["agent"])
     if profile.allow is not None and not _holds(profile, fact, reach):
-        return _widen(fact, profile, sections.agent, sections.tools, sections)
+        return _widen(fact, profile, sections.agent, sections.tools)
     cutting = [layer for layer in lists if restricts(layer, reach) and not _holds(layer, fact, reach)]
     if cutting:
-        return (_added(fact.name, cutting[0].key, sections),)
+        return (Edit("set", f"{cutting[0].key}[]", fact.name),)
     if key := _wider(profile, sections.agent, sections.tools):
-        return (_added(fact.name, key, sections),)
+        return (Edit("set", f"{key}[]", fact.name),)
     # A list of nothing but plugin tools must not become one that restricts: no core tool goes in there.
     open_to = [layer for layer in lists if layer.allow and (fact.plugin or restricts(layer, reach))]
-    return (_added(fact.name, open_to[0].key, sections),) if open_to else ()
+    return (Edit("set", f"{open_to[0].key}[]", fact.name),) if open_to else ()
 
 
 def _holds(layer: Layer, fact: ToolFact, reach: Reach) -> bool:
     return any(normalise(fact.name) in reach.of(entry.word) for entry in layer.allow or ())
 
 
-def _undeny(name: str, key: str, index: int, sections: Sections, reach: Reach) -> Edit:
+def _undeny(name: str, key: str, sections: Sections, reach: Reach) -> Edit:
     """Take the tool out of a deny list. A word that denies more gives way to what else it denies."""
     written = sections.list_at(key)
     kept: list[str] = []
-    for word in written:
+    hits: list[int] = []
+    for index, word in enumerate(written):
         entry = normalise(word)
         hit = reach.of(entry) if entry else frozenset[str]()
-        kept += sorted((GROUPS.get(entry, frozenset()) | hit) - {name}) if name in hit else [word]
-    if kept == [word for at, word in enumerate(written) if at != index] and written != ("*",):
-        return Edit("unset", f"{key}[{index}]")
+        if name not in hit:
+            kept.append(word)
+            continue
+        hits.append(index)
+        kept += sorted((GROUPS.get(entry, frozenset()) | hit) - {name})
+    if len(hits) == 1 and len(kept) == len(written) - 1 and written != ("*",):
+        return Edit("unset", f"{key}[{hits[0]}]")
     return Edit("set", key, list(dict.fromkeys(kept)))
 
 

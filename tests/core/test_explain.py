@@ -1,0 +1,472 @@
+"""Explain: for every gate, layer and cause, what is said to stand in the way does, and the printed edit is true.
+
+Each case is a file that takes one tool away. Explain must name the stage; carrying out the edits it prints, on the file
+itself, must make the tool appear or move the answer to a later stage, and must let no other tool through.
+"""
+
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from claw.catalog import CORE_TOOLS, PROFILES
+from claw.config import Config, load
+from claw.config.edit import parse_value, set_value, unset
+from claw.explain import CAUSES, Explanation, explain
+from claw.manifest import Found, Manifest, ToolLine
+from claw.mend import PLACEHOLDER, Edit
+from claw.message import Sender
+from claw.policy import LAYERS, Judgement, Run, ToolFact, fact_of, resolve
+from claw.policy.judge import CLOSING, OPENING
+from claw.standing import Standing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+STAGES = (*OPENING, *LAYERS, *CLOSING, "")
+OWNER = Run(
+    agent_id="", channel="telegram", sender=Sender("7"), owner=True, provider="anthropic", model="opus"
+)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A tool as a plugin brings it."""
+
+    name: str
+    plugin: str
+    optional: bool = False
+    owner_only: bool = False
+    description: str = "does a thing"
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
+
+
+BROUGHT = (
+    *(Brought(name, plugin) for name, plugin in CORE_TOOLS.items() if plugin),
+    Brought("acme_status", "acme"),
+    Brought("acme_reset", "acme", optional=True),
+    Brought("weather", "sky"),
+)
+
+
+def write(home: Path, tree: dict[str, Any]) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "config.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def ask(
+    home: Path, tool: str, run: Run = OWNER, brought: tuple[Brought, ...] = BROUGHT, spares: tuple[str, ...] = (),
+    lacking: str = "",
+) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
+    config = load(home, {})
+    suppliers = config.settings.tools.suppliers
+    facts = [fact_of(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
+    facts.sort(key=lambda fact: fact.plugin is not None)
+    judged = resolve(config, owned(run, config), facts, spares)
+    return explain(tool, config, judged), judged, config
+
+
+def _lacks(tool: Brought, config: Config, lacking: str) -> str:
+    """``weather`` needs a place; it looks for it in its own section."""
+    entry = config.settings.plugins.entries.get("sky")
+    return lacking if lacking and tool.name == "weather" and not (entry and entry.config) else ""
+
+
+def owned(run: Run, config: Config) -> Run:
+    known = run.sender is not None and f"{run.channel}:{run.sender.id}" in config.settings.owners
+    return replace(run, owner=run.owner or known)
+
+
+def carry_out(edits: tuple[Edit, ...], path: Path, value: Any = {"place": "Berlin"}) -> None:  # noqa: B006
+    """Do what the printed commands say, read back from their text."""
+    for edit in edits:
+        program, noun, verb, key, *rest = shlex.split(edit.command)
+        assert (program, noun) == ("claw", "config")
+        if verb == "unset":
+            assert unset(path, key)
+        else:
+            assert set_value(path, key, value if edit.value == PLACEHOLDER else parse_value(rest[0]))
+
+
+GROUP, BOXED, GPT = {"group": "-100"}, {"sandboxed": True}, {"provider": "openai", "model": "gpt-4.1"}
+NO_EXEC, LS = {"deny": ["exec"]}, {"allow": ["ls"]}
+
+
+def mine(tools: dict[str, Any]) -> dict[str, Any]:
+    """A file in which one agent has its own section."""
+    return {"agents": {"list": [{"id": "a", "tools": tools}]}}
+
+
+CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
+    # optional: nothing names it; a profile, a list, both scopes closed by a list
+    ("optional", "acme_reset", {}, {}),
+    ("optional", "acme_reset", {"agents": {"list": [{"id": "coder"}]}}, {}),
+    ("optional", "acme_reset", {"tools": {"profile": "coding"}}, {}),
+    ("optional", "acme_reset", {"tools": {"allow": ["read"]}}, {}),
+    ("optional", "acme_reset", {"tools": {"allow": "*"}}, {}),
+    ("optional", "acme_reset", {"tools": {"alsoAllow": "*", "profile": "full"}}, {}),
+    ("optional", "acme_reset", {"tools": {"alsoAllow": ["weather"]}}, {}),
+    ("optional", "acme_reset", {"tools": {"allow": ["weather"]}}, {}),
+    (
+        "optional",
+        "acme_reset",
+        {"tools": {"allow": ["weather"]}, **mine({"allow": ["acme_status"]})},
+        {},
+    ),
+    # profile: of the house, of the agent, of all agents, beside lists that leave no room
+    ("profile", "memory_search", {"tools": {"profile": "coding"}}, {}),
+    ("profile", "memory_search", {"tools": {"profile": "coding", "also_allow": ["message"]}}, {}),
+    ("profile", "memory_search", {"tools": {"profile": "coding", "allow": ["read"]}}, {}),
+    ("profile", "exec", {"tools": {"profile": "coding"}, **mine({"profile": "minimal"})}, {}),
+    ("profile", "exec", {"agents": {"defaults": {"tools": {"profile": "minimal"}}}}, {}),
+    (
+        "profile",
+        "message",
+        {"tools": {"alsoAllow": ["cron"]}, **mine({"profile": "minimal"})},
+        {},
+    ),
+    (
+        "profile",
+        "message",
+        {"tools": {"allow": ["read"]}, **mine({"profile": "minimal", "allow": ["read"]})},
+        {},
+    ),
+    # provider profile
+    ("providerProfile", "exec", {"tools": {"byProvider": {"anthropic": {"profile": "minimal"}}}}, {}),
+    ("providerProfile", "exec", {"tools": {"byProvider": {"Anthropic/Opus": {"profile": "minimal"}}}}, {}),
+    ("providerProfile", "exec", {"tools": {"byProvider": {"openai/gpt-4.1": {"profile": "minimal"}}}}, GPT),
+    # global, and its forms of deny
+    ("global", "exec", {"tools": {"deny": ["exec"]}}, {}),
+    ("global", "exec", {"tools": {"deny": ["web_fetch", " Bash ", "exec"]}}, {}),
+    ("global", "exec", {"tools": {"deny": ["group:runtime"]}}, {}),
+    ("global", "exec", {"tools": {"deny": ["e*", "grep"]}}, {}),
+    ("global", "exec", {"tools": {"deny": "*"}}, {}),
+    ("global", "acme_status", {"tools": {"deny": ["acme"]}}, {}),
+    ("global", "weather", {"tools": {"deny": ["group:plugins"]}}, {}),
+    ("global", "exec", {"tools": {"allow": ["read"]}}, {}),
+    ("global", "exec", {"tools": {"allow": ["read", "exec*x"], "deny": ["exec"]}}, {}),
+    ("global", "exec", {"tools": {"allow": ["nothing_*"]}}, {}),
+    # global by provider
+    ("globalProvider", "exec", {"tools": {"byProvider": {"anthropic": {"deny": ["exec"]}}}}, {}),
+    ("globalProvider", "exec", {"tools": {"by_provider": {"anthropic/opus": {"allow": ["read"]}}}}, {}),
+    # agent
+    ("agent", "exec", mine({"deny": ["exec"]}), {}),
+    ("agent", "exec", {"agents": {"list": [{"id": "b"}, {"id": "a", "tools": {"allow": ["read"]}}]}}, {"agent_id": "a"}),
+    ("agent", "exec", {"agents": {"entries": {"b": {}, "a": {"tools": {"allow": ["read"]}}}}}, {"agent_id": "a"}),
+    ("agent", "exec", {"agents": {"defaults": {"tools": {"deny": ["exec"]}}}}, {}),
+    # agent by provider
+    ("agentProvider", "exec", mine({"byProvider": {"anthropic": {"deny": ["exec"]}}}), {}),
+    ("agentProvider", "exec", mine({"byProvider": {"anthropic": {"allow": ["ls"]}}}), {}),
+    # group: as a map, as a list, at the top level, by sender, by default entry
+    ("group", "exec", {"channels": {"telegram": {"groups": {"-100": {"tools": NO_EXEC}}}}}, GROUP),
+    ("group", "exec", {"channels": {"telegram": {"groups": [{"chatId": "-1"}, {"chatId": "-100", "tools": LS}]}}}, GROUP),
+    ("group", "exec", {"telegram": {"groups": [{"chatId": "-100", "tools": LS}]}}, GROUP),
+    ("group", "exec", {"telegram": {"groups": {"*": {"tools": NO_EXEC}}}}, GROUP),
+    (
+        "group",
+        "exec",
+        {"telegram": {"groups": {"-100": {"toolsBySender": {"id:7": LS}}}}},
+        GROUP,
+    ),
+    # sandbox: claw's own lists, the house's, the agent's, and the other spelling
+    ("sandbox", "web_search", {}, BOXED),
+    ("sandbox", "cron", {}, BOXED),
+    ("sandbox", "exec", {"tools": {"sandbox": {"tools": {"deny": ["exec"]}}}}, BOXED),
+    ("sandbox", "exec", {"tools": {"sandbox": {"tools": {"allow": ["read"]}}}}, BOXED),
+    ("sandbox", "exec", {"sandbox": {"tools": {"deny": ["gateway", "exec"]}}}, BOXED),
+    ("sandbox", "exec", mine({"sandbox": {"tools": {"allow": ["read"]}}}), BOXED),
+    # sub-agent: claw's own denials, lifted or not, and lists
+    ("subagent", "gateway", {}, {"depth": 1}),
+    ("subagent", "message", {}, {"depth": 2}),
+    ("subagent", "sessions_spawn", {}, {"depth": 1}),
+    ("subagent", "sessions_spawn", {}, {"depth": 3}),
+    ("subagent", "sessions_spawn", {"tools": {"subagents": {"tools": {"allowSpawn": True}}}}, {"depth": 2}),
+    ("subagent", "exec", {"tools": {"subagents": {"tools": {"deny": ["exec"]}}}}, {"depth": 1}),
+    ("subagent", "exec", {"tools": {"subagents": {"tools": {"allow": ["read"]}}}}, {"depth": 1}),
+    # gates behind the layers
+    ("owner-only", "cron", {}, {"owner": False}),
+    ("owner-only", "cron", {}, {"owner": False, "sender": None}),
+    ("provider-schema", "exec", {}, {"refused": (("exec", "a pattern is not supported"),)}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("stage", "tool", "tree", "changes"), CASES)
+def test_the_printed_edit_lets_the_tool_through_or_moves_the_answer_to_a_later_stage(
+    stage: str, tool: str, tree: dict[str, Any], changes: dict[str, Any], tmp_path: Path
+) -> None:
+    path = write(tmp_path, tree)
+    run = replace(OWNER, **changes)
+    answer, before, _ = ask(tmp_path, tool, run)
+    assert not answer.available and answer.stage == stage
+    assert answer.edits or answer.fix
+    if answer.edits:
+        carry_out(answer.edits, path)
+        after, judged, _ = ask(tmp_path, tool, run)
+        assert STAGES.index(after.stage) > STAGES.index(stage)
+        freed = set(judged.standing) - set(before.standing)
+        assert stage == "owner-only" or frees_many(answer) or freed <= {after.name}
+
+
+def frees_many(answer: Explanation) -> bool:
+    """Beside filled allow lists a profile cannot be widened: it can only be taken away."""
+    return any(edit.value == "full" for edit in answer.edits)
+
+
+def test_the_cases_leave_no_stage_out() -> None:
+    elsewhere = {"name", "channel-fit", "missing-setting", ""}
+    assert {stage for stage, *_ in CASES} == set(STAGES) - elsewhere
+
+
+def test_a_tool_that_does_not_fit_the_channel_is_told_so(tmp_path: Path) -> None:
+    path = write(tmp_path, {"tools": {"suppliers": {"tts": "acme"}}})
+    answer, _, _ = ask(
+        path.parent, "tts", replace(OWNER, channel="voice"), (*BROUGHT, Brought("tts", "acme"))
+    )
+    assert answer.stage == "channel-fit"
+    assert answer.edits == ()
+    assert "another channel" in answer.fix
+
+
+def test_a_missing_setting_is_named_and_setting_it_lets_the_tool_through(tmp_path: Path) -> None:
+    path = write(tmp_path, {})
+    key = "plugins.entries.sky.config"
+    answer, _, _ = ask(tmp_path, "weather", lacking=key)
+    assert (answer.stage, answer.key) == ("missing-setting", key)
+    carry_out(answer.edits, path)
+    assert ask(tmp_path, "weather", lacking=key)[0].available
+
+
+def test_where_no_single_edit_can_help_the_two_that_do_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path, {"tools": {"allow": ["read"], "deny": ["exec"]}})
+    answer, _, _ = ask(tmp_path, "exec")
+    assert [edit.command for edit in answer.edits] == [
+        "claw config unset 'tools.deny[0]'",
+        "claw config set 'tools.allow[]' exec",
+    ]
+    carry_out(answer.edits, path)
+    assert ask(tmp_path, "exec")[0].available
+
+
+def test_the_deciding_rule_is_told_with_its_key_index_id_and_line(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "agents:\n  list:\n    - id: coder\n      tools:\n        deny:\n          - grep\n          - exec\n"
+    )
+    answer, _, config = ask(tmp_path, "exec")
+    assert (answer.key, answer.whose, answer.line) == ("agents.list[0].tools.deny[1]", "coder", 7)
+    assert answer.file == config.file
+    assert answer.why == "agents.list[0].tools.deny (coder) denies it (exec)"
+
+
+def test_every_gate_and_layer_is_told_in_order_in_or_out(tmp_path: Path) -> None:
+    write(tmp_path, {"tools": {"profile": "minimal", "deny": ["exec"]}})
+    answer, _, _ = ask(tmp_path, "exec")
+    assert tuple(step.stage for step in answer.steps) == STAGES[:-1]
+    assert [step.stage for step in answer.steps if not step.passes] == ["profile", "global"]
+
+
+def test_an_available_tool_is_told_as_such_with_all_its_steps_in(tmp_path: Path) -> None:
+    write(tmp_path, {"tools": {"allow": ["acme", "read"]}})
+    answer, _, _ = ask(tmp_path, "acme_reset")
+    assert answer.available and not answer.edits and not answer.stage
+    assert all(step.passes for step in answer.steps)
+    assert answer.steps[0].note == "tools.allow switches it on (acme)"
+
+
+def test_an_alias_is_the_tool_it_stands_for(tmp_path: Path) -> None:
+    write(tmp_path, {})
+    assert ask(tmp_path, " Bash ")[0].name == "exec"
+
+
+def test_a_fallback_that_would_not_have_the_tool_is_named_and_its_edit_helps(tmp_path: Path) -> None:
+    path = write(tmp_path, {"tools": {"byProvider": {"openai": {"deny": ["exec"]}}}})
+    answer, _, _ = ask(tmp_path, "exec", spares=("openai/gpt-4o",))
+    assert answer.spare == "openai/gpt-4o"
+    assert answer.why.endswith("because of fallback openai/gpt-4o")
+    carry_out(answer.edits, path)
+    assert ask(tmp_path, "exec", spares=("openai/gpt-4o",))[0].available
+
+
+class TestNames:
+    def test_a_reserved_name_can_be_handed_over(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {})
+        brought = (Brought("browser", "acme"),)
+        answer, _, _ = ask(tmp_path, "browser", brought=brought)
+        assert answer.stage == "name"
+        assert [edit.command for edit in answer.edits] == ["claw config set tools.suppliers.browser acme"]
+        carry_out(answer.edits, path)
+        after, _, _ = ask(tmp_path, "browser", brought=brought)
+        assert after.available and after.core
+
+    def test_a_core_tool_is_told_with_whoever_wanted_its_name_and_can_be_handed_over(
+        self, tmp_path: Path
+    ) -> None:
+        path = write(tmp_path, {})
+        brought = (Brought("read", "tools-std"), Brought("read", "acme"))
+        answer, _, _ = ask(tmp_path, "read", brought=brought)
+        assert answer.available and answer.plugin == "tools-std"
+        (_, edits), = answer.rivals  # fmt: skip
+        carry_out(edits, path)
+        after, _, _ = ask(tmp_path, "read", brought=brought)
+        assert after.available and after.plugin == "acme"
+
+    def test_of_two_plugins_the_first_has_the_name_until_it_is_handed_over(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {})
+        brought = (Brought("search", "p1"), Brought("search", "p2"))
+        answer, _, _ = ask(tmp_path, "search", brought=brought)
+        assert answer.plugin == "p1"
+        carry_out(answer.rivals[0][1], path)
+        assert ask(tmp_path, "search", brought=brought)[0].plugin == "p2"
+
+    def test_a_plugin_called_like_a_core_tool_brings_nothing(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        answer, _, _ = ask(
+            tmp_path, "exec_more", brought=(Brought("exec", "tools-std"), Brought("exec_more", "Bash"))
+        )
+        assert answer.stage == "name" and not answer.edits
+        assert "plugin id" in answer.fix
+
+
+class TestBeyondPolicy:
+    """Causes that policy never sees, because nobody brought the tool."""
+
+    @staticmethod
+    def standing(state: str, plugin: str = "acme", **more: Any) -> Standing:
+        manifest = Manifest(plugin, tools=(ToolLine("acme_status"),))
+        return Standing(Found(plugin, "claw_acme", "claw-acme", "1", manifest=manifest), state, **more)
+
+    def ask(self, home: Path, tool: str, *standings: Standing) -> Explanation:
+        config = load(home, {})
+        judged = resolve(config, OWNER, [ToolFact("read", supplier="tools-std")])
+        answer = explain(tool, config, judged, standings)
+        assert not answer.available and answer.stage in CAUSES
+        return answer
+
+    def test_disabled(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {"plugins": {"entries": {"acme": {"enabled": False}}}})
+        answer = self.ask(tmp_path, "acme_status", self.standing("disabled"))
+        assert (answer.stage, answer.key, answer.line) == ("disabled", "plugins.entries.acme.enabled", 4)
+        carry_out(answer.edits, path)
+        assert load(tmp_path, {}).settings.plugins.entries["acme"].enabled
+
+    def test_blocked_by_deny(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {"plugins": {"deny": ["x", "acme"]}})
+        answer = self.ask(tmp_path, "acme_status", self.standing("blocked"))
+        assert (answer.stage, answer.key) == ("blocked", "plugins.deny[1]")
+        carry_out(answer.edits, path)
+        assert load(tmp_path, {}).settings.plugins.deny == ("x",)
+
+    def test_blocked_because_not_allowed(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {"plugins": {"allow": ["x"]}})
+        answer = self.ask(tmp_path, "acme_status", self.standing("blocked"))
+        carry_out(answer.edits, path)
+        assert load(tmp_path, {}).settings.plugins.allow == ("x", "acme")
+
+    def test_quarantined_is_told_with_stage_cause_and_mend(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        set_aside = self.standing(
+            "quarantined", stage="import", why="ValueError: boom", mend="update claw-acme"
+        )
+        answer = self.ask(tmp_path, "acme_status", set_aside)
+        assert answer.stage == "quarantined"
+        assert "import" in answer.why and "boom" in answer.why and answer.fix == "update claw-acme"
+
+    def test_incompatible(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        answer = self.ask(
+            tmp_path, "acme_status", self.standing("incompatible", why="made for 2", mend="get another")
+        )
+        assert (answer.stage, answer.fix) == ("incompatible", "get another")
+
+    def test_installed_and_loaded_but_it_does_not_bring_it(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        assert self.ask(tmp_path, "acme_status", self.standing("loaded")).stage == "not-brought"
+
+    def test_not_installed_names_the_plugin_that_would_supply_it(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        answer = self.ask(tmp_path, "memory_search")
+        assert (answer.stage, answer.plugin) == ("not-installed", "memory")
+        assert [edit.command for edit in answer.edits] == ["claw plugins install claw-memory"]
+
+    def test_handed_to_a_plugin_that_is_not_there(self, tmp_path: Path) -> None:
+        path = write(tmp_path, {"tools": {"suppliers": {"browser": "acme"}}})
+        answer = self.ask(tmp_path, "browser")
+        assert (answer.stage, answer.key) == ("not-installed", "tools.suppliers.browser")
+        carry_out(answer.edits, path)
+        assert self.ask(tmp_path, "browser").stage == "no-supplier"
+
+    def test_a_reserved_name_without_a_supplier_names_the_key_that_hands_it_over(
+        self, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {})
+        answer = self.ask(tmp_path, "canvas")
+        assert answer.stage == "no-supplier" and "tools.suppliers.canvas" in answer.fix
+
+    def test_an_unknown_name_gets_the_nearest(self, tmp_path: Path) -> None:
+        write(tmp_path, {})
+        answer = self.ask(tmp_path, "acme_statsu", self.standing("idle"))
+        assert answer.stage == "unknown" and answer.fix == "did you mean acme_status?"
+
+
+WORDS = [
+    "read",
+    "exec",
+    "memory_search",
+    "acme_status",
+    "acme_reset",
+    "acme",
+    "weather",
+    "group:fs",
+    "group:plugins",
+    "e*",
+    "*",
+    "nope",
+]
+LISTS = st.lists(st.sampled_from(WORDS), max_size=3)
+TOOLS = ["read", "exec", "memory_search", "acme_reset", "weather"]
+
+
+@st.composite
+def scope(draw: st.DrawFn) -> dict[str, Any]:
+    """A section of tool lists, as a person may write it."""
+    found: dict[str, Any] = {}
+    if draw(st.booleans()):
+        found["profile"] = draw(st.sampled_from([*PROFILES, "default"]))
+    if draw(st.booleans()):
+        found["deny"] = draw(LISTS)
+    if draw(st.booleans()):
+        found[draw(st.sampled_from(["allow", "alsoAllow"]))] = draw(LISTS)
+    return found
+
+
+@st.composite
+def tree(draw: st.DrawFn) -> dict[str, Any]:
+    house, agent = draw(scope()), draw(scope())
+    if draw(st.booleans()):
+        house["byProvider"] = {"anthropic": draw(scope())}
+    lists = draw(scope())
+    lists.pop("profile", None)
+    lists.pop("alsoAllow", None)
+    if draw(st.booleans()):
+        house["sandbox"] = {"tools": lists}
+    return {"tools": house, "agents": {"list": [{"id": "a", "tools": agent}]}}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree(), st.sampled_from(TOOLS), st.booleans())
+def test_following_the_edits_ends_with_the_tool_and_lets_no_other_one_through(
+    tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any], tool: str, sandboxed: bool
+) -> None:
+    path = write(tmp_path_factory.mktemp("home"), file)
+    run = replace(OWNER, sandboxed=sandboxed)
+    answer, before, _ = ask(path.parent, tool, run)
+    widened = False
+    while not answer.available:
+        carry_out(answer.edits, path)
+        widened |= frees_many(answer)
+        after, judged, _ = ask(path.parent, tool, run)
+        assert STAGES.index(after.stage) > STAGES.index(answer.stage), (answer, after)
+        assert widened or set(judged.standing) <= {*before.standing, after.name}
+        answer = after
