@@ -57,7 +57,7 @@ class ModelChoice(Section):
     fallbacks: tuple[str, ...] = Field((), description="Models to try when the first one fails.")
 
 
-Model = Annotated[ModelChoice, BeforeValidator(_model)]
+Model = Annotated[ModelChoice, BeforeValidator(_model, json_schema_input_type=str | ModelChoice)]
 
 
 class SkillSettings(Section):
@@ -253,7 +253,9 @@ class AgentSettings(Section):
     )
     system_prompt: str | None = Field(None, description="Your instructions, at the head of the prompt.")
     tools: ToolsSettings | None = None
-    skills: Annotated[SkillSettings, BeforeValidator(_skills)] = part()
+    skills: Annotated[
+        SkillSettings, BeforeValidator(_skills, json_schema_input_type=tuple[str, ...] | SkillSettings)
+    ] = part()
     thinking_default: Thinking = "off"
     tool_choice: str = Field(
         "auto", description="auto, none, required, or a tool; for a turn's first model call."

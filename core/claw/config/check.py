@@ -34,6 +34,27 @@ class Known:
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[str]) -> Known:
+    """What is known when these plugins are installed.
+
+    :param found: ``claw.manifest.Found``; one without a manifest is known by its id alone.
+    """
+    there = tuple(found)
+    manifests = [one.manifest for one in there if one.manifest]
+    return Known(
+        plugins=frozenset(one.id for one in there),
+        channels=frozenset(name for each in manifests for name in each.channels) | {"terminal"},
+        providers=frozenset(line.name for each in manifests for line in each.providers) | {"offline"},
+        tools=frozenset(core_tools) | {line.name for each in manifests for line in each.tools},
+        groups=frozenset(groups) | {"group:plugins"},
+        schemas={
+            each.id: each.config_schema
+            for each in manifests
+            if each.config_schema and not each.channels and not each.providers
+        },
+    )
+
+
 def refusals(config: "Config") -> list[ConfigError]:
     """References inside the file that do not hold: the file is refused."""
     return [*_agents_once(config), *_agents_exist(config)]

@@ -31,7 +31,7 @@ _CHANNEL_KEYS = frozenset(
 )  # fmt: skip
 _TOP = frozenset(
     (
-        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway", 
+        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
         "hooks", "cron", "logging", "messages", "bindings", "models", "auth",
     )
 )  # fmt: skip

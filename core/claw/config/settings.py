@@ -53,6 +53,12 @@ class GroupSettings(Section):
     history_limit: int | None = Field(None, ge=0)
 
 
+class GroupEntry(GroupSettings):
+    """One group, where groups are written as a list."""
+
+    chat_id: str | int
+
+
 _GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
 
 
@@ -89,9 +95,10 @@ class ChannelConfig(Section):
     group_allow_from: tuple[str, ...] | None = Field(
         None, description="Who of a listed group may talk to us; absent = all its members, empty = nobody."
     )
-    groups: Annotated[dict[str, GroupSettings], BeforeValidator(_groups)] = Field(
-        {}, description="Groups that may talk to us, by id; '*' = all others."
-    )
+    groups: Annotated[
+        dict[str, GroupSettings],
+        BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
+    ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
     history_limit: int | None = Field(None, ge=0)
     queue: Queue | None = None
     streaming: bool | str | None = None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -240,5 +240,7 @@ Size = Annotated[
 ]
 """Bytes; written ``2mb`` or as a number."""
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(_names, json_schema_input_type=tuple[str, ...] | Literal["*"])
+]
 """Names of tools, groups, plugins or people."""
