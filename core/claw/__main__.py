@@ -1,18 +1,38 @@
-"""The fast door: ``--version`` answers before anything heavy is imported."""
+"""The fast door: what needs neither typer nor any plugin answers before they are imported."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 ok, 1 failure, 2 usage, 3 config, 4 plugin, 5 policy, 130 interrupted."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    """Run the command line.
+
+    Exit codes: 0 ok, 1 failure, 2 usage, 3 config, 4 plugin, 5 policy, 130 interrupted.
+    """
+    words = sys.argv[1:]
+    if words in (["--version"], ["-V"]):
         from claw import __version__
 
         print(f"claw {__version__}")
-        return
-    from claw.cli.main import run
+    elif words in (["plugins", "list"], ["plugins", "list", "--json"]):
+        _list_plugins(as_json=len(words) == 3)
+    else:
+        from claw.cli.main import run
 
-    run()
+        run()
+
+
+def _list_plugins(as_json: bool) -> None:
+    import os
+
+    from claw import words
+    from claw.cli.ending import tell
+    from claw.cli.plugin_list import show
+
+    words.use(words.language_of(os.environ))
+    try:
+        show(as_json)
+    except BaseException as why:  # noqa: BLE001 - the last wall before the person
+        sys.exit(tell(why))
 
 
 if __name__ == "__main__":

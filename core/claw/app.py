@@ -59,7 +59,7 @@ def look_round(environ: Mapping[str, str] = os.environ, found: Sequence[Found] |
     """
     home = survey.home_of(environ)
     config = load(home, environ)
-    words.use(config.settings.locale if "locale" in config.raw else _language(environ))
+    words.use(config.settings.locale if "locale" in config.raw else words.language_of(environ))
     seen = tuple(found) if found is not None else scan()
     wanted = outline(config.raw)
     standings = survey.stand(seen, config.raw, environ)
@@ -70,7 +70,9 @@ def commands_host(environ: Mapping[str, str] = os.environ) -> Host:
     """A host that can let a plugin add its commands; nothing is loaded yet."""
     house, network = look_round(environ), Network()
     home = house.config.home
-    return Host(house.standings, lambda id: PluginConfig(house.config, id, network.client, home / "plugins" / id))
+    return Host(
+        house.standings, lambda id: PluginConfig(house.config, id, network.client, home / "plugins" / id)
+    )
 
 
 class App:
@@ -219,10 +221,6 @@ class App:
 def from_terminal(text: str, message_id: str = "") -> Inbound:
     """What the person at this terminal says: the owner, in a direct chat."""
     return Inbound(Address(TERMINAL, "local"), text, LOCAL, message_id=message_id, mentions_us=True)
-
-
-def _language(environ: Mapping[str, str]) -> str:
-    return next((environ[v] for v in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(v)), "en")
 
 
 def _machine() -> dict[str, str]:

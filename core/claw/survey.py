@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from claw import words
 from claw.config.outline import Wanted, outline
 from claw.config.source import find, read
 from claw.manifest import Found, scan
@@ -26,9 +27,16 @@ def standings(environ: Mapping[str, str] = os.environ) -> tuple[Standing, ...]:
 
     :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a list.
     """
+    return stand(scan(), tree(environ), environ)
+
+
+def tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
+    """The file as plain data, empty when there is none; from now on claw speaks the language it asks for."""
     path = find(home_of(environ))
-    raw = read(path).tree if path else {}
-    return stand(scan(), raw, environ)
+    raw: Mapping[str, Any] = read(path).tree if path else {}
+    if isinstance(language := raw.get("locale"), str):
+        words.use(language)
+    return raw
 
 
 def stand(found: Sequence[Found], raw: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Standing, ...]:

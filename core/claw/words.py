@@ -5,7 +5,7 @@ The English template is its own id, as with gettext: ``say("no agent {id}", id="
 """
 
 import json
-from importlib import resources
+from collections.abc import Mapping
 
 LANGUAGES = ("en", "zh")
 _table: dict[str, str] = {}
@@ -23,8 +23,15 @@ def use(language: str) -> None:
         _table.update(translations(short))
 
 
+def language_of(environ: Mapping[str, str]) -> str:
+    """The language that an environment asks for; English when it asks for none."""
+    return next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "en")
+
+
 def translations(language: str) -> dict[str, str]:
     """Every template of ``language`` with its translation, joined from all data files."""
+    from importlib import resources  # 15 ms, and only other languages than English need it
+
     joined: dict[str, str] = {}
     for entry in sorted(resources.files("claw").joinpath("locale", language).iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".json"):

@@ -7,7 +7,7 @@ import typer
 
 from claw.errors import UsageError
 
-app = typer.Typer(help="Print a script for your shell that completes claw's commands.")
+app = typer.Typer(add_completion=False, help="Print a script for your shell that completes claw's commands.")
 
 _BASH = """\
 _claw() {{

@@ -17,7 +17,7 @@ from claw.errors import ConfigError
 from claw.survey import home_of
 from claw.words import say
 
-app = typer.Typer(no_args_is_help=True, help="Read, change and judge the config file.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Key = Annotated[str, typer.Argument(help="Dotted: agents.list[coder].tools.allow; [] is the end of a list.")]
 

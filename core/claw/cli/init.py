@@ -16,9 +16,9 @@ from claw.config.names import nearest
 from claw.errors import ClawError, UsageError
 from claw.manifest import Found, scan
 from claw.survey import home_of
-from claw.words import say
+from claw.words import LANGUAGES, say
 
-app = typer.Typer(help="Write the first config file and the agent's own files.")
+app = typer.Typer(add_completion=False, help="Write the first config file and the agent's own files.")
 
 OFFLINE = "offline"
 STARTERS = {
@@ -63,7 +63,7 @@ def init(
         asked = not (yes or provider) and sys.stdin.isatty()
         choice = _ask(found) if asked else decide(found, os.environ, provider, key, model, base_url)
         path = file_of(os.environ)
-        write(path, tree_of(choice), os.environ)
+        write(path, {"locale": _language(os.environ), **tree_of(choice)}, os.environ)
         typer.echo(say("wrote {path}", path=path))
     elif provider or key or model or base_url:
         raise UsageError(
@@ -79,14 +79,17 @@ def init(
 def decide(
     found: Sequence[Found], environ: Mapping[str, str], provider: str, key: str, model: str, base_url: str
 ) -> Choice:
-    """What the flags mean (pure). Without a provider: the first one whose variable is set, else offline.
+    """What the flags mean (pure). Without a provider: the first one whose variable is set, else none:
+    the choice is then made anew at each start.
 
     :raises UsageError: no installed plugin serves that provider, and no endpoint is given.
     """
     lines = _lines(found)
     if not provider:
         ready = [name for name, line in lines.items() if line.default_model and _variable(line, environ)]
-        provider = ready[0] if ready else OFFLINE
+        if not ready:
+            return Choice("")
+        provider = ready[0]
     if provider == OFFLINE or provider in lines:
         line = lines.get(provider)
         return Choice(provider, key, model or (line.default_model if line else ""), base_url)
@@ -104,6 +107,8 @@ def decide(
 
 def tree_of(choice: Choice) -> dict[str, Any]:
     """The first file as a plain tree (pure)."""
+    if not choice.provider:
+        return {}
     if choice.provider == OFFLINE:
         return {"agents": {"defaults": {"model": "offline/rules"}}}
     section = {"type": choice.kind, "baseUrl": choice.base_url, "apiKey": choice.key}
@@ -131,10 +136,8 @@ def write(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]) -> No
     head = say(
         "# claw: one file for everything. claw config validate judges it; claw config schema is for editors."
     )
-    body = yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False) if tree else ""
-    text = f"{head}\n{body}"
-    read = source.parse(text, file=str(path)) if body else ({}, {})
-    judge(source.Source(path, text, *read), path.parent, environ)
+    text = f"{head}\n{yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False)}"
+    judge(source.Source(path, text, *source.parse(text, file=str(path))), path.parent, environ)
     store.make_folder(path.parent)
     store.replace(path, text.encode())
 
@@ -150,6 +153,12 @@ def seed(home: Path) -> list[Path]:
         except OSError as refused:
             raise store.cannot_write(path, refused) from refused
     return made
+
+
+def _language(environ: Mapping[str, str]) -> str:
+    """The language of the person's terminal, as far as claw speaks it."""
+    named = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "en")
+    return named[:2].lower() if named[:2].lower() in LANGUAGES else "en"
 
 
 def _default_agent(home: Path) -> str:

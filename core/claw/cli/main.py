@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from claw import words
-from claw.errors import ClawError
+from claw.cli.ending import tell
+from claw.errors import UsageError
 
 _NOUNS = {
     "chat": "claw.cli.chat",
@@ -44,8 +44,6 @@ class Nouns(TyperGroup):
             import difflib
 
             near = difflib.get_close_matches(name, [*_NOUNS, *_plugin_commands()], 1)
-            from claw.errors import UsageError
-
             fix = "did you mean claw {near}?" if near else "claw --help lists them"
             raise UsageError("there is no command {name}", fix=fix, name=name, near=near[0] if near else "")
         return super().resolve_command(ctx, args)
@@ -73,47 +71,11 @@ def _top(version: bool = typer.Option(False, "--version", "-V", help="Print the 
 
 def run() -> None:
     """Run the command line and leave with its exit code; whatever goes wrong is told in words."""
-    words.use(next((os.environ[v] for v in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(v)), "en"))
+    words.use(words.language_of(os.environ))
     try:
         app(standalone_mode=False, prog_name="claw")
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
-        sys.exit(_tell(why))
-
-
-def _tell(why: BaseException) -> int:
-    """Say what went wrong on stderr; the exit code."""
-    if isinstance(why, SystemExit):
-        return why.code if isinstance(why.code, int) else 1
-    if isinstance(why, KeyboardInterrupt) or type(why).__name__ == "Abort":
-        sys.stderr.write("\n")
-        return 130
-    if isinstance(why, ClawError):
-        sys.stderr.write(f"claw: {_safe(str(why))}\n")
-        return why.exit_code
-    if isinstance(why, BrokenPipeError):
-        sys.stderr.close()
-        return 0
-    if type(why).__name__ == "Exit":
-        return int(getattr(why, "exit_code", 0))
-    show = getattr(why, "format_message", None)
-    if show is not None:
-        sys.stderr.write(f"claw: {_safe(show())}\n")
-        return int(getattr(why, "exit_code", 2))
-    if os.environ.get("CLAW_DEBUG"):
-        traceback.print_exception(why)
-    text = words.say(
-        "something broke inside claw ({kind}: {why}). It is a fault of ours: please report it; CLAW_DEBUG=1 shows where",
-        kind=type(why).__name__,
-        why=why,
-    )
-    sys.stderr.write(f"claw: {_safe(text)}\n")
-    return 1
-
-
-def _safe(text: str) -> str:
-    from claw.guard.redact import redact
-
-    return redact(text)
+        sys.exit(tell(why))
 
 
 def _of_a_plugin(name: str) -> Any:

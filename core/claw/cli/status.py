@@ -11,7 +11,7 @@ from claw.cli.show import document
 from claw.manifest import Found
 from claw.words import say
 
-app = typer.Typer(help="Say how claw is set up here.")
+app = typer.Typer(add_completion=False, help="Say how claw is set up here.")
 
 
 @app.command()
