@@ -1,0 +1,69 @@
+"""A model on loopback for the bench, in a process of its own so that its CPU is not counted as claw's.
+
+The script of a turn rides in the message, so the service keeps no state: ``[[bench rounds=10 think=200]]`` asks for ten
+tools, one per request, each after 200 ms, and then says ``done``. The address is the first line on stdout; for each line
+on stdin one line of JSON comes back: the calls since the last time.
+"""
+
+import asyncio
+import json
+import re
+import sys
+import time
+from typing import Any
+
+from claw.testing.services import OpenAIService, Received, Reply
+
+MARKER = re.compile(r"\[\[bench rounds=(\d+) think=(\d+)\]\]")
+
+
+def answer(request: Received) -> Reply:
+    """Another tool until the rounds are done, then the end."""
+    messages = request.body["messages"]
+    last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
+    found = MARKER.search(json.dumps(messages[last]["content"])) if last >= 0 else None
+    rounds, think = (int(found[1]), int(found[2])) if found else (0, 0)
+    done = sum(message["role"] == "tool" for message in messages[last + 1 :])
+    offered = {tool["function"]["name"] for tool in request.body.get("tools", ())}
+    if done < rounds and "read" in offered:
+        # Another file each time, so that nobody takes it for a loop.
+        return Reply(calls=[("read", {"file_path": f"f{done}.txt"})], delay_seconds=think / 1000)
+    return Reply(text="done, all of it", delay_seconds=think / 1000)
+
+
+class Timed(OpenAIService):
+    """Notes of each call how long it took in here, and how large the request was."""
+
+    def __init__(self) -> None:
+        super().__init__(answer)
+        self.calls: list[dict[str, Any]] = []
+
+    async def _serve(self, request: Received, *streams: Any) -> bool:
+        began = time.perf_counter()
+        goes_on = await super()._serve(request, *streams)
+        body = request.body
+        system = [
+            message["content"] for message in body["messages"] if message["role"] in ("system", "developer")
+        ]
+        self.calls.append(
+            {
+                "seconds": time.perf_counter() - began,
+                "bytes": int(request.headers["content-length"]),
+                "system_bytes": len(json.dumps(system, ensure_ascii=False).encode()),
+                "tools_bytes": len(json.dumps(body.get("tools", []), ensure_ascii=False).encode()),
+                "tools": len(body.get("tools", [])),
+                "messages": len(body["messages"]),
+            }
+        )
+        return goes_on
+
+
+async def main() -> None:
+    async with Timed() as service:
+        print(service.url, flush=True)
+        while await asyncio.to_thread(sys.stdin.readline):
+            print(json.dumps(service.calls), flush=True)
+            service.calls.clear()
+
+
+asyncio.run(main())

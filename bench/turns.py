@@ -1,0 +1,192 @@
+"""Turns in one warm process, through ``claw.app``, as a gateway would take them: one JSON document on stdout.
+
+    python bench/turns.py [--turns 30] [--history 1000] [--seconds 5] [--sessions 200]
+
+Overhead of a turn is its time less what the model on loopback took; CPU is of this process alone.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from claw.app import App, from_terminal, look_round
+from claw.event import Event
+from claw.stage import Wish
+
+HERE = Path(__file__).parent
+
+
+class Model:
+    """The process of ``mock.py``."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(HERE / "mock.py")]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self._line()
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls since the last time."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return list(json.loads(self._line()))
+
+    def stop(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+def make_home(folder: Path, url: str) -> dict[str, str]:
+    """A home whose agent asks ``url``, with ten files in its workspace; the environment to run in."""
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True)
+    for number in range(10):
+        (workspace / f"f{number}.txt").write_text(f"file {number}\n" * 20)
+    provider = {"baseUrl": url, "apiKey": "none-needed", "models": {"mock": {"contextTokens": 1000000}}}
+    config = {
+        "agents": {"defaults": {"model": "openai/mock", "workspace": str(workspace)}},
+        "providers": {"openai": provider},
+        "tools": {"profile": "coding"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").chmod(0o600)
+    return {"CLAW_HOME": str(folder), "HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+class Bench:
+    """One app and the model it asks."""
+
+    def __init__(self, app: App, model: Model) -> None:
+        self.app, self.model = app, model
+        self._ids = itertools.count()
+
+    async def turn(self, session: str, rounds: int = 0, think: int = 0) -> None:
+        """One message and its answer."""
+        text = f"[[bench rounds={rounds} think={think}]] go on, {next(self._ids)}"
+        reply = await self.app.hear(from_terminal(text), nothing, Wish(session=session))
+        assert reply is not None, "no answer"
+        assert reply.text.startswith("done"), reply.text
+
+    async def warm(self, session: str, turns: int, rounds: int = 0) -> dict[str, Any]:
+        """Turns one after the other: overhead and CPU of each, in ms."""
+        overheads, cpus, calls = [], [], []
+        for _ in range(turns):
+            began, cpu = time.perf_counter(), time.process_time()
+            await self.turn(session, rounds)
+            took, cpu = time.perf_counter() - began, time.process_time() - cpu
+            calls = self.model.calls()
+            overheads.append(1000 * (took - sum(call["seconds"] for call in calls)))
+            cpus.append(1000 * cpu)
+        return {
+            "overhead_ms": spread(overheads),
+            "cpu_ms": mean(cpus),
+            "calls": len(calls),
+            "request": calls[0],
+        }
+
+    async def throughput(self, sessions: int, think: int, seconds: float) -> dict[str, float]:
+        """Sessions at once, each sending its next message when it has its answer."""
+        until, done = time.perf_counter() + seconds, 0
+
+        async def talk(name: str) -> None:
+            nonlocal done
+            while time.perf_counter() < until:
+                await self.turn(name, think=think)
+                done += 1
+
+        began, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(talk(f"t{sessions}-{think}-{number}") for number in range(sessions)))
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+        self.model.calls()
+        return {"turns_per_second": done / took, "cpu_ms_per_turn": 1000 * cpu / done}
+
+    async def history(self, messages: int) -> dict[str, Any]:
+        """One session grown by real turns: its cost at 10 messages and at the end."""
+        for _ in range(5):
+            await self.turn("long")
+        short = await self.warm("long", 20)
+        for _ in range(max(0, messages - 50) // 2):
+            await self.turn("long")
+        self.model.calls()
+        return {"at_10": short, f"at_{messages}": await self.warm("long", 20)}
+
+    async def memory(self, sessions: int) -> dict[str, float]:
+        """New sessions of one turn each: what each leaves in this process."""
+        before = pss_kb()
+        for number in range(sessions):
+            await self.turn(f"m{number}")
+        self.model.calls()
+        return {"pss_mb": pss_kb() / 1024, "kb_per_session": (pss_kb() - before) / sessions}
+
+
+async def nothing(event: Event) -> None:
+    """Nobody listens."""
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Median, ends, and the time that nineteen of twenty stay below."""
+    ordered = sorted(values)
+    middle, high = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)]
+    return {"median": middle, "min": ordered[0], "max": ordered[-1], "p95": high}
+
+
+def pss_kb() -> int:
+    """Memory of this process, shared pages counted in part, in KB (Linux)."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All phases in one process."""
+    model = Model()
+    with tempfile.TemporaryDirectory() as folder:
+        environ = make_home(Path(folder) / "home", model.url)
+        app = App(look_round(environ), complain=lambda line: print(line, file=sys.stderr))
+        bench = Bench(app, model)
+        try:
+            began = time.perf_counter()
+            await bench.turn("first")
+            found: dict[str, Any] = {"first_turn_ms": 1000 * (time.perf_counter() - began)}
+            found["first_request"] = model.calls()[0]
+            await bench.warm("warm", 5)
+            found["warm"] = await bench.warm("warm", options.turns)
+            found["ten_tools"] = await bench.warm("tools", max(5, options.turns // 3), rounds=10)
+            found["memory"] = await bench.memory(options.sessions)
+            for sessions, think in ((1, 0), (16, 0), (64, 200)):
+                found[f"sessions_{sessions}_think_{think}"] = await bench.throughput(
+                    sessions, think, options.seconds
+                )
+            found["history"] = await bench.history(options.history)
+        finally:
+            await app.close()
+            model.stop()
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--history", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--sessions", type=int, default=200)
+    print(json.dumps(asyncio.run(measure(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
