@@ -131,7 +131,11 @@ def policy() -> dict[str, float]:
     for number, name in enumerate(LAYERS):
         allow = ["tool_*", *(f"plugin-{n}" for n in range(20))]
         deny = [f"tool_{number}7*", *(f"tool_{n}" for n in range(number, 500, 50))]
-        layers.append(Layer(name, name, allow=tuple(map(Entry, allow)), deny=tuple(map(Entry, deny))))
+        lists = [
+            tuple(Entry(word, f"{name}.{way}") for word in words)
+            for way, words in (("allow", allow), ("deny", deny))
+        ]
+        layers.append(Layer(name, name, allow=lists[0], deny=lists[1]))
     return {"ms": best(lambda: judge(facts, layers, Run("default")))}
 
 

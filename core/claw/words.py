@@ -32,8 +32,6 @@ def translations(language: str) -> dict[str, str]:
     """Every template of ``language`` with its translation, joined from all data files."""
     from importlib import resources  # 15 ms, and only other languages than English need it
 
-    from importlib import resources  # 15 ms that English does without
-
     joined: dict[str, str] = {}
     for entry in sorted(resources.files("claw").joinpath("locale", language).iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".json"):
