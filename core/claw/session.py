@@ -37,7 +37,7 @@ from claw.record import (
     shown,
 )
 from claw.store import Database, Disk, Lock, cannot_write
-from claw.transcript import Assistant, Message, sendable
+from claw.transcript import Assistant, Message, ToolResult, User, sendable
 from claw.usage import Ledger
 from claw.words import say
 
@@ -56,6 +56,8 @@ class _Past:
     thinking_level: str
     usage: Ledger
     ids: set[str]
+    settled: int = 0
+    settled_sent: tuple[Message, ...] = ()
     sent: tuple[Message, ...] | None = None
 
     @classmethod
@@ -71,11 +73,13 @@ class _Past:
     def add(self, entry: Record) -> None:
         self.entries.append(entry)  # type: ignore[arg-type]
         self.ids.add(entry.id)
-        self.sent = None
         if isinstance(entry, Compaction):
             self.messages = list(context(self.entries).messages)
+            self._unsettle()
         elif message := shown(entry):  # type: ignore[arg-type]
+            self._settle(message)
             self.messages.append(message)
+            self.sent = None
         if isinstance(entry, ModelChange):
             self.model = entry.model
         elif isinstance(entry, ThinkingLevelChange):
@@ -83,6 +87,28 @@ class _Past:
         elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
             self.model = entry.message.model or self.model
             self.usage = self.usage.plus(entry.message.usage)
+
+    def sendable(self) -> tuple[Message, ...]:
+        """The messages, paired. Only what came since the newest word of a user is looked at again."""
+        if self.sent is None:
+            self.sent = self.settled_sent + sendable(self.messages[self.settled :])
+        return self.sent
+
+    def _settle(self, message: Message) -> None:
+        """Before ``message`` is added: a user's word closes what was said; a result for an old call opens it again."""
+        if isinstance(message, User):
+            self.settled_sent, self.settled = self.sendable(), len(self.messages)
+        elif isinstance(message, ToolResult):
+            newer = self.messages[self.settled :]
+            asked = sum(
+                call.id == message.call_id for m in newer if isinstance(m, Assistant) for call in m.tool_calls
+            )
+            told = sum(m.call_id == message.call_id for m in newer if isinstance(m, ToolResult))
+            if asked <= told:
+                self._unsettle()
+
+    def _unsettle(self) -> None:
+        self.settled, self.settled_sent, self.sent = 0, (), None
 
 
 class Session:
@@ -113,9 +139,7 @@ class Session:
     @property
     def messages(self) -> tuple[Message, ...]:
         """What a model may be sent of the past: the path to the newest record, every call with its result."""
-        if self._past.sent is None:
-            self._past.sent = sendable(self._past.messages)
-        return self._past.sent
+        return self._past.sendable()
 
     @property
     def entries(self) -> tuple[Entry, ...]:

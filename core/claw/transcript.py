@@ -90,7 +90,7 @@ class Assistant(
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tools it asks for, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
 
 class ToolResult(
@@ -148,17 +148,18 @@ def pair(messages: Sequence[Message]) -> Paired:
     for place, message in enumerate(kept):
         if isinstance(message, ToolResult):
             continue
-        if not isinstance(message, Assistant) or not (calls := message.tool_calls):
+        if (given := answers.get(place)) is None:
             paired.append(message)
             continue
-        given = answers[place]
-        if message.stop_reason in _FAILED and None in given:
+        assert isinstance(message, Assistant)
+        if None in given and message.stop_reason in _FAILED:
             message = _without(message, {slot for slot, result in enumerate(given) if result is None})  # noqa: PLW2901
-            calls = message.tool_calls
             given = [result for result in given if result is not None]
-        synthetic += given.count(None)
         paired.append(message)
-        paired.extend(result or _lost(call) for call, result in zip(calls, given, strict=True))
+        if None in given:
+            synthetic += given.count(None)
+            given = [result or _lost(call) for call, result in zip(message.tool_calls, given, strict=True)]
+        paired.extend(result for result in given if result)
     return Paired(tuple(paired), synthetic)
 
 
@@ -169,19 +170,23 @@ def sendable(messages: Sequence[Message]) -> tuple[Message, ...]:
     """
     sent: list[Message] = []
     for message in pair(messages).messages:
-        content = message.content
-        if any(isinstance(block, Text) and not block.text.strip() for block in content):
-            content = tuple(b for b in content if not (isinstance(b, Text) and not b.text.strip()))  # type: ignore[assignment]
-            message = msgspec.structs.replace(message, content=content)  # noqa: PLW2901
-        if isinstance(message, ToolResult) or any(not isinstance(block, Thinking) for block in content):
+        content = [block for block in message.content if not (isinstance(block, Text) and _blank(block.text))]
+        if len(content) != len(message.content):
+            message = msgspec.structs.replace(message, content=tuple(content))  # noqa: PLW2901
+        if isinstance(message, ToolResult) or not all(isinstance(block, Thinking) for block in content):
             sent.append(message)
     return tuple(sent)
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
 
 
 def _with_usable_calls(message: Message) -> Message | None:
     if not isinstance(message, Assistant):
         return message
-    bad = {slot for slot, call in enumerate(message.tool_calls) if not _usable(call)}
+    calls = message.tool_calls
+    bad = {slot for slot, call in enumerate(calls) if not _usable(call)} if calls else None
     if not bad:
         return message
     rest = _without(message, bad)

@@ -16,7 +16,7 @@ from claw.errors import BusyError, ClawError
 from claw.record import Compaction, Header, MessageRecord, ModelChange, ThinkingLevelChange, encode, read
 from claw.session import Session, Sessions
 from claw.store import Database, Disk
-from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage, User
+from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage, User, sendable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +140,33 @@ async def test_a_call_that_was_never_answered_is_answered_in_what_a_model_is_sen
 
     assert isinstance(session.messages[-1], ToolResult)
     assert len(session.entries) == 2
+
+
+_spoken = st.lists(
+    st.one_of(
+        st.sampled_from(["", "hello"]).map(says),
+        st.lists(st.sampled_from("ab"), max_size=2).flatmap(
+            lambda calls: st.sampled_from(["tool_use", "aborted"]).map(
+                lambda stop: Assistant(tuple(ToolCall(call, "read", {}) for call in calls), stop_reason=stop)
+            )
+        ),
+        st.sampled_from("ab").map(lambda call: ToolResult(call, "read", ())),
+    ),
+    max_size=10,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(_spoken)
+async def test_what_a_model_is_sent_is_the_same_said_piece_by_piece_and_read_at_once(house, spoken):
+    sessions = house()
+    session = await sessions.open(KEY, "a")
+    for message in spoken:
+        session.append(message)
+        assert session.messages == sendable([entry.message for entry in session.entries])
+    await session.reset()
+    sessions.close()
+    sessions.database.close()
 
 
 async def test_a_reset_begins_anew_and_keeps_the_old_file(house):
