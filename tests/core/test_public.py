@@ -1,7 +1,9 @@
 """The public surface: what ``from claw import ...`` gives to strangers."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import claw
 import pytest
@@ -28,3 +30,13 @@ def test_importing_claw_imports_nothing_else() -> None:
     script = "import sys, importlib, typing; before = set(sys.modules); import claw; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["claw"]
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub())
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    stub = (Path(claw.__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
+
+    assert sorted(re.findall(r" as (\w+)", stub)) == claw.__all__, "write core/claw/__init__.pyi anew"

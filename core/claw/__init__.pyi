@@ -1,0 +1,77 @@
+"""For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
+
+from claw.app import look_round as look_round
+from claw.arguments import nearest as nearest
+from claw.auth import Credential as Credential, configured_keys as configured_keys
+from claw.channel import Channel as Channel, Door as Door, Limits as Limits
+from claw.config.settings import (
+    ChannelConfig as ChannelConfig,
+    ProviderConfig as ProviderConfig,
+    Secret as Secret,
+    Section as Section,
+)
+from claw.config.view import PluginConfig as PluginConfig
+from claw.errors import (
+    ClawError as ClawError,
+    ConfigError as ConfigError,
+    FenceError as FenceError,
+    PluginError as PluginError,
+    ProviderError as ProviderError,
+    ToolError as ToolError,
+    UsageError as UsageError,
+)
+from claw.failure import failed as failed
+from claw.guard.command import split_plain as split_plain
+from claw.guard.fetch import is_loopback as is_loopback
+from claw.guests import Review as Review
+from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
+from claw.message import (
+    Address as Address,
+    Attachment as Attachment,
+    Inbound as Inbound,
+    Outbound as Outbound,
+    Receipt as Receipt,
+    Sender as Sender,
+)
+from claw.prompt import (
+    ContextFile as ContextFile,
+    PromptFacts as PromptFacts,
+    PromptSection as PromptSection,
+    bootstrap as bootstrap,
+    inbound_context as inbound_context,
+)
+from claw.provider import (
+    Finished as Finished,
+    ModelEvent as ModelEvent,
+    Provider as Provider,
+    Request as Request,
+    SystemPrompt as SystemPrompt,
+    TextDelta as TextDelta,
+    ThinkingDelta as ThinkingDelta,
+    ToolSpec as ToolSpec,
+)
+from claw.sandbox import Sandbox as Sandbox
+from claw.tool import Tool as Tool, ToolContext as ToolContext, tool as tool
+from claw.transcript import (
+    Assistant as Assistant,
+    Image as Image,
+    Message as Message,
+    Text as Text,
+    Thinking as Thinking,
+    ToolCall as ToolCall,
+    Usage as Usage,
+    User as User,
+)
+from claw.truncation import result_limit as result_limit
+from claw.wire import (
+    CallIds as CallIds,
+    Patience as Patience,
+    base_url as base_url,
+    converse as converse,
+    mint_call_id as mint_call_id,
+    tool_arguments as tool_arguments,
+)
+from claw.words import say as say
+
+__version__: str
+__all__: list[str]
