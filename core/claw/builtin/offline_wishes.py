@@ -1,6 +1,7 @@
 """What a plain request asks for, by rule: English or Chinese words → tools with arguments. Pure.
 
-Each rule takes away the words it has understood, so that "run `cat a.txt`" is one wish and not two.
+Each rule takes away the words it has understood, so that "run `cat a.txt`" is one wish and not two. The patterns are
+plain strings: they are compiled (and kept, by ``re``) when the first request is read, not when claw starts.
 """
 
 import re
@@ -94,13 +95,11 @@ _KINDS = {
     "toml": "*.toml",
 }
 _KIND = "(?i:" + "|".join(_KINDS) + ")"
-_PAUSE = re.compile(
-    r"[,，。;；?？!！、\0]|\.\s|\b(?:and|then|plus)\b|和|并且?|然后|再|以及|还有", re.IGNORECASE
-)
+_PAUSE = r"(?i)[,，。;；?？!！、\0]|\.\s|\b(?:and|then|plus)\b|和|并且?|然后|再|以及|还有"
 _WORD = r"[^\s,，。;；?？\0]+"
 
 _WRITE = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    f"(?is){pattern}"
     for pattern in (
         rf"\b(?:write|save|put|store)\s+(?P<content>{_QUOTED}|(?!(?:a|an|the|some|my|me|down)\s)[^\0]+?)\s+(?:in)?to\s+"
         rf"(?:(?:a|the|new)\s+)*(?:file\s+)?(?:(?:called|named)\s+)?(?P<path>{_FILE})",
@@ -113,7 +112,7 @@ _WRITE = tuple(
     )
 )
 _EXEC = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    f"(?i){pattern}"
     for pattern in (
         rf"(?:\b(?:run|execute)\b(?:\s+the)?(?:\s+command)?|(?:运行|执行)(?:一下)?(?:命令)?)\s*[:：]?\s*(?P<command>{_QUOTED})",
         r"\b(?:run|execute)(?:\s+the)?\s+command\s*:?\s+(?P<command>[^\0\n]+)",
@@ -122,17 +121,14 @@ _EXEC = tuple(
         r"(?:运行|执行)(?:一下)?(?:命令)?\s*[:：]?\s*(?P<command>[A-Za-z0-9_./-][\x20-\x7e]*)",
     )
 )
-_AFTER_COMMAND = re.compile(
-    r",?\s+(?:and|then)\s+(?:then\s+)?(?:tell|show|say|explain|give|read|list)\b.*|[?!.\s]+$", re.I
+_AFTER_COMMAND = r"(?i),?\s+(?:and|then)\s+(?:then\s+)?(?:tell|show|say|explain|give|read|list)\b.*|[?!.\s]+$"
+_WEB_SEARCH = (
+    r"(?i)\bsearch\s+(?:on\s+)?(?:the\s+)?(?:web|internet|online)(?:\s+for)?\s+(?P<a>[^\0?？\n]+)"
+    r"|(?:上网|在?网上)\s*(?:搜索|查找|搜|查)(?:一下)?\s*(?P<b>[^\0?？\n]+)"
 )
-_WEB_SEARCH = re.compile(
-    r"\bsearch\s+(?:on\s+)?(?:the\s+)?(?:web|internet|online)(?:\s+for)?\s+(?P<a>[^\0?？\n]+)"
-    r"|(?:上网|在?网上)\s*(?:搜索|查找|搜|查)(?:一下)?\s*(?P<b>[^\0?？\n]+)",
-    re.IGNORECASE,
-)
-_FETCH = re.compile(r"https?://[^\s<>\"'`，。；！？、）)\0]+", re.IGNORECASE)
+_FETCH = r"(?i)https?://[^\s<>\"'`，。；！？、）)\0]+"
 _GREP = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    f"(?i){pattern}"
     for pattern in (
         rf"\bsearch\s+(?P<path>{_FILE})\s+for\s+(?P<pattern>{_QUOTED}|{_WORD})",
         rf"\b(?:grep|search|look(?=[^\0]*\sfor\s))\s+(?:(?:in|through|all|the|my|these|every|files?|text|code|folder|for)\s+)*"
@@ -147,70 +143,46 @@ _GREP = tuple(
         rf"(?:包含|含有|提到)(?:了)?\s*(?P<pattern>{_QUOTED}|[^\s,，。;；?？的\0]+)\s*的\s*文件",
     )
 )
-_FIND = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"\b(?i:find|locate)\s+(?i:(?:all|every|any|the|a|my|me)\s+)*(?P<kind>{_KIND})\s+(?i:files?)",
-        rf"\b(?i:find|locate|where\s+(?:is|are))\s+(?i:(?:all|every|any|the|a|my|me|files?|named|called|matching|like|"
-        rf"ending\s+(?:in|with))\s+)*(?P<pattern>{_GLOB}|{_FILE})(?i:\s+files?)?",
-        rf"(?:查找|寻找|找一下|找到|找出|找)(?:一下)?(?:所有|全部)?的?\s*(?P<kind>{_KIND})\s*(?:的)?文件",
-        rf"(?:查找|寻找|找一下|找到|找出|找)(?:一下)?(?:所有|全部)?的?\s*(?:名为|叫)?\s*(?P<pattern>{_GLOB}|{_FILE})"
-        r"\s*(?:的)?(?:文件)?",
-        rf"(?P<pattern>{_FILE})\s*在哪",
-    )
+_FIND = (
+    rf"\b(?i:find|locate)\s+(?i:(?:all|every|any|the|a|my|me)\s+)*(?P<kind>{_KIND})\s+(?i:files?)",
+    rf"\b(?i:find|locate|where\s+(?:is|are))\s+(?i:(?:all|every|any|the|a|my|me|files?|named|called|matching|like|"
+    rf"ending\s+(?:in|with))\s+)*(?P<pattern>{_GLOB}|{_FILE})(?i:\s+files?)?",
+    rf"(?:查找|寻找|找一下|找到|找出|找)(?:一下)?(?:所有|全部)?的?\s*(?P<kind>{_KIND})\s*(?:的)?文件",
+    rf"(?:查找|寻找|找一下|找到|找出|找)(?:一下)?(?:所有|全部)?的?\s*(?:名为|叫)?\s*(?P<pattern>{_GLOB}|{_FILE})"
+    r"\s*(?:的)?(?:文件)?",
+    rf"(?P<pattern>{_FILE})\s*在哪",
 )
-_TIME = re.compile(
-    r"\b(?:what(?:'s|\s+is)?|tell(?:\s+me)?)\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b|\bwhat\s+(?:time|day|date)\s+is\s+it\b"
+_TIME = (
+    r"(?i)\b(?:what(?:'s|\s+is)?|tell(?:\s+me)?)\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b|\bwhat\s+(?:time|day|date)\s+is\s+it\b"
     r"|\bcurrent\s+(?:time|date)\b|\btoday'?s\s+date\b|\b(?:which|what)\s+(?:model|time\s*zone)\b|\bsession\s+status\b"
-    r"|几点|(?:现在|当前)的?.{0,3}时间|今天.{0,3}(?:几号|日期|星期|周几)|(?:什么|哪个)(?:模型|时区)|会话状态",
-    re.IGNORECASE,
+    r"|几点|(?:现在|当前)的?.{0,3}时间|今天.{0,3}(?:几号|日期|星期|周几)|(?:什么|哪个)(?:模型|时区)|会话状态"
 )
-_READ_WORDS = re.compile(
-    r"\b(?:read|show|open|cat|display|print|view|see|says?|tell|what|contents?|summar\w+|first|begin\w*|start\w*|quote"
-    r"|look)\b|读|看|打开|显示|内容|写了|说|讲|什么|第一|开头|首行|标题|总结|概括",
-    re.IGNORECASE,
+_READ_WORDS = (
+    r"(?i)\b(?:read|show|open|cat|display|print|view|see|says?|tell|what|contents?|summar\w+|first|begin\w*|start\w*|quote"
+    r"|look)\b|读|看|打开|显示|内容|写了|说|讲|什么|第一|开头|首行|标题|总结|概括"
 )
-_CHANGE_WORDS = re.compile(
-    r"\b(?:delete|remove|rename|edit|change|replace|move|fix)\b|删除|删掉|移除|改名|重命名|修改|替换",
-    re.IGNORECASE,
+_CHANGE_WORDS = (
+    r"(?i)\b(?:delete|remove|rename|edit|change|replace|move|fix)\b|删除|删掉|移除|改名|重命名|修改|替换"
 )
-_LIST = re.compile(
-    r"\b(?:list|show|see|what|which)\b[^,.;?？\0]{0,40}?\b(?:files|folders?|director(?:y|ies))\b(?P<a>[^,;?？\0]*)"
+_LIST = (
+    r"(?i)\b(?:list|show|see|what|which)\b[^,.;?？\0]{0,40}?\b(?:files|folders?|director(?:y|ies))\b(?P<a>[^,;?？\0]*)"
     r"|\bwhat(?:'s|\s+is)\s+(?:in\s+)?(?:here|this\s+(?:folder|directory))\b|^\s*ls\b(?P<b>[^,;?？\0]*)"
     r"|(?:列出|列一下|列举|看看|看一下|查看|显示)[^,，。;；?？\0]{0,12}?(?:文件夹|文件|目录)"
     r"|(?:有什么|有哪些|有啥|哪些)[^,，。;；?？\0]{0,3}(?:文件夹|文件|目录)"
-    r"|(?:[A-Za-z0-9_./~-]+\s*)?(?:文件夹|目录|这里)(?:里面?|下面?|中)?[^,，。;；?？\0]{0,3}(?:有什么|有哪些|有啥|是什么)|文件列表",
-    re.IGNORECASE,
+    r"|(?:[A-Za-z0-9_./~-]+\s*)?(?:文件夹|目录|这里)(?:里面?|下面?|中)?[^,，。;；?？\0]{0,3}(?:有什么|有哪些|有啥|是什么)|文件列表"
 )
-_FOLDER = re.compile(
-    r"\b(?:in|under|inside|of|ls)\s+(?:the\s+)?(?:folder\s+|directory\s+)?(?P<path>[A-Za-z0-9_.~/-]*[A-Za-z0-9_~/.])"
-    r"|(?P<zh>[A-Za-z0-9_.~/-]+)\s*(?:文件夹|目录)",
-    re.IGNORECASE,
+_FOLDER = (
+    r"(?i)\b(?:in|under|inside|of|ls)\s+(?:the\s+)?(?:folder\s+|directory\s+)?(?P<path>[A-Za-z0-9_.~/-]*[A-Za-z0-9_~/.])"
+    r"|(?P<zh>[A-Za-z0-9_.~/-]+)\s*(?:文件夹|目录)"
 )
-_HERE = frozenset(
-    [
-        "a",
-        "all",
-        "current",
-        "files",
-        "here",
-        "it",
-        "my",
-        "our",
-        "that",
-        "the",
-        "there",
-        "this",
-        "total",
-        "you",
-        "your",
-    ]
+_HERE = frozenset({"a", "all", "current", "files", "here", "it", "my", "our"}) | frozenset(
+    {"that", "the", "there", "this", "total", "you", "your"}
 )
 
 
 def _writes(text: str) -> Matches:
     for pattern in _WRITE:
-        if found := pattern.search(text):
+        if found := re.search(pattern, text):
             content = _bare(found["content"].strip())
             yield (
                 found.start(),
@@ -222,8 +194,8 @@ def _writes(text: str) -> Matches:
 
 def _commands(text: str) -> Matches:
     for pattern in _EXEC:
-        if found := pattern.search(text):
-            command = _AFTER_COMMAND.sub("", _bare(found["command"].strip())).strip()
+        if found := re.search(pattern, text):
+            command = re.sub(_AFTER_COMMAND, "", _bare(found["command"].strip())).strip()
             end = found.start("command") + len(found["command"].rstrip())
             if command and not found["command"].startswith(("`", '"', "“")):
                 end = found.start("command") + len(command)
@@ -233,7 +205,7 @@ def _commands(text: str) -> Matches:
 
 
 def _web_searches(text: str) -> Matches:
-    if found := _WEB_SEARCH.search(text):
+    if found := re.search(_WEB_SEARCH, text):
         yield (
             found.start(),
             found.end(),
@@ -242,13 +214,13 @@ def _web_searches(text: str) -> Matches:
 
 
 def _pages(text: str) -> Matches:
-    for found in _FETCH.finditer(text):
+    for found in re.finditer(_FETCH, text):
         yield found.start(), found.end(), Wish("web_fetch", (("url", found[0].rstrip(".,;:!?")),))
 
 
 def _searches(text: str) -> Matches:
     for pattern in _GREP:
-        if found := pattern.search(text):
+        if found := re.search(pattern, text):
             told = [("pattern", _bare(found["pattern"]))]
             if path := found.groupdict().get("path"):
                 told.append(("path", _bare(path)))
@@ -258,7 +230,7 @@ def _searches(text: str) -> Matches:
 
 def _finds(text: str) -> Matches:
     for pattern in _FIND:
-        if found := pattern.search(text):
+        if found := re.search(pattern, text):
             named = found.groupdict()
             glob = _KINDS[named["kind"].lower()] if named.get("kind") else _bare(found["pattern"])
             if re.fullmatch(r"\.[A-Za-z0-9]+", glob) and glob.lower() not in (".env", ".git", ".gitignore"):
@@ -268,26 +240,26 @@ def _finds(text: str) -> Matches:
 
 
 def _times(text: str) -> Matches:
-    if found := _TIME.search(text):
+    if found := re.search(_TIME, text):
         yield found.start(), found.end(), Wish("session_status")
 
 
 def _reads(text: str) -> Matches:
     """Every file that is named, when the words sound like looking and not like changing."""
-    if not _READ_WORDS.search(text) or _CHANGE_WORDS.search(text):
+    if not re.search(_READ_WORDS, text) or re.search(_CHANGE_WORDS, text):
         return
     for found in re.finditer(_FILE, text):
         path = _bare(found[0])
         if path.lower() not in _NO_FILES:
-            start = max((pause.end() for pause in _PAUSE.finditer(text, 0, found.start())), default=0)
+            start = max((pause.end() for pause in re.finditer(_PAUSE, text[: found.start()])), default=0)
             yield start, found.end(), Wish("read", (("path", path),))
 
 
 def _lists(text: str) -> Matches:
-    if _CHANGE_WORDS.search(text):
+    if re.search(_CHANGE_WORDS, text):
         return
-    for found in _LIST.finditer(text):
-        names = [match["path"] or match["zh"] for match in _FOLDER.finditer(found[0])]
+    for found in re.finditer(_LIST, text):
+        names = [match["path"] or match["zh"] for match in re.finditer(_FOLDER, found[0])]
         path = next((name for name in names if name.lower() not in _HERE), "")
         yield found.start(), found.end(), Wish("ls", (("path", path),) if path else ())
 

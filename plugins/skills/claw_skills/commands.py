@@ -19,16 +19,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 @skills_app.command("list")
 def list_(agent: AgentId = "", as_json: AsJson = False) -> None:
     """List the agent's skills: in the prompt or not, from where, and why not."""
-    _show(_rows(agent), as_json)
+    _show(_rows(agent), as_json, say("no skills"))
 
 
 @skills_app.command()
 def check(agent: AgentId = "", as_json: AsJson = False) -> None:
     """List only skills that something keeps out of use; exit 1 when there are any."""
     rows = [row for row in _rows(agent) if row["why"]]
-    _show(rows, as_json)
-    if not rows and not as_json:
-        typer.echo(say("every skill can be used"))
+    _show(rows, as_json, say("every skill can be used"))
     raise typer.Exit(1 if rows else 0)
 
 
@@ -63,7 +61,7 @@ def _left_out(one: Shelved, settings: Any) -> str:
     return say("more skills than skills.maxInPrompt")
 
 
-def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _show(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
     if as_json:
         body = {"schemaVersion": 1, "kind": "skills", "skills": rows}
         typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
@@ -73,4 +71,4 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
         typer.echo(f"{mark} {row['name']}  ({row['source']})  {row['why'] or row['description']}")
         typer.echo(f"    {row['file']}")
     if not rows:
-        typer.echo(say("no skills"))
+        typer.echo(nothing)
