@@ -9,9 +9,10 @@ _ALWAYS = frozenset(";|&<>$`(){}*?[]\\")
 _IN_DOUBLE_QUOTES = frozenset("$`\\")
 _BLANKS = " \t"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_RESERVED = frozenset(
-    "! case coproc do done elif else esac fi for function if in select then time until while".split()
-)
+_RESERVED = frozenset([
+    "!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then",
+    "time", "until", "while",
+])  # fmt: skip
 
 
 def split_plain(line: str) -> list[str]:
