@@ -20,7 +20,7 @@ from claw.errors import (
     ToolError as ToolError,
     UsageError as UsageError,
 )
-from claw.failure import failed as failed
+from claw.failure import failed as failed, said as failure_said
 from claw.guard.command import split_plain as split_plain
 from claw.guard.fetch import is_loopback as is_loopback
 from claw.guests import Review as Review
@@ -51,7 +51,7 @@ from claw.provider import (
     ToolSpec as ToolSpec,
 )
 from claw.sandbox import Sandbox as Sandbox
-from claw.tool import Tool as Tool, ToolContext as ToolContext, tool as tool
+from claw.tool import Result as ToolResult, Tool as Tool, ToolContext as ToolContext, tool as tool
 from claw.transcript import (
     Assistant as Assistant,
     Image as Image,
@@ -64,6 +64,7 @@ from claw.transcript import (
 )
 from claw.truncation import result_limit as result_limit
 from claw.wire import (
+    DONE as STREAM_DONE,
     CallIds as CallIds,
     Patience as Patience,
     base_url as base_url,

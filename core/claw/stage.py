@@ -8,7 +8,8 @@ from typing import Any
 from claw.config import Agent, Config
 from claw.fallback import ModelRef, candidates
 from claw.guard.admission import owner_hash
-from claw.guard.fence import Fence, Root
+from claw.guard.fence import Fence
+from claw.guard.way import Root
 from claw.journal import Journal
 from claw.kit import Kit
 from claw.lane import Lanes
