@@ -32,10 +32,6 @@ def test_importing_claw_imports_nothing_else() -> None:
     assert done.stdout.split() == ["claw"]
 
 
-if __name__ == "__main__":
-    STUB.write_text(stub())
-
-
 def test_type_checkers_see_the_same_names() -> None:
     stub = (Path(claw.__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
 

@@ -116,10 +116,11 @@ def _english_again() -> Iterator[None]:
 def test_an_error_is_told_in_the_language_in_use() -> None:
     from claw import ClawError
 
-    template = "this agent runs in a sandbox, and no sandbox {wanted} is installed"
-    error = ClawError(template, wanted="bwrap")
+    template, chinese = next((t, c) for t, c in CHINESE.items() if len(fields(t)) == 1)
+    values = dict.fromkeys(fields(template), "bwrap")
+    error = ClawError(template, **values)
     words.use("zh_CN.UTF-8")
-    assert str(error) == CHINESE[template].format(wanted="bwrap")
+    assert str(error) == chinese.format(**values)
 
 
 @pytest.mark.parametrize("language", ["en", "de_DE", "", "C.UTF-8"])

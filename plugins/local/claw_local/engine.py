@@ -71,7 +71,7 @@ def start(file: Path, *, context_tokens: int, threads: int) -> Server:
     """
     if find_spec(ENGINE) is None:
         raise _not_installed("the engine of the local model is not installed")
-    import xllamacpp  # type: ignore[import-not-found, unused-ignore]
+    import xllamacpp  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     key = secrets.token_hex(16)
     wanted = xllamacpp.CommonParams()
