@@ -11,6 +11,8 @@ import msgspec
 from claw.clock import SYSTEM
 from claw.errors import ProviderError
 
+MIN_SECRET_CHARS = 4
+
 # What went wrong, in our words; the service's own words stand behind.
 _WORDS = {
     "auth": ("the service refused the key{said}", "check the key: providers.{name}.apiKey, or its environment variable"),
@@ -127,26 +129,32 @@ def said(
     return failed(service, status=status, kind=f"{inner.get('type')} {code}", text=str(text), headers=headers)
 
 
-def told(error: Exception, service: str, secret: str = "") -> ProviderError:
+def told(error: Exception, service: str) -> ProviderError:
     """The error for what a vendor's SDK (or its HTTP library) raised; the same shape in all SDKs made by Stainless."""
     response = getattr(error, "response", None)
     if response is not None:
         raw = bytes(response.content)
-        text = raw.decode(errors="replace")
-        if secret:
-            text = text.replace(secret, "***")
         try:
-            body = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            body = text
+            body = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            body = raw.decode(errors="replace")
         return said(service, body, status=response.status_code, headers=response.headers)
     names = " ".join(base.__name__ for base in type(error).__mro__)
     if "Timeout" in names:
         return failed(service, reason="timeout")
     if "ConnectionError" in names or "TransportError" in names or "StreamError" in names:
-        cause = str(error.__cause__ or error)
-        return failed(service, reason="network", text=cause.replace(secret, "***") if secret else cause)
+        return failed(service, reason="network", text=str(error.__cause__ or error))
     return failed(service, reason="unknown", text=type(error).__name__)
+
+
+def hide(error: ProviderError, secret: str) -> ProviderError:
+    """The same error without the key that a service said back to us."""
+    if len(secret) >= MIN_SECRET_CHARS:
+        values = error._values.items()
+        error._values = {
+            name: value.replace(secret, "***") if isinstance(value, str) else value for name, value in values
+        }
+    return error
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from claw.errors import ConfigError, ProviderError, UsageError
-from claw.failure import failed, told
+from claw.failure import failed, hide, told
 from claw.guard.fetch import origin_of
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
@@ -106,11 +106,11 @@ async def converse(
         message = fold.finish()
     except ProviderError as error:
         error.where = error.where or service
-        raise
+        raise hide(error, secret) from None
     except TimeoutError:
         raise failed(service, reason="timeout") from None
     except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
-        raise told(error, service, secret) from None
+        raise hide(told(error, service), secret) from None
     yield Finished(message)
 
 

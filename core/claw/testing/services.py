@@ -29,7 +29,7 @@ class Reply:
     :param raw: bytes of a stream, sent as they are.
     :param piece_bytes: cut the stream in pieces of this size; 0 = one piece for each event.
     :param cut: break the connection at the end, where the end of the body should stand.
-    :param hang: send everything but the last event, then stay silent until the client leaves.
+    :param hang: send half of the events, then stay silent until the client leaves.
     :param delay_seconds: wait before answering.
     """
 
@@ -141,7 +141,7 @@ class _ModelService:
             return True
         events = [reply.raw] if reply.raw is not None else list(protocol.stream(reply, request.body, number))
         return await self._stream(
-            reply, events[:-1] if reply.hang and reply.raw is None else events, reader, writer
+            reply, events[: len(events) // 2] if reply.hang else events, reader, writer
         )
 
     async def _stream(

@@ -25,4 +25,6 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         )
         variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables)
-        yield Anthropic(name, section, base_url(name, address or DEFAULT_URL).removesuffix("/v1"), keys, config.http)
+        yield Anthropic(
+            name, section, base_url(name, address or DEFAULT_URL).removesuffix("/v1"), keys, config.http
+        )

@@ -6,6 +6,7 @@ the environment unless both are given.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ class Anthropic:
     ) -> None:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[Credential | None, Any] = {}
         self._patience = Patience(
             config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
         )
@@ -54,14 +55,13 @@ class Anthropic:
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""
-        secret = request.credential.secret if request.credential else ""
         facts = self._config.models.get(request.model)
         most = (facts and facts.max_tokens) or self._config.max_tokens
 
         async def ask() -> Any:
             import httpx2
 
-            client = await self._client(secret)
+            client = await self._client(request.credential)
             return await client.post(
                 "/v1/messages",
                 cast_to=httpx2.Response,
@@ -75,16 +75,16 @@ class Anthropic:
             Folding(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
             patience=self._patience,
-            secret=secret,
+            secret=request.credential.secret if request.credential else "",
         )
 
-    async def _client(self, secret: str) -> Any:
+    async def _client(self, key: Credential | None) -> Any:
         """The client of one key. The SDK is imported here, in a thread: it takes more than a second."""
-        if secret not in self._clients:
-            sdk = await asyncio.to_thread(__import__, "anthropic")
-            if secret not in self._clients:
-                self._clients[secret] = self._make(sdk, secret)
-        return self._clients[secret]
+        if key not in self._clients:
+            sdk = await asyncio.to_thread(import_module, "anthropic")
+            if key not in self._clients:
+                self._clients[key] = self._make(sdk, key.secret if key else "")
+        return self._clients[key]
 
     def _make(self, sdk: Any, secret: str) -> Any:
         import httpx2

@@ -6,6 +6,7 @@ project come from the environment unless headers say otherwise.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ class OpenAI:
     ) -> None:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[Credential | None, Any] = {}
         self._patience = Patience(
             config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
         )
@@ -56,7 +57,6 @@ class OpenAI:
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""
-        secret = request.credential.secret if request.credential else ""
         facts = self._config.models.get(request.model)
         most = (facts and facts.max_tokens) or self._config.max_tokens
         talk = self._config.api == "responses"
@@ -65,7 +65,7 @@ class OpenAI:
         async def ask() -> Any:
             import httpx2
 
-            client = await self._client(secret)
+            client = await self._client(request.credential)
             body = (
                 responses.body(request, self.name, most)
                 if talk
@@ -84,16 +84,16 @@ class OpenAI:
             folding(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
             patience=self._patience,
-            secret=secret,
+            secret=request.credential.secret if request.credential else "",
         )
 
-    async def _client(self, secret: str) -> Any:
+    async def _client(self, key: Credential | None) -> Any:
         """The client of one key. The SDK is imported here, in a thread: it takes about a second."""
-        if secret not in self._clients:
-            sdk = await asyncio.to_thread(__import__, "openai")
-            if secret not in self._clients:
-                self._clients[secret] = self._make(sdk, secret)
-        return self._clients[secret]
+        if key not in self._clients:
+            sdk = await asyncio.to_thread(import_module, "openai")
+            if key not in self._clients:
+                self._clients[key] = self._make(sdk, key.secret if key else "")
+        return self._clients[key]
 
     def _make(self, sdk: Any, secret: str) -> Any:
         import httpx2
