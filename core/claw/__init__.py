@@ -9,7 +9,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  explain  wire
     4   session  journal  prompt  provider  survey  mend
-    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage
+    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments
     1   store  clock  message  errors  words
 
@@ -87,7 +87,6 @@ _ROOMS = {
     "Secret": "config.settings",
     "Sandbox": "sandbox",
     "split_plain": "guard.command",
-    "child_environment": "guard.environment",
     "nearest": "arguments",
     "Review": "guests",
     "result_limit": "truncation",

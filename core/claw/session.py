@@ -21,94 +21,16 @@ from claw import store
 from claw.clock import SYSTEM, Clock
 from claw.errors import ClawError
 from claw.guard.names import safe_name, session_file
-from claw.record import (
-    Compaction,
-    Entry,
-    Header,
-    MessageRecord,
-    ModelChange,
-    Reading,
-    Record,
-    ThinkingLevelChange,
-    context,
-    encode,
-    lines_of,
-    read,
-    shown,
-)
+from claw.past import Past
+from claw.record import Entry, Header, MessageRecord, Reading, Record, encode, lines_of, read
 from claw.store import Database, Disk, Lock, cannot_write
-from claw.transcript import Assistant, Message, ToolResult, User, sendable
+from claw.transcript import Message
 from claw.usage import Ledger
 from claw.words import say
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
 _OFF_THE_LOOP_BYTES = 1 << 18  # 256 KB are read in about 2 ms: below that a thread costs more than it saves
-
-
-@dataclass
-class _Past:
-    """What is in memory of one file."""
-
-    entries: list[Entry]
-    messages: list[Message]
-    model: str | None
-    thinking_level: str
-    usage: Ledger
-    ids: set[str]
-    settled: int = 0
-    settled_sent: tuple[Message, ...] = ()
-    sent: tuple[Message, ...] | None = None
-
-    @classmethod
-    def of(cls, entries: list[Entry]) -> "_Past":
-        shows = context(entries)
-        usage = Ledger()
-        for entry in entries:
-            if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-                usage = usage.plus(entry.message.usage)
-        ids = {entry.id for entry in entries}
-        return cls(entries, list(shows.messages), shows.model, shows.thinking_level, usage, ids)
-
-    def add(self, entry: Record) -> None:
-        self.entries.append(entry)  # type: ignore[arg-type]
-        self.ids.add(entry.id)
-        if isinstance(entry, Compaction):
-            self.messages = list(context(self.entries).messages)
-            self._unsettle()
-        elif message := shown(entry):  # type: ignore[arg-type]
-            self._settle(message)
-            self.messages.append(message)
-            self.sent = None
-        if isinstance(entry, ModelChange):
-            self.model = entry.model
-        elif isinstance(entry, ThinkingLevelChange):
-            self.thinking_level = entry.thinking_level
-        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-            self.model = entry.message.model or self.model
-            self.usage = self.usage.plus(entry.message.usage)
-
-    def sendable(self) -> tuple[Message, ...]:
-        """The messages, paired. Only what came since the newest word of a user is looked at again."""
-        if self.sent is None:
-            self.sent = self.settled_sent + sendable(self.messages[self.settled :])
-        return self.sent
-
-    def _settle(self, message: Message) -> None:
-        """Before ``message`` is added: a user's word closes what was said; a result for an old call opens it again."""
-        if isinstance(message, User):
-            self.settled_sent, self.settled = self.sendable(), len(self.messages)
-        elif isinstance(message, ToolResult):
-            newer = self.messages[self.settled :]
-            asked = sum(
-                call.id == message.call_id for m in newer if isinstance(m, Assistant) for call in m.tool_calls
-            )
-            told = sum(m.call_id == message.call_id for m in newer if isinstance(m, ToolResult))
-            if asked <= told:
-                self._unsettle()
-
-    def _unsettle(self) -> None:
-        self.settled, self.settled_sent, self.sent = 0, (), None
 
 
 class Session:
@@ -127,7 +49,7 @@ class Session:
         self.used_at = house.clock.monotonic()
         self._house = house
         self._cwd = cwd
-        self._past = _Past.of([])
+        self._past = Past.of([])
         self._gate = asyncio.Lock()
         self._holders = 0
         self._lock: Lock | None = None
@@ -249,7 +171,7 @@ class Session:
         self._close_file()
         if self._lock:
             self._lock.close()
-        self._lock, self._past, self.id = None, _Past.of([]), ""
+        self._lock, self._past, self.id = None, Past.of([]), ""
 
     async def _take(self) -> None:
         self.notices = ()
@@ -306,7 +228,7 @@ class Session:
         except OSError as refused:
             raise _unreadable(self.path, refused) from refused
         self._line_is_open = bool(data) and not data.endswith(b"\n")
-        self._past = _Past.of(list(reading.entries))
+        self._past = Past.of(list(reading.entries))
 
     def _open_file(self) -> bytes:
         self._fd = os.open(
@@ -326,8 +248,12 @@ class Session:
         self._close_file()
         if data.strip():
             place = self._house.disk.set_aside(self.path, "bad", self._house.clock)
-            note = "This session's file has no valid first line. It was set aside as {place}; a new session begins"
-            self.notices += (say(note, place=place),)
+            self.notices += (
+                say(
+                    "This session's file has no valid first line. It was set aside as {place}; a new session begins",
+                    place=place,
+                ),
+            )
         else:
             self.path.unlink()
         return self._open_file()
@@ -340,8 +266,13 @@ class Session:
         good = [line for number, line in enumerate(lines_of(data), 1) if number not in bad and line.strip()]
         self._close_file()
         self._house.disk.replace(self.path, b"".join(line.rstrip(b"\r") + b"\n" for line in good))
-        note = "{count} damaged line(s) of this session were left out, all others are here. The file as it was: {place}"
-        self.notices += (say(note, count=len(bad), place=backup),)
+        self.notices += (
+            say(
+                "{count} damaged line(s) of this session were left out. The file as it was: {place}",
+                count=len(bad),
+                place=backup,
+            ),
+        )
         return self._open_file()
 
 

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from claw.clock import SYSTEM as SYSTEM_CLOCK
-from claw.clock import Clock
+from claw.clock import SYSTEM as SYSTEM_CLOCK, Clock
 from claw.errors import BusyError, ClawError
 
 if TYPE_CHECKING:

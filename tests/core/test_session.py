@@ -17,8 +17,7 @@ from claw.record import Compaction, Header, MessageRecord, ModelChange, Thinking
 from claw.session import Session, Sessions
 from claw.store import Database, Disk
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage, User, sendable
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 KEY = "agent:a:main"
 
@@ -327,7 +326,7 @@ async def test_damaged_lines_cost_only_themselves_and_are_kept_beside_the_file(h
     [backup] = path.parent.glob("s1.jsonl.bak.*")
     assert backup.read_bytes() == damaged
     assert session.notices == (
-        f"2 damaged line(s) of this session were left out, all others are here. The file as it was: {backup}",
+        f"2 damaged line(s) of this session were left out. The file as it was: {backup}",
     )
     session.release()
     assert (await sessions.open(KEY, "a")).notices == ()

@@ -21,8 +21,7 @@ from claw.transcript import (
     sendable,
 )
 from claw.usage import Ledger, normalise
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def asks(*ids: str, text: str = "", stop: str = "tool_use", name: str = "read") -> Assistant:
