@@ -119,7 +119,7 @@ class Way:
                 pending = self._follow(target, pending)
             else:
                 return self._ended(
-                    Spot(self._open[-1], name, self._wall.path.joinpath(*self._names[1:], name))
+                    Spot(self._open[-1], name, self._wall.path.joinpath(*[*self._names, name][1:]))
                 )
         return self._ended(Spot(self._open[-2], self._names[-1], self._wall.path.joinpath(*self._names[1:])))
 
