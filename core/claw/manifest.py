@@ -217,12 +217,14 @@ def scan() -> tuple[Found, ...]:
 def look(plugin: str, package: str, distribution: str = "?", version: str = "?") -> Found:
     """See one plugin by its import package, through the path finders only: nothing is imported."""
     spec = PathFinder.find_spec(package.partition(".")[0])
-    where = list(spec.submodule_search_locations or ()) if spec else []
-    if not where:
+    if spec is None:
         fault = PluginError(
             plugin, "find", "its package {package} is not there", "install it again", package=package
         )
         return Found(plugin, package, distribution, version, fault=fault)
+    where = list(spec.submodule_search_locations or ())
+    if not where:  # a single module: it has no folder that could hold a manifest
+        return Found(plugin, package, distribution, version)
     folder = Path(where[0]).joinpath(*package.split(".")[1:])
     try:
         text = (folder / FILE_NAME).read_text(encoding="utf-8")

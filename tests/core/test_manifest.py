@@ -16,12 +16,16 @@ MANIFEST = {
     "name": "Acme",
     "api": ">=1,<2",
     "kinds": ["tool"],
-    "tools": [{"name": "acme_status", "description": "How it is doing.", "optional": True, "ownerOnly": True}],
+    "tools": [
+        {"name": "acme_status", "description": "How it is doing.", "optional": True, "ownerOnly": True}
+    ],
     "providers": [{"name": "acme", "env": ["ACME_KEY"], "defaultModel": "big"}],
 }
 
 
-def a_package(folder: Path, monkeypatch: pytest.MonkeyPatch, manifest: str | None, name: str = "acme_plugin") -> Found:
+def a_package(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, manifest: str | None, name: str = "acme_plugin"
+) -> Found:
     package = folder / name
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported to be inspected')")
@@ -47,6 +51,15 @@ def test_a_plugin_without_manifest_is_found_all_the_same(tmp_path, monkeypatch):
 
     assert found.manifest is None
     assert found.fault is None
+
+
+def test_a_plugin_may_be_a_single_module(tmp_path, monkeypatch):
+    (tmp_path / "acme_alone.py").write_text("raise SystemExit('imported to be inspected')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    found = look("acme", "acme_alone")
+
+    assert (found.fault, found.manifest, found.folder) == (None, None, None)
 
 
 def test_a_package_that_is_gone_is_a_fault_with_a_name():
@@ -81,13 +94,27 @@ def test_a_wrong_manifest_is_a_fault_that_names_the_field(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize(
     ("api", "admitted"),
-    [(">=1,<2", True), (">=1", True), ("==1", True), (">=2", False), ("<1", False), ("!=1", False), ("", False), ("1.*", False)],
+    [
+        (">=1,<2", True),
+        (">=1", True),
+        ("==1", True),
+        (">=2", False),
+        ("<1", False),
+        ("!=1", False),
+        ("", False),
+        ("1.*", False),
+    ],
 )
 def test_an_api_range_admits_this_claw_or_not(api, admitted):
     assert fits(api) is admitted
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
 def test_whatever_stands_in_a_manifest_only_a_plugin_error_comes_out(tree):
     for text in (json.dumps(tree), json.dumps({"id": "acme", "tools": tree, "kinds": ["tool"]})):
         try:
