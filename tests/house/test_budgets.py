@@ -1,0 +1,89 @@
+"""What a warm turn may cost, in things that do not depend on how busy the machine is: files, system calls, bytes.
+
+The budgets are those of the design; time is measured by ``bench/``, module counts by ``tests/core/test_walls.py``.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from claw.provider import SystemPrompt
+from claw.testing import FakeProvider, House, says
+
+FIRST_REQUEST_BYTES = 8192
+# Of these about fifty look whether a context file, a skill or a root of the fence has changed.
+SYSTEM_CALLS = 120
+
+# Five turns warm the house up. Between the two marks the sixth one runs.
+WARM_TURN = """
+import asyncio, os, sys
+from claw.testing import FakeProvider, House, says
+
+watching, seen = False, []
+SHOWN = ("open", "os.", "sqlite3.connect", "socket.", "subprocess.", "import", "shutil.", "glob.", "tempfile.")
+
+def watch(event, arguments):
+    if watching and event.startswith(SHOWN):
+        seen.append(f"{event} {arguments[:1]}")
+
+sys.addaudithook(watch)
+
+async def main():
+    global watching
+    async with House(FakeProvider(*[says("ok")] * 6), installed=True) as house:
+        for _ in range(5):
+            await house.hear("go on")
+        await asyncio.sleep(0.2)
+        os.access("/mark", 0)
+        watching = True
+        await house.hear("once more")
+        watching = False
+        os.access("/mark", 0)
+    print("\\n".join(seen))
+
+asyncio.run(main())
+"""
+
+
+def test_a_warm_turn_opens_no_file_and_imports_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WARM_TURN], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == []
+
+
+def test_a_warm_turn_makes_few_system_calls(tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        why = "strace is not installed; get it with: apt install strace"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    trace = tmp_path / "trace"
+    command = [strace, "-f", "-qq", "-o", str(trace), sys.executable, "-c", WARM_TURN]
+    subprocess.run(command, capture_output=True, check=True, timeout=100)
+
+    _, turn, _ = trace.read_text().split('"/mark"')
+    calls = [line.split(maxsplit=1)[1].partition("(")[0] for line in turn.splitlines()[1:-1] if "(" in line]
+    assert len(calls) < SYSTEM_CALLS, {name: calls.count(name) for name in set(calls)}
+    assert not {"openat", "open", "getdents64", "execve"} & set(calls)
+
+
+async def test_a_first_request_is_small() -> None:
+    model = FakeProvider(says("ok"))
+    async with House(model, installed=True, config={"tools": {"profile": "full"}}) as house:
+        await house.hear("hi")
+    request = model.requests[0].request
+
+    tools = [
+        {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
+        for t in request.tools
+    ]
+    assert len(tools) >= 10, "the tools of tools-std are offered"
+    assert isinstance(request.system, SystemPrompt)
+    size = len(request.system.whole.encode()) + len(json.dumps(tools, ensure_ascii=False).encode())
+    assert size <= FIRST_REQUEST_BYTES
