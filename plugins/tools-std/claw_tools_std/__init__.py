@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    from claw_tools_std import files, search
+    from claw_tools_std import files, patch, search, shell, talk
 
-    return [files.read, files.write, files.edit, files.ls, search.grep, search.find]
+    yield from (files.read, files.write, files.edit, patch.apply_patch, files.ls, search.grep, search.find)
+    yield from shell.Shell(config.settings.tools).tools()
+    yield from (talk.message, talk.session_status)

@@ -125,7 +125,10 @@ def paged(text: str, first: int, limit: int, most_chars: int) -> Page:
 
     :raises ToolError: the text has no line ``first``.
     """
-    lines = text.splitlines(keepends=True) or [""]
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1].removesuffix("\n")
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
     start = max(first, 1) - 1
     if start >= len(lines):
         raise ToolError("the file has {count} lines; there is no line {first}", count=len(lines), first=first)
@@ -207,7 +210,7 @@ def _places(text: str, old: str) -> Iterator[int]:
 def _most_similar(text: str, old: str) -> str:
     """Where a model probably meant: the line most like the first filled line of ``old``."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    lines = text.splitlines()[:20_000]
+    lines = text.split("\n")[:20_000]
     stripped = [line.strip() for line in lines]
     if wanted in stripped:
         number = stripped.index(wanted)

@@ -1,9 +1,9 @@
 """Which files a search sees: globs and ignore files as ripgrep reads them. Pure but for the files it is handed.
 
 Facts from ripgrep 13 (crates ``ignore`` and ``globset``) and gitignore(5), held to by a test against ``rg`` itself:
-``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any depth; the last rule
-of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats ``.gitignore``; the latter counts
-only in a git repository and not above its root; a folder that is ignored is not entered.
+``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any depth; the last
+rule of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats ``.gitignore``; the latter
+counts only in a git repository and not above its root; a folder that is ignored is not entered.
 """
 
 import re
@@ -75,8 +75,8 @@ class Only:
 
 
 def only(glob: str | None) -> Only:
-    """Read a glob; ``!GLOB`` leaves files out. None, and a glob that names everything (``*``, ``**/*``), wants all that is
-    not ignored or hidden."""
+    """Read a glob; ``!GLOB`` leaves files out. None, or a glob that names everything (``*``, ``**/*``): all that is
+    neither ignored nor hidden."""
     if not glob or not set(glob) - set("*/"):
         return Only(())
     rule = _rule(glob.removeprefix("./"))

@@ -1,0 +1,270 @@
+"""Patches over several files in the "*** Begin Patch" envelope: read, checked as a whole, and only then written.
+
+The envelope, as models know it from Codex (its ``apply_patch`` instructions): ``*** Add File:``, ``*** Update File:``
+(with ``*** Move to:``), ``*** Delete File:``; hunks begin with ``@@`` and perhaps a line to look for first, and have
+lines that begin with a blank (stays), ``-`` (goes) or ``+`` (comes). There are no line
+numbers: a hunk is found by its text.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from claw import ToolContext, ToolError, ToolResult, tool
+
+from claw_tools_std.files import decoded, encoded
+
+_MARK = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@")
+_LOOSER = (lambda line: line, str.rstrip, str.strip)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One change inside a file: the line to look for first, the lines with their signs, whether it ends the file."""
+
+    anchor: str
+    lines: tuple[str, ...]
+    at_end: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        """What must be there."""
+        return [line[1:] for line in self.lines if line[0] != "+"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens to one file. ``content`` is of an added file, ``hunks`` and ``target`` of an updated one."""
+
+    kind: Literal["Add", "Update", "Delete"]
+    path: str
+    content: str = ""
+    hunks: tuple[Hunk, ...] = ()
+    target: str = ""
+
+
+@tool(effects="once", parallel=False)
+def apply_patch(context: ToolContext, input: str) -> ToolResult:
+    """Change several files at once, all or none: *** Begin Patch … *** Update File: a … @@ … *** End Patch"""
+    steps = parsed(input)
+    files = context.files
+    before: dict[str, bytes | None] = {}
+    after: dict[str, bytes | None] = {}
+    for step in steps:
+        _prepare(step, files, before, after)
+    written: list[str] = []
+    try:
+        for path, data in after.items():
+            written.append(path)
+            _put(files, path, data)
+    except BaseException:
+        for path in written:
+            with suppress(ToolError):
+                _put(files, path, before[path])
+        raise
+    lines = [f"{_letter(step)} {step.path}" + (f" -> {step.target}" if step.target else "") for step in steps]
+    count = len(steps)
+    head = f"Patched {count} {'file' if count == 1 else 'files'}:\n"
+    return ToolResult(head + "\n".join(lines), {"files": [step.target or step.path for step in steps]})
+
+
+def parsed(patch: str) -> tuple[Step, ...]:
+    """Read the envelope.
+
+    :raises ToolError: naming the line that cannot be.
+    """
+    lines = [line.removesuffix("\r") for line in patch.strip().split("\n")]
+    if not lines or lines[0].strip() != "*** Begin Patch":
+        raise ToolError("the patch must begin with the line *** Begin Patch")
+    if lines[-1].strip() != "*** End Patch":
+        raise ToolError("the patch must end with the line *** End Patch")
+    steps = tuple(_steps(lines[1:-1]))
+    if not steps:
+        raise ToolError("the patch changes no file", fix="Add a line such as *** Update File: PATH")
+    return steps
+
+
+def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
+    """The text after all hunks, each found behind the one before. Line ends and a missing last one stay as they were.
+
+    :raises ToolError: a hunk is not there, with its first lines.
+    """
+    windows = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    body = text.replace("\r\n", "\n") if windows else text
+    lines = body.split("\n")
+    ends = lines[-1] == ""
+    if ends:
+        lines.pop()
+    out: list[str] = []
+    done = 0
+    for number, hunk in enumerate(hunks, 1):
+        start = _found(lines, hunk, done, f"{path}: hunk {number}")
+        out += lines[done:start]
+        done = start
+        for line in hunk.lines:
+            if line[0] == "+":
+                out.append(line[1:])
+                continue
+            if line[0] == " ":
+                out.append(lines[done])  # the file's own line: the patch may have lost its blanks
+            done += 1
+    out += lines[done:]
+    new = "\n".join(out) + ("\n" if out and (ends or not text) else "")
+    return new.replace("\n", "\r\n") if windows else new
+
+
+def _prepare(step: Step, files: Any, before: dict[str, bytes | None], after: dict[str, bytes | None]) -> None:
+    """Work one step out, on top of the steps before it, without writing anything."""
+    data = _current(step.path, files, before, after)
+    if step.kind == "Add":
+        if data is not None:
+            raise ToolError("{path} exists already; use *** Update File", path=step.path)
+        after[step.path] = encoded(step.content)
+        return
+    if data is None:
+        files.read(step.path, 1)  # says why, with the fence's own words
+        raise ToolError("{path} was deleted earlier in this patch", path=step.path)
+    if step.kind == "Delete":
+        after[step.path] = None
+        return
+    new = encoded(patched(decoded(data), step.hunks, step.path))
+    if step.target:
+        if _current(step.target, files, before, after) is not None:
+            raise ToolError("cannot move {path}: {target} exists already", path=step.path, target=step.target)
+        after[step.path] = None
+    after[step.target or step.path] = new
+
+
+def _current(
+    path: str, files: Any, before: dict[str, bytes | None], after: dict[str, bytes | None]
+) -> bytes | None:
+    """What the file holds at this point of the patch; None = there is none."""
+    if path not in before:
+        try:
+            before[path] = files.read(path)
+        except ToolError:
+            if _is_there(files, path):
+                raise
+            before[path] = None
+    return after.get(path, before[path])
+
+
+def _is_there(files: Any, path: str) -> bool:
+    try:
+        files.stat(path)
+    except ToolError:
+        return False
+    return True
+
+
+def _put(files: Any, path: str, data: bytes | None) -> None:
+    if data is not None:
+        files.write(path, data)
+    elif _is_there(files, path):
+        files.remove(path)
+
+
+def _letter(step: Step) -> str:
+    return "R" if step.target else {"Add": "A", "Update": "M", "Delete": "D"}[step.kind]
+
+
+def _steps(lines: list[str]) -> Iterator[Step]:
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip():
+            at += 1
+            continue
+        found = _MARK.fullmatch(lines[at].strip())
+        if not found:
+            raise ToolError(
+                "line {number} of the patch is neither *** Add File:, *** Update File: nor *** Delete File: {line}",
+                number=at + 2,
+                line=repr(lines[at][:100]),
+            )
+        kind, path = found[1], posixpath.normpath(found[2].strip())
+        end = at + 1
+        while end < len(lines) and not _MARK.fullmatch(lines[end].strip()):
+            end += 1
+        yield _step(kind, path, lines[at + 1 : end], at + 3)
+        at = end
+
+
+def _step(kind: str, path: str, body: list[str], first: int) -> Step:
+    """:param first: number of the body's first line in the patch, for errors."""
+    if kind == "Delete":
+        return Step("Delete", path)
+    while body and not body[-1]:  # between two files
+        body = body[:-1]
+    if kind == "Add":
+        for number, line in enumerate(body, first):
+            if not line.startswith("+"):
+                raise ToolError(
+                    "line {number} of the patch: a line of a new file begins with +", number=number
+                )
+        return Step("Add", path, "".join(f"{line[1:]}\n" for line in body))
+    target = ""
+    if body and body[0].startswith("*** Move to: "):
+        target = posixpath.normpath(body[0].removeprefix("*** Move to: ").strip())
+        body, first = body[1:], first + 1
+    hunks = tuple(_hunks(body, first))
+    if not hunks and not target:
+        raise ToolError("{path}: nothing is changed; add a hunk that begins with @@", path=path)
+    return Step("Update", path, hunks=hunks, target=target)
+
+
+def _hunks(body: list[str], first: int) -> Iterator[Hunk]:
+    anchor, lines, at_end = "", list[str](), False
+    for number, line in enumerate(body, first):
+        if line.startswith("@@"):
+            if lines:
+                yield Hunk(anchor, tuple(lines), at_end)
+            anchor, lines, at_end = line[2:].strip(), [], False
+            anchor = "" if _LINE_NUMBERS.match(anchor) else anchor
+        elif line.strip() == "*** End of File":
+            at_end = True
+        elif line[:1] in (" ", "-", "+"):
+            lines.append(line)
+        elif not line:
+            lines.append(" ")  # models leave the blank of an empty line out
+        else:
+            raise ToolError(
+                "line {number} of the patch begins neither with a blank, - nor +: {line}",
+                number=number,
+                line=repr(line[:100]),
+            )
+    if lines:
+        yield Hunk(anchor, tuple(lines), at_end)
+
+
+def _found(lines: list[str], hunk: Hunk, start: int, label: str) -> int:
+    """The index in ``lines`` where ``hunk`` applies, at or behind ``start``."""
+    if hunk.anchor:
+        start = _find(lines, [hunk.anchor], start, label) + 1
+    old = hunk.old
+    if not old:
+        return start if hunk.anchor and not hunk.at_end else len(lines)
+    if hunk.at_end and len(lines) - len(old) >= start:
+        with suppress(ToolError):
+            return _find(lines, old, len(lines) - len(old), label)
+    return _find(lines, old, start, label)
+
+
+def _find(lines: list[str], wanted: list[str], start: int, label: str) -> int:
+    for loosely in _LOOSER:
+        goal = [loosely(line) for line in wanted]
+        have = [loosely(line) for line in lines]
+        for at in range(start, len(lines) - len(goal) + 1):
+            if have[at] == goal[0] and have[at : at + len(goal)] == goal:
+                return at
+    shown = "\n".join(wanted[:5])
+    raise ToolError(
+        "{label} does not fit: after line {start} there is no\n{shown}",
+        fix="Read the file and copy its lines exactly",
+        label=label,
+        start=start,
+        shown=shown,
+    )

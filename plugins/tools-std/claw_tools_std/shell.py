@@ -1,0 +1,253 @@
+"""Commands: exec runs one, process looks after those that run in the background."""
+
+import asyncio
+import atexit
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
+
+from claw_tools_std import programs, running
+
+MOST_SECONDS = 3600.0
+MOST_RUNNING = 16
+MOST_ENDED = 16
+_SETTLE_SECONDS = 0.25
+_LOG_LINES = 200
+
+
+@dataclass
+class Session:
+    """A command in the background of one conversation.
+
+    :param seen: how many bytes of its output a poll has told already.
+    """
+
+    id: str
+    conversation: str
+    command: str
+    running: running.Running
+    waiting: "asyncio.Task[int]"
+    seen: int = 0
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        code = self.running.code
+        return "running" if code is None else _ended(code)
+
+
+class Shell:
+    """The two tools, and what they have running. One for each time the plugin is loaded.
+
+    :param house: ``tools`` of the config file; an agent's own ``tools.exec`` comes before it.
+    """
+
+    def __init__(self, house: Any) -> None:
+        self._house = house
+        self._sessions: dict[str, Session] = {}
+        self._count = 0
+
+    def tools(self) -> tuple[Tool, Tool]:
+        """exec and process."""
+
+        async def run(
+            context: ToolContext,
+            command: str,
+            timeout: float | None = None,
+            workdir: str | None = None,
+            pty: bool | None = None,
+            background: bool | None = None,
+        ) -> ToolResult:
+            return await self._exec(context, command, timeout, workdir or ".", bool(pty), bool(background))
+
+        async def process(
+            context: ToolContext,
+            action: Literal["list", "poll", "log", "write", "kill"],
+            session_id: str | None = None,
+            data: str | None = None,
+            offset: int | None = None,
+            limit: int | None = None,
+        ) -> ToolResult:
+            return await self._process(context, action, session_id, data, offset, limit)
+
+        return (
+            tool(
+                name="exec",
+                description="Run a command in the workspace; timeout in seconds; background hands it to process.",
+                effects="once",
+                parallel=False,
+                close=self.close,
+            )(run),
+            tool(
+                name="process",
+                description="Look after background commands: list, poll (news), log (lines), write (data), kill.",
+                effects="once",
+            )(process),
+        )
+
+    async def close(self) -> None:
+        """End everything that still runs."""
+        atexit.unregister(self._kill_now)
+        sessions, self._sessions = list(self._sessions.values()), {}
+        await asyncio.gather(*(self._end(session) for session in sessions))
+
+    async def _exec(
+        self,
+        context: ToolContext,
+        line: str,
+        timeout: float | None,
+        workdir: str,
+        pty: bool,
+        background: bool,
+    ) -> ToolResult:
+        settings = programs.settings_of(self._house, context)
+        command = programs.command_of(line, settings, context)
+        if background:
+            self._check_room(context.session_key, settings.background)
+        folder = await asyncio.to_thread(context.files.folder, workdir)
+        try:
+            started = await running.start(
+                command.argv,
+                command.program,
+                folder=folder,
+                environment=context.environment,
+                limit=settings.max_output_chars,
+                pty=pty,
+                stdin=background,
+            )
+        except OSError as failed:
+            raise ToolError(
+                "{program} cannot be started: {failed}", program=command.argv[0], failed=failed
+            ) from None
+        if background:
+            return await self._keep(context.session_key, line, started)
+        seconds = min(timeout, MOST_SECONDS) if timeout and timeout > 0 else settings.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                code = await started.wait()
+        except TimeoutError:
+            await started.kill()
+            text = f"{_said(started.output.text())}[stopped after {seconds:g} s; raise timeout or use background]"
+            return ToolResult(text, {"exitCode": None, "timedOut": True}, is_error=True)
+        except BaseException:
+            await started.kill()
+            raise
+        text = _said(started.output.text())
+        if code:
+            text += f"[{_ended(code)}]"
+        return ToolResult(
+            text or "(no output)", {"exitCode": code, "bytes": started.output.total}, is_error=code != 0
+        )
+
+    def _check_room(self, conversation: str, allowed: bool) -> None:
+        if not allowed:
+            raise ToolError("background commands are switched off", where="tools.exec.background")
+        if sum(session.running.code is None for session in self._of(conversation)) >= MOST_RUNNING:
+            raise ToolError(
+                "{most} commands run in the background already; kill one first", most=MOST_RUNNING
+            )
+
+    async def _keep(self, conversation: str, line: str, started: running.Running) -> ToolResult:
+        """Put a started command among the sessions; wait a moment, since many that fail do so at once."""
+        if not self._sessions:
+            atexit.register(self._kill_now)
+        self._count += 1
+        waiting = asyncio.create_task(started.wait(), name=f"background {started.pid}")
+        session = Session(f"p{self._count}", conversation, line, started, waiting)
+        self._sessions[session.id] = session
+        ended = [each for each in self._of(conversation) if each.running.code is not None]
+        for old in ended[:-MOST_ENDED]:
+            del self._sessions[old.id]
+        await asyncio.wait({waiting}, timeout=_SETTLE_SECONDS)
+        news = self._news(session)
+        text = f"Session {session.id} (pid {started.pid}): {session.state}\n{news}"
+        return ToolResult(text, {"sessionId": session.id, "pid": started.pid, "exitCode": started.code})
+
+    async def _process(
+        self,
+        context: ToolContext,
+        action: str,
+        session_id: str | None,
+        data: str | None,
+        offset: int | None,
+        limit: int | None,
+    ) -> ToolResult:
+        if action == "list":
+            rows = [f"{s.id}  {s.state}  {_age(s)}  {s.command[:200]}" for s in self._of(context.session_key)]
+            return ToolResult("\n".join(rows) or "No background commands.", {"sessions": len(rows)})
+        session = self._find(context.session_key, session_id)
+        if action == "log":
+            return ToolResult(_page(session.running.output.text(), offset, limit), {"state": session.state})
+        if action == "write":
+            _write(session, data)
+            await asyncio.sleep(_SETTLE_SECONDS)
+        elif action == "kill":
+            await self._end(session)
+        text = f"{session.id}: {session.state}\n{self._news(session)}"
+        return ToolResult(text, {"state": session.state, "exitCode": session.running.code})
+
+    def _of(self, conversation: str) -> list[Session]:
+        """Sessions of one conversation: another's are none of its business."""
+        return [session for session in self._sessions.values() if session.conversation == conversation]
+
+    def _find(self, conversation: str, session_id: str | None) -> Session:
+        there = {session.id: session for session in self._of(conversation)}
+        if session_id in there:
+            return there[session_id]
+        hint = f"; did you mean {nearest(session_id or '', there)}?" if there else "; none runs"
+        raise ToolError(
+            "there is no background command {id}{hint}", id=session_id or "without session_id", hint=hint
+        )
+
+    def _news(self, session: Session) -> str:
+        text = session.running.output.text(session.seen)
+        session.seen = session.running.output.total
+        return text or "(nothing new)"
+
+    async def _end(self, session: Session) -> None:
+        if session.running.code is None:
+            await session.running.kill()
+        await asyncio.wait({session.waiting})
+
+    def _kill_now(self) -> None:
+        for session in self._sessions.values():
+            if session.running.code is None:
+                session.running.kill_now()
+
+
+def _write(session: Session, data: str | None) -> None:
+    if session.running.code is not None:
+        raise ToolError("{id} has ended: {state}", id=session.id, state=session.state)
+    if not data:
+        raise ToolError("data is missing: what to write, with its line end")
+    try:
+        session.running.write(data.encode())
+    except OSError as failed:
+        raise ToolError("{id} reads no more: {failed}", id=session.id, failed=failed) from None
+
+
+def _page(text: str, offset: int | None, limit: int | None) -> str:
+    """Lines of a log: the last ones, or from line ``offset`` (1-based) on."""
+    lines = text.splitlines()
+    most = max(limit or _LOG_LINES, 1)
+    start = max(len(lines) - most, 0) if offset is None else max(offset, 1) - 1
+    shown = lines[start : start + most]
+    return (
+        f"[lines {start + 1} to {start + len(shown)} of {len(lines)}]\n" + "\n".join(shown)
+        if shown
+        else "(no lines)"
+    )
+
+
+def _said(text: str) -> str:
+    return f"{text}\n" if text and not text.endswith("\n") else text
+
+
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"ended by signal {-code}"
+
+
+def _age(session: Session) -> str:
+    return f"{time.monotonic() - session.running.began:.0f} s"

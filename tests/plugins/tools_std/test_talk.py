@@ -1,0 +1,35 @@
+"""message speaks in the current conversation; session_status tells what the turn knows of itself."""
+
+
+async def test_a_message_goes_to_the_conversation_with_its_files(bench):
+    bench.put("a.txt", "x")
+    result = await bench.call("message", action="send", message="hello", attachments=["a.txt"])
+    assert (result.content, result.details["messageIds"]) == ("Sent with 1 attachments.", ["m1"])
+    assert bench.sent == [("hello", ("a.txt",))]
+
+
+async def test_nothing_is_sent_when_a_file_is_outside_or_missing_or_the_text_empty(bench):
+    await bench.refused("message", message="hello", attachments=["/etc/passwd"])
+    await bench.refused("message", message="hello", attachments=["nowhere"])
+    await bench.refused("message", message="hello", attachments=["."])
+    assert "empty" in await bench.refused("message", message=" ")
+    assert "action must be" in await bench.refused("message", message="x", action="react")
+    assert bench.sent == []
+
+
+async def test_the_status_tells_time_zone_model_and_context(bench):
+    bench.status |= {
+        "model": "acme/large",
+        "context_tokens": 200_000,
+        "used_tokens": 50_000,
+        "zone": "Asia/Shanghai",
+    }
+    text = await bench.ok("session_status")
+    assert "zone: Asia/Shanghai" in text and "+0800" in text
+    assert "model: acme/large\ncontext: 50,000 of 200,000 tokens (25 %)" in text
+
+
+async def test_the_status_does_without_what_is_not_known(bench):
+    bench.status["zone"] = "Nowhere/Land"
+    text = await bench.ok("session_status")
+    assert "time: " in text and "model" not in text
