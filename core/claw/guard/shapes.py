@@ -14,7 +14,8 @@ MASK = "***"
 
 # What ends the name of a secret, in lower case. Each alternative begins with plain letters: that makes the search quick.
 _NAMES = "|".join((
-    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "secret", "token", "credentials?",
+    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "secret", "token",
+    "credentials?",
     *(f"{whose}[-_. ]?key" for whose in (
         "access", "account", "api", "app", "auth", "encrypt", "encryption", "master", "private", "service", "signing")),
     "api[-_]?hash", "密码", "口令", "令牌", "密钥",

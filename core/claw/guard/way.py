@@ -124,14 +124,11 @@ class Way:
         return self._ended(Spot(self._open[-2], self._names[-1], self._wall.path.joinpath(*self._names[1:])))
 
     def _ended(self, spot: Spot) -> Spot:
-        root = self._wall.root
         status = spot.lstat() if self._closed else None
         if status is not None and any(closed.is_it(status) for closed in self._closed):
             raise self._outside()
-        if not root.grants(self._access):
-            if self._access == "write" and root.grants("append"):
-                raise FenceError("{path} can only be added to", path=shown(self._path))
-            raise FenceError("{path} can only be read", fix="write in the workspace", path=shown(self._path))
+        if not self._wall.root.grants(self._access):
+            raise self._not_granted()
         return spot
 
     def _enter(self, absolute: list[str], within: Path | None = None) -> list[str]:
@@ -199,8 +196,10 @@ class Way:
         try:
             return os.open(name, _PASS, dir_fd=here)
         except FileNotFoundError:
-            if not self._makes():
+            if self._access == "read" or not self._last_link:
                 raise
+            if not self._makes():
+                raise self._not_granted() from None
             os.mkdir(name, dir_fd=here)
             return os.open(name, _PASS, dir_fd=here)
 
@@ -227,6 +226,11 @@ class Way:
     def _makes(self) -> bool:
         """Whether a missing folder on the way is made."""
         return self._access != "read" and self._last_link and self._wall.root.grants(self._access)
+
+    def _not_granted(self) -> FenceError:
+        if self._access == "write" and self._wall.root.grants("append"):
+            return FenceError("{path} can only be added to", path=shown(self._path))
+        return FenceError("{path} can only be read", fix="write in the workspace", path=shown(self._path))
 
     def _outside(self) -> FenceError:
         return FenceError(

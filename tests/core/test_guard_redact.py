@@ -1,0 +1,157 @@
+"""Redaction: what must never be shown, and what must stay readable."""
+
+import base64
+import json
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+from claw.guard.redact import RedactingFilter, Redactor, redact
+from hypothesis import given, settings, strategies as st
+
+PIECES = st.sampled_from([
+    "token=", "token: ", '"apiKey": "', "password", "--token ", "://", "user:", "@", "Bearer ", "authorization: ", "sk-",
+    "sk-abcdefghij0123456789", "eyJhbGciOiJIUzI1NiJ9.", "123456789:", "'", '"', "\\", "\n", "\n  ", ": |\n  ", " ", ",",
+    "}", "]", "&", "a=b", "***", "${VAR}", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\x1b[0m",
+    "host", "密码是",
+])  # fmt: skip
+TEXTS = st.lists(PIECES | st.text(max_size=6), max_size=12).map("".join)
+SECRETS = st.text(min_size=4, max_size=30).filter(lambda text: len(text.strip()) >= 4)
+
+
+@given(before=TEXTS, secret=SECRETS, after=TEXTS)
+@settings(max_examples=100, deadline=None)
+def test_a_known_secret_is_in_no_result(before: str, secret: str, after: str) -> None:
+    assert secret.strip() not in redact(before + secret + after, (secret,))
+
+
+@given(text=TEXTS)
+@settings(max_examples=150, deadline=None)
+def test_what_was_redacted_stays_as_it_is(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(before=st.binary(max_size=5), after=st.binary(max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_a_known_secret_is_found_inside_base64(before: bytes, after: bytes) -> None:
+    shown = redact(
+        base64.b64encode(before + b"correct-horse-battery" + after).decode(), ("correct-horse-battery",)
+    )
+    assert (
+        "***" in shown and len(shown) <= 3 + 2 * 8 + 2
+    )  # what is left codes the bytes round it, and their borders
+
+
+@pytest.mark.parametrize("secret", ['with "quotes" and \\', "two\nlines", "a b/c?d", "密码很长的"])
+def test_a_known_secret_is_found_escaped_too(secret: str) -> None:
+    from urllib.parse import quote
+
+    for spelled in (json.dumps(secret), json.dumps(secret, ensure_ascii=False)):
+        assert spelled[1:-1] not in redact(f"<{spelled}>", (secret,))
+    assert quote(secret, safe="") not in redact(f"x/{quote(secret, safe='')}", (secret,))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["token=", "token: ", 'token="', '\\"token\\": \\"', "://", "://a:b", "sk-", "eyJ", "mysql ", "curl -u a", "-", "x",
+     "-----BEGIN PRIVATE KEY-----", "password: |\n  x\n", "1", "Maaaaaaaaaaaaaaaaaaaaaaaa.", "cookie:", "&key="],
+)  # fmt: skip
+def test_a_line_of_100_kb_is_quick_whatever_is_in_it(piece: str) -> None:
+    line = (piece * 100_000)[:100_000]
+    began = time.process_time()
+    redact(line)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("client(token='abc', retries=3)", "client(token='***', retries=3)"),
+        ('{"password": "a\\"b c", "user": "ann"}', '{"password": "***", "user": "ann"}'),
+        ('{\\"token\\": \\"abc\\", \\"n\\": 1}', '{\\"token\\": \\"***\\", \\"n\\": 1}'),
+        ("DB_PASS=hunter2,really", "DB_PASS=***"),
+        ("/run?token=abc&user=ann", "/run?token=***&user=ann"),
+        ("tool --api-key abc --verbose", "tool --api-key *** --verbose"),
+        ('os.environ["TOKEN"] = "abc"', 'os.environ["TOKEN"] = "***"'),
+        ("curl -u ann:hunter2 https://example.com", "curl -u ann:*** https://example.com"),
+        ("token: str = 'abc'", "token: str = '***'"),
+        ("Cookie: a=b; c=d\nAccept: */*", "Cookie: ***\nAccept: */*"),
+        ("[(b'Authorization', b'Bearer abc')]", "[(b'Authorization', b'Bearer ***')]"),
+        ("密码：hunter2，请记住", "密码：***"),
+        ("postgres://ann:p@ss@db/x", "postgres://ann:***@db/x"),
+        ("<password>hunter2</password>", "<password>***</password>"),
+    ],
+)
+def test_only_the_value_is_masked(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git@example.com:a/b.git", "http://localhost:8080/x@y", "the token was accepted", "tokens: 12", "token: null",
+        '"token": {"env": "ACME_TOKEN"}', "a task-list-of-things-that-matter", "password=${DB_PASSWORD}", 'token: ""',
+        "Basic understanding of the subject", "sha256:" + "a1" * 32, "key: value", "tokenizer=fast",
+    ],
+)  # fmt: skip
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_patterns_of_the_operator_are_masked_too() -> None:
+    assert Redactor(patterns=[r"ACME-\d+"])("order ACME-4711 came") == "order *** came"
+
+
+def test_a_secret_that_is_learnt_later_is_masked_from_then_on() -> None:
+    redactor = Redactor()
+    assert redactor("see plain-value") == "see plain-value"
+    redactor.learn("plain-value")
+    assert redactor("see plain-value") == "see ***"
+
+
+def test_data_is_masked_by_the_names_of_its_keys() -> None:
+    data = {
+        "apiKey": "abc", "maxTokens": 4096, "authorization": ["Bearer x"], "password": 1234, "secret": {"env": "NAME"},
+        "botToken": "${TOKEN}", "token": None, "nested": [{"client_secret": "abc", "text": "sk-abcdefghij0123456789"}],
+    }  # fmt: skip
+    assert Redactor().data(data) == {
+        "apiKey": "***", "maxTokens": 4096, "authorization": ["***"], "password": "***", "secret": {"env": "NAME"},
+        "botToken": "${TOKEN}", "token": None, "nested": [{"client_secret": "***", "text": "***"}],
+    }  # fmt: skip
+
+
+class Lines(logging.Handler):
+    """Keeps what a handler would write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.setFormatter(logging.Formatter("%(message)s %(detail)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def handler() -> Iterator[Lines]:
+    lines = Lines()
+    lines.addFilter(RedactingFilter(Redactor(["plain-value"])))
+    logger = logging.getLogger("claw.test_redact")
+    logger.addHandler(lines)
+    logger.propagate = False
+    yield lines
+    logger.removeHandler(lines)
+
+
+def test_a_log_record_shows_no_secret_in_message_arguments_traceback_or_extras(handler: Lines) -> None:
+    logger = logging.getLogger("claw.test_redact")
+    try:
+        raise ValueError("token=in-the-traceback")
+    except ValueError:
+        logger.warning("sent %s", "plain-value", exc_info=True, extra={"detail": {"apiKey": "in-the-extra"}})
+    logger.warning("two %s %s", "plain-value", extra={"detail": ""})
+    text = "\n".join(handler.lines)
+    assert "ValueError" in text and "sent ***" in text
+    assert not [hidden for hidden in ("plain-value", "in-the-traceback", "in-the-extra") if hidden in text]
