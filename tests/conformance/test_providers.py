@@ -1,10 +1,13 @@
 """What every provider plugin keeps to, whatever its protocol: shown against loopback services of the true protocols."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -310,3 +313,11 @@ assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("plugin", "model"), [("anthropic", "AnthropicConfig"), ("openai", "OpenAIConfig")])
+def test_the_manifest_describes_the_section_that_the_code_reads(plugin, model):
+    package = import_module(f"claw_{plugin}.config")
+    manifest = json.loads((Path(package.__file__).parent / "claw-plugin.json").read_text())
+
+    assert manifest["configSchema"] == getattr(package, model).model_json_schema(by_alias=True)
