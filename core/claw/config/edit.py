@@ -14,8 +14,7 @@ from claw import store
 from claw.config import source
 from claw.config.layout import AGENT_KEYS, CHANNELS, Layout, arrange, camel
 from claw.config.loaded import judge
-from claw.config.names import ById, Part, Step, dotted, nearest, steps
-from claw.config.names import Path as KeyPath
+from claw.config.names import ById, Part, Path as KeyPath, Step, dotted, nearest, steps
 from claw.errors import ConfigError, UsageError
 
 _MISSING: Any = object()
@@ -37,6 +36,8 @@ def get_value(tree: Mapping[str, Any], key: str) -> Any:
 
 def parse_value(text: str) -> Any:
     """A value from the command line, read as YAML; what is no YAML is the text itself."""
+    if not text.strip():
+        return text
     try:
         return source.value_of(text)
     except ConfigError:
@@ -99,11 +100,9 @@ def _alone(path: Path) -> Iterator[None]:
 def _judge(old: source.Source, text: str, environ: Mapping[str, str]) -> None:
     """Refuse a change that breaks a file that was sound; one that was broken may be mended step by step."""
     path = old.path or Path(source.NAMES[0])
-    tree, lines = (
-        source.parse(text, json_only=path.suffix == ".json", file=str(path)) if text.strip() else ({}, {})
-    )
+    tree, _ = source.parse(text, json_only=path.suffix == ".json", file=str(path))
     try:
-        judge(source.Source(path, text, tree, lines), path.parent, environ)
+        judge(source.Source(path, text, tree), path.parent, environ)  # no lines: the file does not have them
     except ConfigError:
         try:
             judge(old, path.parent, environ)
@@ -236,7 +235,7 @@ def _in_yaml(text: str, place: KeyPath, value: Any) -> str:
     before = _dump(tree, indents)
     _put(tree, place, value, CommentedMap)
     if not tree:
-        return "".join(line for line in text.splitlines(keepends=True) if line.lstrip().startswith("#"))
+        return "".join(line for line in text.splitlines(keepends=True) if line.startswith("#")) + "{}\n"
     after = _dump(tree, indents)
     spliced = _splice(text, before, after)
     return spliced if _reads_the_same(spliced, after) else after

@@ -12,8 +12,7 @@ from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
 from claw.config.check import refusals, remarks
 from claw.config.layout import Layout, arrange, camel
-from claw.config.names import ById, dotted, nearest, normalise_agent_id, steps
-from claw.config.names import Path as KeyPath
+from claw.config.names import ById, Path as KeyPath, dotted, nearest, normalise_agent_id, steps
 from claw.config.problems import ConfigErrors, Teller, joined
 from claw.config.settings import Settings
 from claw.config.values import filled

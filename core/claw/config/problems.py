@@ -35,10 +35,10 @@ _SHAPES = {
     "string_too_long": ("is longer than {max_length} characters", "Shorten it"),
 }
 _LIMITS = {
-    "greater_than": "must be greater than {limit}",
-    "greater_than_equal": "must be at least {limit} (the minimum)",
-    "less_than": "must be less than {limit}",
-    "less_than_equal": "must be at most {limit} (the maximum, its limit)",
+    "greater_than": "{value} is out of range: it must be greater than {limit}",
+    "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
+    "less_than": "{value} is out of range: it must be less than {limit}",
+    "less_than_equal": "{value} is out of range: the limit is {limit}, the maximum",
 }
 
 
@@ -138,7 +138,7 @@ def _read(
         return path, *_unknown_word(_shown(detail["input"]), typing_words(context["expected"]))
     if kind in _LIMITS:
         limit = next(iter(context.values()))
-        return path, _LIMITS[kind] + "; {value} is out of range", "Write a number within the limits", {
+        return path, _LIMITS[kind], "Write a number within the limits", {
             "limit": f"{limit:g}" if isinstance(limit, float) else limit, "value": _shown(detail["input"]),
         }  # fmt: skip
     if kind == "string_pattern_mismatch":

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.config.names import Part, dotted
-from claw.config.names import Path as KeyPath
+from claw.config.names import Part, Path as KeyPath, dotted
 from claw.errors import ConfigError
 from claw.words import say
 
@@ -98,9 +97,9 @@ def parse(text: str, *, json_only: bool = False, file: str = "") -> tuple[dict[s
                 "Begin with a key such as agents", 1, 1,
             )  # fmt: skip
     except _Trouble as trouble:
-        what = say(trouble.problem, **trouble.values)
         if trouble.line is None:
-            raise ConfigError("", "{what}", trouble.fix, file=file, what=what) from None
+            raise ConfigError("", trouble.problem, trouble.fix, file=file, **trouble.values) from None
+        what = say(trouble.problem, **trouble.values)
         raise ConfigError(
             "", "column {column}: {what}", trouble.fix,
             file=file, line=trouble.line, column=trouble.column, what=what,
