@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from claw import Tool, hookimpl
+from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig
+    from claw import PluginConfig, Tool
 
 
 @hookimpl

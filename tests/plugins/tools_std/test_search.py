@@ -25,8 +25,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 files with nested ignore files, binaries, links, odd names and encodings."""
     top = tmp_path_factory.mktemp("tree") / "workspace"
     chance = random.Random(7)
-    folders = ["", "src", "src/app", "src/app/deep/er", "src/lib", "build", "build/out", "docs", "docs/img", "logs", "tests",
-               "tests/data", "node_modules/left-pad", ".github/workflows", "vendor/inner", "vendor/inner/sub", "文档"]  # fmt: skip
+    folders = ["", "src", "src/app", "src/app/deep/er", "src/lib", "build", "build/out", "docs", "docs/img", "logs",
+               "tests", "tests/data", "node_modules/left-pad", ".github/workflows", "vendor/inner", "vendor/inner/sub",
+               "文档"]  # fmt: skip
     endings = [".py", ".md", ".txt", ".log", ".js", ".min.js", ".ts", ".json", ".tmp", "", ".cfg", ".PY"]
     words = [
         "needle",
@@ -101,8 +102,9 @@ def asked(rg: str, tree: Path, *arguments: str) -> list[str]:
     )
 
 
-GLOBS = ["*.py", "*.{py,md}", "src/**/*.ts", "/src/*.py", "main*", "**/deep/**", "*.log", "!*.py", "foo bar?.*", "[!a-m]*.json",
-         "\\[x\\]*", ".hid*", "*.min.js", "docs/**", "src", "文档/*", "a[0-9][0-9].*", "build/*", "**/lib/**/*.txt"]  # fmt: skip
+GLOBS = ["*.py", "*.{py,md}", "src/**/*.ts", "/src/*.py", "main*", "**/deep/**", "*.log", "!*.py", "foo bar?.*",
+         "[!a-m]*.json", "\\[x\\]*", ".hid*", "*.min.js", "docs/**", "src",
+         "文档/*", "a[0-9][0-9].*", "build/*", "**/lib/**/*.txt"]  # fmt: skip
 
 
 async def test_find_sees_the_files_that_rg_sees(rg, tree, bench_in):

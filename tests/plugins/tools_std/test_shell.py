@@ -1,4 +1,4 @@
-"""exec starts what may start, in walls of time and size, and nothing of it outlives the call; process looks after the rest."""
+"""exec starts what may start, within walls of time and size; only what process looks after outlives the call."""
 
 import asyncio
 import os
@@ -71,10 +71,26 @@ async def test_a_script_that_the_agent_wrote_runs(bench, python):
     assert await bench.ok("exec", command=f"{python} list_files.py") == "list_files.py\n"
 
 
-@pytest.mark.parametrize("command", [
-    "ls -la", "cat a.txt", "grep -rn 'one two' .", "grep -n /api a.txt", "head -n 1 a.txt", "wc -l a.txt", "find . -name '*.txt'",
-    "sort -r a.txt", "cut -d/ -f1 a.txt", "echo /x ../y", "pwd", "date +%F", "stat -c %n a.txt", "du -sh src", "diff a.txt a.txt",
-])  # fmt: skip
+LOOKING = """
+ls -la
+cat a.txt
+grep -rn 'one two' .
+grep -n /api a.txt
+head -n 1 a.txt
+wc -l a.txt
+find . -name '*.txt'
+sort -r a.txt
+cut -d/ -f1 a.txt
+echo /x ../y
+pwd
+date +%F
+stat -c %n a.txt
+du -sh src
+diff a.txt a.txt
+"""
+
+
+@pytest.mark.parametrize("command", LOOKING.strip().split("\n"))
 async def test_programs_that_only_look_run_by_default(command, bench):
     bench.put("a.txt", "one two /api\n")
     bench.put("src/b.txt", "x\n")
@@ -124,7 +140,6 @@ async def test_an_operator_lets_further_programs_run(bench):
     await bench.ok("exec", command="touch a")
     await bench.ok("exec", command="rm a")
     await bench.refused("exec", command="rm b")
-    assert "python3" not in await bench.refused("exec", command="rm b") or True
 
 
 async def test_an_empty_allow_list_takes_scripts_away_and_leaves_the_readers(bench, python):
