@@ -177,7 +177,7 @@ class Host:
         tools: list[Tool] = []
         for plugin, hook, thing in self._things():
             if hook == "register_prompt_sections":
-                sections.append(replace(thing, plugin=plugin, render=self._walled(plugin, thing)))
+                sections.append(replace(thing, plugin=plugin))
             elif hook == "register_tools" and not self._declares_tools(plugin):
                 tools.append(replace(thing, plugin=plugin))
         for standing in self.standings:
@@ -259,31 +259,6 @@ class Host:
             plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
             "run claw plugins build in its source", tool=name,
         )  # fmt: skip
-
-    def _walled(self, plugin: str, section: PromptSection) -> Callable[[Any], str]:
-        """A section's render that cannot take the turn down: a broken one is left out, and named."""
-        if plugin == BUILTIN:
-            return section.render
-
-        def render(facts: Any) -> str:
-            try:
-                text = section.render(facts)
-                if not isinstance(text, str):
-                    raise TypeError(f"render answered with {type(text).__name__}, not with text")
-                return text
-            except Exception as why:  # noqa: BLE001 - a stranger's code
-                cause = f"{type(why).__name__}: {why}"
-                line = say(
-                    "prompt section {name} of plugin {id} is left out: {why}",
-                    name=section.name,
-                    id=plugin,
-                    why=cause,
-                )
-                if line not in self.diagnostics:
-                    self.diagnostics.append(line)
-                return ""
-
-        return render
 
 
 def bounded(run: Callable[[], T], seconds: float) -> T:

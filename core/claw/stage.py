@@ -21,6 +21,7 @@ from claw.route import Route
 from claw.sandbox import choose
 from claw.session import Sessions
 from claw.tool import Tool
+from claw.words import say
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,11 @@ def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage
     )  # the nine layers
     tools = {rooms.facts[at].name: rooms.kit.tools[at] for at in judgement.positions}
     facts = _prompt_facts(inbound, route, agent, models, tools, workspace, own, rooms)
-    system, pieces = assemble(_sections(rooms.kit, config), facts)  # the prompt
+    prompt = config.settings.prompt
+    system, pieces = assemble(rooms.kit.sections, facts, prompt.positions, prompt.disabled)  # the prompt
+    for piece in pieces:
+        if piece.fault:
+            rooms.complain(_left_out(piece))
     provider = rooms.kit.providers.get(models[0].provider)
     known = provider.thing.context_tokens(models[0].model) if provider else 32_000
     return Stage(
@@ -130,8 +135,12 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
     return Fence(roots, workspace)
 
 
-def _sections(kit: Kit, config: Config) -> Sequence[Any]:
-    return [section for section in kit.sections if section.name not in config.settings.prompt.disabled]
+def _left_out(piece: Piece) -> str:
+    section = piece.section
+    return say(
+        "prompt section {name} of plugin {id} is left out: {why}",
+        name=section.name, id=section.plugin, why=piece.fault,
+    )  # fmt: skip
 
 
 def _prompt_facts(

@@ -1,7 +1,6 @@
 """The path of one message, readable top to bottom. Every other room is one line of this one."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
@@ -15,15 +14,18 @@ from claw.gate import Caller, prepare
 from claw.guests import filtered, tell
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
+from claw.prompt import inbound_context
 from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
 from claw.stage import Rooms, Stage, Wish, inbound_meta, set_stage
-from claw.transcript import Assistant, Message, Text, User, estimate_tokens
+from claw.transcript import Assistant, Message, Text, User, estimate_tokens, limit_turns
 from claw.words import say
 
 _PROMPT_SHARE = 0.8
 """Of the window, for instructions and past together; the rest is for the answer (DESIGN, compaction trigger)."""
+
+_LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
 
 
 async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -> Outbound | None:
@@ -52,6 +54,7 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
                 prepare=partial(prepare, caller=caller),  # one gate for every call
                 emit=partial(_write_then_tell, session, told),  # written before it is told
                 steer=_async(mailbox.take),
+                follow_up=_async(mailbox.shut),  # what came too late to steer is still answered in this turn
                 max_steps=stage.agent.settings.max_turns,
                 tool_choice=_tool_choice(stage, wish),
             )
@@ -91,22 +94,23 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
     ask = with_fallback(stage.models, providers, request, lambda text: told(Notice(text)))
     budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
     head = _head_of_message(inbound, rooms.config)
-    turn_start = len(session.messages)
+    past = session.messages
+    turn_start = len(past)
+    skipped = turn_start - len(
+        limit_turns(past, settings.history_limit)
+    )  # older turns than the setting keeps
+
+    shortened = False
 
     async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        nonlocal shortened
         shown = list(messages)
         if head and len(shown) > turn_start and isinstance(shown[turn_start], User):
             shown[turn_start] = User((Text(head), *shown[turn_start].content))
-        view = compaction.fit(shown, budget, estimate_tokens)
-        if view.left_out:
-            await told(
-                Notice(
-                    say(
-                        "{count} older messages are not shown to the model: they no longer fit",
-                        count=view.left_out,
-                    )
-                )
-            )
+        view = compaction.fit(shown[skipped:], budget, estimate_tokens)
+        if view.left_out and not shortened:
+            shortened = True
+            await told(Notice(say(_LEFT_OUT, count=view.left_out)))
         async for event in ask(view.messages, tool_choice):
             yield event
 
@@ -117,8 +121,7 @@ def _head_of_message(inbound: Inbound, config: Config) -> str:
     """What stands before the person's words in the request of this turn; history keeps the plain words."""
     if config.settings.prompt.inbound_meta != "user":
         return ""
-    body = json.dumps(inbound_meta(inbound), ensure_ascii=False)
-    return f"## Inbound Context (trusted metadata)\n```json\n{body}\n```\n\n"
+    return inbound_context(inbound_meta(inbound)) + "\n\n"
 
 
 def _tool_choice(stage: Stage, wish: Wish) -> str:
