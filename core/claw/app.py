@@ -26,7 +26,7 @@ from claw.lane import Lanes
 from claw.loop import Emit
 from claw.manifest import Found, scan
 from claw.message import Address, Inbound, Outbound, Receipt, Sender
-from claw.policy import ToolFact, fact_of
+from claw.policy import ToolFact, fact_of, strays
 from claw.route import admit
 from claw.session import Sessions
 from claw.stage import Rooms, Stage, Wish, set_stage
@@ -112,7 +112,8 @@ class App:
             complain=complain,
             machine=_machine(),
         )
-        for line in (*self.kit.diagnostics, *map(str, self.config.warnings)):
+        unnamed = strays(self.config, facts, [standing.id for standing in house.standings])
+        for line in (*self.kit.diagnostics, *map(str, self.config.warnings), *map(str, unnamed)):
             complain(line)
 
     async def hear(self, inbound: Inbound, emit: Emit, wish: Wish = Wish()) -> Outbound | None:  # noqa: B008 - frozen

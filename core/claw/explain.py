@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw.catalog import CORE_TOOLS, GROUPS, PLUGINS_GROUP, normalise
+from claw.catalog import CORE_TOOLS, normalise
 from claw.config.names import dotted, nearest
 from claw.mend import Edit, edits_for, hand_over
 from claw.policy import Conflict, Judgement, Layer, Reach, Ruling, ToolFact, narrow, sections_for
@@ -97,7 +97,7 @@ def explain(name: str, config: Any, judgement: Judgement, standings: Sequence[St
     ruling = STANDS if standing else judgement.rulings[fact.name]
     deciding = _deciding(judgement, ruling)
     key = ruling.key
-    place = f"{key}[{ruling.entry.index}]" if ruling.entry and key else key
+    place = f"{key}[{ruling.entry.at}]" if ruling.entry and key else key
     return Explanation(
         name=fact.name,
         available=ruling.allowed,
@@ -168,7 +168,7 @@ def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[Step, ...]:
 def _step(stage: str, ruling: Ruling | None, note: str, config: Any) -> Step:
     if ruling is None:
         return Step(stage, True, note)
-    key = f"{ruling.key}[{ruling.entry.index}]" if ruling.entry and ruling.key else ruling.key
+    key = f"{ruling.key}[{ruling.entry.at}]" if ruling.entry and ruling.key else ruling.key
     return Step(stage, False, ruling.reason, key, config.line(key) if key else None)
 
 
@@ -178,9 +178,9 @@ def _rule_of(layer: Layer) -> str:
         return say("the profile {profile} ({key}) holds it", profile=layer.profile, key=layer.key)
     if layer.allow is None and not layer.deny:
         return say("no rule")
-    return (
-        "" if layer.allow is None else say("{key} lets it through", key=layer.key or say("claw's own list"))
-    )
+    if layer.allow is None:
+        return say("no rule names it")
+    return say("{key} lets it through", key=layer.key or say("claw's own list"))
 
 
 def _optional(fact: ToolFact, config: Any, judged: Judgement) -> Step:
@@ -190,7 +190,7 @@ def _optional(fact: ToolFact, config: Any, judged: Judgement) -> Step:
     for layer in judged.layers:
         for entry in layer.opens:
             if entry.word in words:
-                key = f"{entry.key}[{entry.index}]"
+                key = f"{entry.key}[{entry.at}]"
                 note = say("{key} switches it on ({pattern})", key=entry.key, pattern=entry.word)
                 return Step("optional", True, note, key, config.line(key))
     return Step("optional", False, say("no allow list that applies here names it or its plugin"))
@@ -247,12 +247,6 @@ def _absent(
 def _tools_of(standing: Standing) -> Iterable[str]:
     manifest = standing.found.manifest
     return [line.name for line in manifest.tools] if manifest else ()
-
-
-def known_words(judgement: Judgement) -> set[str]:
-    """What an allow list may name: tools, plugins and groups, to find the word that was meant."""
-    names = {fact.name for fact in judgement.facts} | {fact.supplier for fact in judgement.facts}
-    return names | set(CORE_TOOLS) | set(GROUPS) | {PLUGINS_GROUP}
 
 
 def _known(judgement: Judgement, standings: Sequence[Standing]) -> set[str]:

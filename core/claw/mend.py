@@ -129,13 +129,14 @@ def _opt_in(
 ) -> tuple[Edit, ...]:
     """Name the tool where it passes most: in a list that would cut it next, else in an alsoAllow."""
     profile, lists = layers["profile"], (layers["global"], layers["agent"])
-    if profile.allow is not None and not _holds(profile, fact, reach):
-        return _widen(fact, profile, sections.agent, sections.tools)
+    wider = _wider(profile, sections.agent, sections.tools)
     cutting = [layer for layer in lists if restricts(layer, reach) and not _holds(layer, fact, reach)]
+    if wider and profile.allow is not None and not _holds(profile, fact, reach):
+        return (Edit("set", f"{wider}[]", fact.name),)
     if cutting:
         return (Edit("set", f"{cutting[0].key}[]", fact.name),)
-    if key := _wider(profile, sections.agent, sections.tools):
-        return (Edit("set", f"{key}[]", fact.name),)
+    if wider:
+        return (Edit("set", f"{wider}[]", fact.name),)
     # A list of nothing but plugin tools must not become one that restricts: no core tool goes in there.
     open_to = [layer for layer in lists if layer.allow and (fact.plugin or restricts(layer, reach))]
     return (Edit("set", f"{open_to[0].key}[]", fact.name),) if open_to else ()

@@ -21,8 +21,7 @@ from claw.message import Sender
 from claw.policy import LAYERS, Judgement, Run, ToolFact, fact_of, resolve
 from claw.policy.judge import CLOSING, OPENING
 from claw.standing import Standing
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 STAGES = (*OPENING, *LAYERS, *CLOSING, "")
 OWNER = Run(

@@ -73,9 +73,10 @@ def run() -> None:
     """Run the command line and leave with its exit code; whatever goes wrong is told in words."""
     words.use(words.language_of(os.environ))
     try:
-        app(standalone_mode=False, prog_name="claw")
+        code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
         sys.exit(tell(why))
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _of_a_plugin(name: str) -> Any:

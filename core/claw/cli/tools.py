@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +12,8 @@ import typer
 from claw.app import TERMINAL, App, from_terminal, look_round
 from claw.catalog import CORE_TOOLS, normalise
 from claw.cli.show import document, table
-from claw.config.names import nearest
 from claw.errors import UsageError
-from claw.explain import Explanation, explain, known_words
+from claw.explain import Explanation, explain
 from claw.fallback import candidates
 from claw.guard.admission import is_owner
 from claw.message import Address, Inbound, Sender
@@ -75,7 +75,7 @@ def list_(
         if all_
         else [explain(name, house.config, judged) for name in judged.standing]
     )
-    _complain_of_unknown_words(judged)
+    _complain_of_absent_words(house, judged)
     if as_json:
         unknown = {layer: list(words) for layer, words in judged.unknown.items()}
         document(
@@ -115,20 +115,15 @@ def call(
     sender: Person = "", model: Model = "", as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
-    try:
-        arguments = json.loads(args)
-    except ValueError as why:
-        raise UsageError(
-            "--args is not JSON: {why}", fix="""write --args '{{"key": "value"}}'""", why=why
-        ) from None
-    if not isinstance(arguments, dict):
-        raise UsageError("--args is not a JSON object", fix="""write --args '{{"key": "value"}}'""")
+    arguments = _arguments(args)
     inbound = _inbound(Asked(agent, channel, account, group, sender))
 
     async def run() -> Any:
         house = _house()
         try:
-            return await house.call_tool(name, arguments, inbound, Wish(agent=agent, model=model))
+            return await house.call_tool(
+                name, arguments, inbound, Wish(agent=agent, model=model, folder=Path.cwd())
+            )
         finally:
             await house.close()
 
@@ -141,6 +136,18 @@ def call(
     else:
         typer.echo(text, err=result.is_error)
     raise typer.Exit(code=1 if result.is_error else 0)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+        why = type(given).__name__
+    except ValueError as wrong:
+        given, why = None, str(wrong)
+    if not isinstance(given, dict):
+        fix = """write --args '{{"key": "value"}}'"""
+        raise UsageError("--args is not a JSON object: {why}", fix=fix, why=why)
+    return given
 
 
 def judged_for(house: App, asked: Asked) -> Judgement:
@@ -203,15 +210,23 @@ def _explained(house: App, judged: Judgement) -> Iterator[Explanation]:
         yield explain(name, house.config, judged, house.host.standings)
 
 
-def _complain_of_unknown_words(judged: Judgement) -> None:
+def _complain_of_absent_words(house: App, judged: Judgement) -> None:
+    """Words of allow lists that mean something, which is not here. What means nothing was told at the start."""
+    installed = {normalise(standing.id) for standing in house.host.standings}
     for layer in judged.layers:
         for word in judged.unknown.get(layer.name, ()):
             key = next(entry.key for entry in layer.opens if entry.word == word)
-            near = nearest(word, known_words(judged))
-            line = say("{key}: {word} is the name of no tool, plugin or group here", key=key, word=word)
-            typer.echo(
-                f"claw: {line}" + (". " + say("did you mean {near}?", near=near) if near else ""), err=True
-            )
+            if word in CORE_TOOLS:
+                line = say(
+                    "{key}: the core tool {word} is not here; claw tools explain {word} says why",
+                    key=key,
+                    word=word,
+                )
+            elif word in installed:
+                line = say("{key}: no tool of the plugin {word} is in use", key=key, word=word)
+            else:
+                continue
+            typer.echo(f"claw: {line}", err=True)
 
 
 def _row(row: Explanation) -> list[str]:
@@ -235,7 +250,7 @@ def told(answer: Explanation, judged: Judgement) -> Iterator[str]:
         place = f"{answer.file}:{answer.line}" if answer.line else answer.file
         yield f"  {say('rule')}: {answer.key}{whose}  {place}".rstrip()
     for edit in answer.edits:
-        yield f"  {say('edit')}: {edit.command}"
+        yield f"  {say('run')}: {edit.command}"
     if answer.fix:
         yield f"  {say('fix')}: {answer.fix}"
     for text, edits in answer.rivals:

@@ -10,6 +10,7 @@ from claw.policy.judge import judge, judge_all, narrow, resolve
 from claw.policy.layers import LAYERS, Entry, Layer, Scope, Sections, build, layers_for, sections_for
 from claw.policy.reach import Reach
 from claw.policy.ruling import Conflict, Judgement, Ruling
+from claw.policy.strays import strays
 
 __all__ = [
     "LAYERS",
@@ -31,4 +32,5 @@ __all__ = [
     "narrow",
     "resolve",
     "sections_for",
+    "strays",
 ]

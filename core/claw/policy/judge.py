@@ -96,7 +96,10 @@ def restricts(layer: Layer, reach: Reach) -> bool:
 
 def closing(fact: ToolFact, run: Run) -> Ruling | None:
     """The first of the gates behind the layers that the tool does not pass; None when it passes them all."""
-    return next((ruling for gate in CLOSING.values() if (ruling := gate(fact, run))), None)
+    for gate in CLOSING.values():
+        if ruling := gate(fact, run):
+            return ruling
+    return None
 
 
 def _owner_only(fact: ToolFact, run: Run) -> Ruling | None:
@@ -106,11 +109,16 @@ def _owner_only(fact: ToolFact, run: Run) -> Ruling | None:
 
 
 def _channel_fit(fact: ToolFact, run: Run) -> Ruling | None:
+    if fact.name not in _SOMEWHERE_UNFIT:  # asked for every tool, so the cheap question comes first
+        return None
     channel = run.channel.strip().lower()
     if fact.name not in UNFIT.get(channel, ()):
         return None
     template = "it makes no sense on the channel {channel}"
     return Ruling(False, "channel-fit", template=template, values={"channel": channel})
+
+
+_SOMEWHERE_UNFIT = frozenset[str]().union(*UNFIT.values())
 
 
 def _missing_setting(fact: ToolFact, run: Run) -> Ruling | None:
@@ -120,6 +128,8 @@ def _missing_setting(fact: ToolFact, run: Run) -> Ruling | None:
 
 
 def _provider_schema(fact: ToolFact, run: Run) -> Ruling | None:
+    if not run.refused:
+        return None
     name = normalise(fact.name)
     why = next((why for tool, why in run.refused if normalise(tool) == name), None)
     if why is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from claw.catalog import PROFILES, SANDBOX_ALLOW, SANDBOX_DENY, normalise, subagent_denials
 from claw.config.names import dotted
@@ -22,19 +22,18 @@ LAYERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One word of a list.
+class Entry(NamedTuple):
+    """One word of a list. A named tuple: long lists make many of them, and these are made fast.
 
     :param word: normalised.
     :param key: dotted key of the list it stands in; empty for a word of claw's own tables.
-    :param index: its place in that list as written.
+    :param at: its place in that list as written.
     :param whose: the id behind a list index in ``key``.
     """
 
     word: str
     key: str = ""
-    index: int = 0
+    at: int = 0
     whose: str = ""
 
 
@@ -162,7 +161,8 @@ def _profile(name: str, first: Scope, second: Scope) -> Layer:
 
 def _lists(name: str, scope: Scope) -> Layer:
     allow = scope.entries("allow")
-    return Layer(name, f"{scope.key}.allow", scope.whose, allow or None, scope.entries("deny"), scope.opens)
+    opens = allow + scope.entries("alsoAllow")
+    return Layer(name, f"{scope.key}.allow", scope.whose, allow or None, scope.entries("deny"), opens)
 
 
 def _sandbox(sections: Sections) -> Layer:
