@@ -70,22 +70,12 @@ async def test_words_thoughts_calls_and_usage_come_through(wire):
 
 
 async def test_a_service_that_does_not_stream_is_understood(wire):
-    async with wire.service() as service:
-        reply = Reply(text="All at once.", calls=[("ls", {"path": "."})])
-        protocol = service._protocol(type("Asked", (), {"path": _path(wire)}))
-        whole = Reply(body=protocol.whole(reply, {"model": "model-x"}, 1))
-        service._next = lambda request: whole
-        async with wire.model(service.url) as model:
-            shown, message = await answer(model)
+    reply = Reply(text="All at once.", calls=[("ls", {"path": "."})], whole=True)
+    async with wire.service([reply]) as service, wire.model(service.url) as model:
+        shown, message = await answer(model)
 
     assert shown == message.text == "All at once."
     assert message.tool_calls[0].arguments == {"path": "."}
-
-
-def _path(wire: Wire) -> str:
-    return {"anthropic": "/v1/messages"}.get(
-        wire.plugin, f"/v1/{wire.section.get('api', 'chat/completions')}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -320,4 +310,15 @@ def test_the_manifest_describes_the_section_that_the_code_reads(plugin, model):
     package = import_module(f"claw_{plugin}.config")
     manifest = json.loads((Path(package.__file__).parent / "claw-plugin.json").read_text())
 
-    assert manifest["configSchema"] == getattr(package, model).model_json_schema(by_alias=True)
+    schema = getattr(package, model).model_json_schema(by_alias=True)
+    assert manifest["configSchema"] == inlined(schema, schema.pop("$defs"))
+
+
+def inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema without references: it becomes a part of the schema of the whole file."""
+    if isinstance(schema, list):
+        return [inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    here = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    return {key: inlined(value, parts) for key, value in (here | schema).items() if key != "$ref"}

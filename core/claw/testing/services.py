@@ -26,6 +26,7 @@ class Reply:
     :param usage: input, output, cache_read, cache_write: tokens, ``input`` without the cached ones.
     :param stop: the service's own word for why it stopped; by default what fits.
     :param status: of an error; ``body`` is its JSON, or bytes that go out as they are, with ``content_type``.
+    :param whole: answer in one piece, also when a stream was asked for.
     :param raw: bytes of a stream, sent as they are.
     :param piece_bytes: cut the stream in pieces of this size; 0 = one piece for each event.
     :param cut: break the connection at the end, where the end of the body should stand.
@@ -42,6 +43,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     content_type: str = "application/json"
+    whole: bool = False
     raw: bytes | None = None
     piece_bytes: int = 0
     cut: bool = False
@@ -135,14 +137,12 @@ class _ModelService:
             await _send(writer, reply.status, reply.headers, reply.content_type, body)
             return True
         number = next(self._ids)
-        if not request.body.get("stream"):
+        if reply.whole or not request.body.get("stream"):
             body = _dump(protocol.whole(reply, request.body, number))
             await _send(writer, 200, reply.headers, "application/json", body)
             return True
         events = [reply.raw] if reply.raw is not None else list(protocol.stream(reply, request.body, number))
-        return await self._stream(
-            reply, events[: len(events) // 2] if reply.hang else events, reader, writer
-        )
+        return await self._stream(reply, events[: len(events) // 2] if reply.hang else events, reader, writer)
 
     async def _stream(
         self,
