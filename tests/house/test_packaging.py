@@ -162,5 +162,5 @@ def test_a_strangers_tool_runs_through_the_same_gate(with_acme: Venv) -> None:
 @pytest.mark.timeout(300)
 def test_a_strangers_section_stands_in_the_prompt_and_belongs_to_it(with_acme: Venv) -> None:
     shown = with_acme.ask("prompt", "show")
-    [mood] = [section for section in shown["sections"] if section["name"] == "mood"]
+    [mood] = [section for section in shown["sections"] if section["section"] == "mood"]
     assert mood["plugin"] == "acme-mood"
