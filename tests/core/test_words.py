@@ -19,6 +19,9 @@ PLACES = {
     "FenceError": (0,),
     "ConfigError": (1, 2),
     "PluginError": (2, 3),
+    "wrong": (0, 1),
+    "tell": (1, 2),
+    "_Trouble": (0, 1),
 }
 # What an error adds to its values by itself.
 GIVEN = {"BusyError": {"pid"}}

@@ -1,5 +1,6 @@
 """Changing the file: one key at a time, comments stay, the result is judged before it is written."""
 
+import copy
 import difflib
 import io
 import json
@@ -18,6 +19,8 @@ from claw.config.names import ById, Part, Path as KeyPath, Step, dotted, nearest
 from claw.errors import ConfigError, UsageError
 
 _MISSING: Any = object()
+_PLAIN = re.compile(r"(\d+(ms|kb|mb|gb|[smhdw]))+|[A-Za-z~$_/][\w./$~+-]*(:[\w./$~+-]+)*")
+_RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~"})
 
 
 def get_value(tree: Mapping[str, Any], key: str) -> Any:
@@ -78,6 +81,7 @@ def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> boo
             if value is _MISSING or _same(_at(old.tree, place), value):
                 return False
         text = (_in_json if path.suffix == ".json" else _in_yaml)(old.text, place, value)
+        _says(text, old, place, value)
         _judge(old, text, environ)
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
         store.replace(path, text.encode(), mode)
@@ -95,6 +99,20 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.close()
+
+
+def _says(text: str, old: source.Source, place: KeyPath, value: Any) -> None:
+    """The last look: the new text must say what was asked for and nothing else."""
+    wanted = copy.deepcopy(dict(old.tree))
+    _put(wanted, place, value, dict)
+    path = old.path or Path(source.NAMES[0])
+    if source.parse(text, json_only=path.suffix == ".json", file=str(path))[0] != wanted:
+        raise ConfigError(
+            dotted(place),
+            "cannot be changed without touching other keys",
+            "Change it in an editor",
+            file=str(path),
+        )
 
 
 def _judge(old: source.Source, text: str, environ: Mapping[str, str]) -> None:
@@ -226,23 +244,34 @@ def _in_json(text: str, place: KeyPath, value: Any) -> str:
 def _in_yaml(text: str, place: KeyPath, value: Any) -> str:
     from ruamel.yaml.comments import CommentedMap
 
-    if not text.strip():
-        tree = CommentedMap()
-        _put(tree, place, value, CommentedMap)
-        return text + _dump(tree, (2, 4, 2))
     indents = _indents(text)
-    tree = _load(text)
+    tree = _yaml(indents).load(text) if text.strip() else CommentedMap()
     before = _dump(tree, indents)
-    _put(tree, place, value, CommentedMap)
+    _put(tree, tuple(_word(step) for step in place), _words(value), CommentedMap)
     if not tree:
         return "".join(line for line in text.splitlines(keepends=True) if line.startswith("#")) + "{}\n"
     after = _dump(tree, indents)
+    if not text.strip():
+        return text + after
     spliced = _splice(text, before, after)
     return spliced if _reads_the_same(spliced, after) else after
 
 
-def _load(text: str) -> Any:
-    return _yaml((2, 2, 0)).load(text)
+def _words(value: Any) -> Any:
+    """``value`` with every text quoted that is no plain word to all YAML readers."""
+    if isinstance(value, Mapping):
+        return {_word(name): _words(part) for name, part in value.items()}
+    return [_words(part) for part in value] if isinstance(value, list) else _word(value)
+
+
+def _word(value: Any) -> Any:
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, SingleQuotedScalarString
+
+    if not isinstance(value, str) or (_PLAIN.fullmatch(value) and value.lower() not in _RESERVED):
+        return value
+    return (
+        SingleQuotedScalarString(value) if value.isprintable() and value else DoubleQuotedScalarString(value)
+    )
 
 
 def _dump(tree: Any, indents: tuple[int, int, int]) -> str:
@@ -280,8 +309,25 @@ def _splice(text: str, before: str, after: str) -> str:
     for kind, low, high, start, end in difflib.SequenceMatcher(
         None, dumped, new, autojunk=False
     ).get_opcodes():
-        result += old[low:high] if kind == "equal" else new[start:end]
+        if kind == "equal":
+            result += old[low:high]
+            continue
+        near = low if kind == "replace" else max(low - 1, 0)
+        shift = _indent(old[near]) - _indent(dumped[near])
+        for number, line in enumerate(new[start:end]):
+            written = " " * max(_indent(line) + shift, 0) + line.lstrip(" ")
+            result.append(_same_comment(old[low + number], written) if low + number < high else written)
     return "".join(result)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _same_comment(old: str, new: str) -> str:
+    """``new`` with its comment as far to the right as it stood."""
+    was, now = re.search(r"\s+#.*$", old), re.search(r"\s+#.*$", new)
+    return new[: now.start()] + was[0] + "\n" if was and now and was[0].strip() == now[0].strip() else new
 
 
 def _reads_the_same(one: str, other: str) -> bool:

@@ -1,0 +1,195 @@
+"""``claw config``, ``init``, ``status`` and ``completion``, as typed."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from claw.cli import completion, init
+from claw.cli.config import MASK, masked
+from claw.errors import UsageError
+from claw.manifest import Found, Manifest, ProviderLine
+
+Claw = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def home() -> Path:
+    return Path(os.environ["CLAW_HOME"])
+
+
+@pytest.fixture
+def claw() -> Claw:
+    def run(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "claw", *words], input=typed, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_set_get_and_unset_a_key(claw: Claw, home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("# mine\nlocale: en\n", encoding="utf-8")
+
+    assert claw("config", "set", "tools.deny[]", "exec").returncode == 0
+    assert claw("config", "set", "channels.telegram.allowFrom[]", "123").returncode == 0
+
+    assert claw("config", "get", "tools.deny").stdout == "- exec\n"
+    assert json.loads(claw("config", "get", "channels.telegram.allowFrom", "--json").stdout)["value"] == [
+        "123"
+    ]
+    assert claw("config", "unset", "tools.deny").returncode == 0
+    assert claw("config", "get", "tools.deny").returncode == 2
+    assert (home / "config.yaml").read_text(encoding="utf-8").startswith("# mine\nlocale: en\n")
+
+
+def test_a_typo_is_warned_about_as_soon_as_it_is_set(claw: Claw) -> None:
+    done = claw("config", "set", "tools.deny[]", "exce")
+    assert done.returncode == 0
+    assert "Did you mean exec?" in done.stderr
+
+
+def test_a_refused_change_leaves_the_file_and_says_why(claw: Claw, home: Path) -> None:
+    claw("config", "set", "tools.profile", "coding")
+    done = claw("config", "set", "tools.profile", "codng")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Did you mean coding?" in done.stderr
+    assert "profile: coding" in (home / "config.yaml").read_text(encoding="utf-8")
+
+
+def test_get_never_shows_a_secret(claw: Claw) -> None:
+    claw("config", "set", "providers.openai.apiKey", "sesame-open-1")
+    for words in (
+        ("config", "get"),
+        ("config", "get", "--json"),
+        ("config", "get", "providers.openai.apiKey"),
+    ):
+        assert "sesame" not in claw(*words).stdout
+        assert MASK in claw(*words).stdout
+
+
+def test_what_only_points_at_a_secret_is_shown() -> None:
+    tree = {"apiKey": "${KEY}", "token": {"env": "T"}, "botToken": "1:a", "maxTokens": 5, "silentToken": "NO_REPLY",
+            "headers": {"x-team": "t"}, "password": ""}  # fmt: skip
+    assert masked(tree) == tree | {"botToken": MASK, "headers": {"x-team": MASK}}
+
+
+def test_validate_tells_every_error_and_exits_with_3(claw: Claw, home: Path) -> None:
+    assert claw("config", "validate").returncode == 0
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("gateway: {port: x}\ntools: {profile: y}\n", encoding="utf-8")
+
+    done = claw("config", "validate", "--json")
+
+    found = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert [error["key"] for error in found["errors"]] == ["gateway.port", "tools.profile"]
+    assert [error["line"] for error in found["errors"]] == [1, 2]
+    assert claw("config", "validate").stderr.count("error: ") == 2
+
+
+def test_the_schema_is_one_and_knows_the_file(claw: Claw) -> None:
+    import jsonschema
+
+    schema = json.loads(claw("config", "schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judge = jsonschema.Draft202012Validator(schema)
+    assert judge.is_valid({"heartbeat": {"every": "30m"}, "agents": {"list": [{"id": "a", "model": "x/y"}]}})
+    assert not judge.is_valid({"tools": {"alow": []}})
+
+
+def test_path_says_where_the_file_is_or_would_be(claw: Claw, home: Path) -> None:
+    assert claw("config", "path").stdout.strip() == str(home / "config.yaml")
+    assert json.loads(claw("config", "path", "--json").stdout)["exists"] is False
+
+
+def test_init_asks_nothing_with_yes_and_overwrites_nothing(claw: Claw, home: Path) -> None:
+    done = claw("init", "--provider", "anthropic", "--key", "-", "--yes", typed="sesame\n")
+    assert done.returncode == 0, done.stderr
+    file, soul = home / "config.yaml", home / "agents" / "default" / "agent" / "SOUL.md"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "apiKey: sesame" in file.read_text(encoding="utf-8")
+    assert "sesame" not in done.stdout
+    assert {path.name for path in soul.parent.iterdir()} == set(init.STARTERS)
+
+    soul.write_text("mine", encoding="utf-8")
+    before = file.read_bytes()
+    assert claw("init").returncode == 0
+    assert claw("init", "--provider", "openai").returncode == 2
+    assert (soul.read_text(encoding="utf-8"), file.read_bytes()) == ("mine", before)
+    assert json.loads(claw("status", "--json").stdout)["key"] == "providers.anthropic"
+
+
+def test_status_says_how_claw_is_set_up(claw: Claw, home: Path) -> None:
+    facts = json.loads(claw("status", "--json").stdout)
+    assert facts["home"] == str(home)
+    assert (facts["agent"], facts["model"], facts["key"]) == ("default", "offline/rules", "not needed")
+    assert "model: offline/rules" in claw("status").stdout
+
+
+SOME = (
+    Found("anthropic", "claw_anthropic", "claw-anthropic", "1", manifest=Manifest(
+        "anthropic", providers=(ProviderLine("anthropic", ("A_KEY",), "sonnet"),))),
+    Found("openai", "claw_openai", "claw-openai", "1", manifest=Manifest(
+        "openai", providers=(ProviderLine("openai", ("O_KEY",), "gpt"),))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "tree"),
+    [
+        ({}, ("", "", "", ""), {}),
+        ({"O_KEY": "x"}, ("", "", "", ""), {"agents": {"defaults": {"model": "openai/gpt"}}}),
+        ({}, ("offline", "", "", ""), {"agents": {"defaults": {"model": "offline/rules"}}}),
+        (
+            {},
+            ("anthropic", "${A_KEY}", "opus", ""),
+            {
+                "providers": {"anthropic": {"apiKey": "${A_KEY}"}},
+                "agents": {"defaults": {"model": "anthropic/opus"}},
+            },
+        ),
+        (
+            {},
+            ("ollama", "", "llama3", "http://localhost:11434/v1"),
+            {
+                "providers": {"ollama": {"type": "openai", "baseUrl": "http://localhost:11434/v1"}},
+                "agents": {"defaults": {"model": "ollama/llama3"}},
+            },
+        ),
+    ],
+)
+def test_the_first_file_says_what_was_chosen(
+    environ: dict[str, str], flags: tuple[str, str, str, str], tree: dict[str, object]
+) -> None:
+    assert init.tree_of(init.decide(SOME, environ, *flags)) == tree
+
+
+def test_a_provider_nobody_serves_gets_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="Did you mean anthropic"):
+        init.decide(SOME, {}, "antropic", "", "", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_what_follows_them(shell: str) -> None:
+    script = completion.script(shell, {"config": ["get", "set"], "chat": ["--agent"]})
+    for word in ("config", "get set", "--agent"):
+        assert word in script
+
+
+def test_the_bash_script_completes_in_a_real_bash(claw: Claw) -> None:
+    script = claw("completion", "bash").stdout
+    probe = 'COMP_WORDS=(claw config va); COMP_CWORD=2; _claw; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{probe}"], capture_output=True, text=True, timeout=30)
+    assert done.stdout.strip() == "validate"
+
+
+def test_an_unknown_shell_is_told_which_there_are(claw: Claw) -> None:
+    done = claw("completion", "tcsh")
+    assert done.returncode == 2
+    assert "bash, zsh, fish" in done.stderr
