@@ -1,7 +1,6 @@
 """``agents``, and the sections that each agent may have for itself."""
 
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
@@ -20,6 +19,8 @@ def _model(value: Any) -> Any:
 def _zone(value: str) -> str:
     if value in ("user", "local"):
         return value
+    from zoneinfo import ZoneInfo  # 3 ms of CPU that most files need not pay
+
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError) as cause:

@@ -130,7 +130,8 @@ class _Trouble(Exception):
         **values: object,
     ) -> None:
         super().__init__(problem)
-        self.problem, self.fix, self.line, self.column, self.values = problem, fix, line, column, values
+        self.problem, self.fix, self.line, self.column = problem, fix, line, column
+        self.values: dict[str, Any] = values
 
 
 def _look_over(text: str) -> None:

@@ -1,6 +1,5 @@
 """``tools``: which tools may be used, and how the core ones behave."""
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
@@ -9,15 +8,19 @@ from claw.config.values import Duration, Names, Secret, Section, Size, part, wro
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 
-_INTERPRETERS = re.compile(
-    r"(ba|da|z|k|c|tc|fi|a)?sh|python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node(js)?|deno|bun|php[\d.]*|lua[\d.]*|tclsh"
-    r"|r|rscript|awk|gawk|mawk|nawk|sed|gsed|jq|osascript|pwsh|powershell|java|busybox|env|xargs|find|vim?|ed|emacs"
-)
+_INTERPRETERS = frozenset(
+    (
+        "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
+        "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk", "sed", "gsed",
+        "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi", "vim", "ed", "ex", "emacs",
+    )
+)  # fmt: skip
+"""Programs that run a text they are given; a version behind the name (python3.12) does not change that."""
 
 
 def _filters_only(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, name in enumerate(value):
-        if _INTERPRETERS.fullmatch(name.rsplit("/", 1)[-1].lower()):
+        if name.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS:
             raise wrong(
                 "{name} is an interpreter: it runs any program it is given, so it is never a safe filter",
                 "Take it out of safeBins; allow whole commands with tools.exec.allow",
