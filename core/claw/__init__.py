@@ -53,6 +53,7 @@ _ROOMS = {
     "Thinking": "transcript",
     "ToolCall": "transcript",
     "Usage": "transcript",
+    "usage_of": "usage",
     "User": "transcript",
     "Credential": "auth",
     "Finished": "provider",
@@ -95,7 +96,7 @@ _ROOMS = {
     "hookspec": "hookspecs",
     "say": "words",
 }
-_RENAMED = {"ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE"}
+_RENAMED = {"usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE"}
 
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 

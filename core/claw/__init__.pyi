@@ -63,6 +63,7 @@ from claw.transcript import (
     User as User,
 )
 from claw.truncation import result_limit as result_limit
+from claw.usage import normalise as usage_of
 from claw.wire import (
     DONE as STREAM_DONE,
     CallIds as CallIds,

@@ -1,24 +1,32 @@
 """The app: build once, run, stop. The only place where everything meets."""
 
+import asyncio
+import contextlib
+import inspect
 import os
 import platform
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from claw import survey, words
 from claw.builtin.context_files import ContextFiles
 from claw.clock import SYSTEM, Clock
 from claw.config import Agent, Config, load
 from claw.config.outline import outline
+from claw.config.values import Secret
 from claw.config.view import PluginConfig
 from claw.errors import ClawError, UsageError
 from claw.event import Event
 from claw.gate import Caller, prepare
 from claw.guard.fetch import Network
+from claw.guard.redact import Redactor
+from claw.guard.shapes import is_secret_name
 from claw.host import Host
 from claw.journal import Journal
 from claw.kit import Kit
@@ -26,18 +34,19 @@ from claw.lane import Lanes
 from claw.loop import Emit
 from claw.manifest import Found, scan
 from claw.message import Address, Inbound, Outbound, Receipt, Sender
-from claw.policy import ToolFact, fact_of, strays
+from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import admit
 from claw.session import Sessions
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
-from claw.store import SYSTEM as DISK
-from claw.store import Database
+from claw.store import SYSTEM as DISK, Database
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.turn import take_turn
+from claw.words import say
 
 TERMINAL = "terminal"
+_CLOSE_SECONDS = 5.0
 _WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
 LOCAL = Sender("local", name="you")
 
@@ -52,9 +61,13 @@ class House:
     default_model: str
 
 
-def look_round(environ: Mapping[str, str] = os.environ, found: Sequence[Found] | None = None) -> House:
+def look_round(
+    environ: Mapping[str, str] = os.environ, found: Sequence[Found] | None = None, models: Sequence[str] = ()
+) -> House:
     """Read the file and the manifests of this home; no plugin is imported.
 
+    :param found: the plugins that are there; None = look for them.
+    :param models: further models that this process may ask, beside those of the file.
     :raises ConfigError: the file is wrong (exit 3).
     """
     home = survey.home_of(environ)
@@ -62,7 +75,8 @@ def look_round(environ: Mapping[str, str] = os.environ, found: Sequence[Found] |
     words.use(config.settings.locale if "locale" in config.raw else words.language_of(environ))
     seen = tuple(found) if found is not None else scan()
     wanted = outline(config.raw)
-    standings = survey.stand(seen, config.raw, environ)
+    named = [config.settings.models.aliases.get(model, model) for model in models if model]
+    standings = survey.stand(seen, config.raw, environ, named)
     return House(config, seen, standings, choose_model(seen, wanted, environ, config.raw))
 
 
@@ -91,7 +105,9 @@ class App:
         complain: Callable[[str], None] = lambda line: None,
         clock: Clock = SYSTEM,
     ) -> None:
-        self.house, self.config, self.complain = house, house.config, complain
+        self.house, self.config = house, house.config
+        self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
+        self._told = complain
         self._make_home()
         self._network = Network()
         self.host = Host(house.standings, self._view, guests)
@@ -109,12 +125,23 @@ class App:
             context_files=self._context_files,
             fetch=None,
             deliver=self.deliver,
-            complain=complain,
+            complain=self.complain,
+            redact=self.redact,
             machine=_machine(),
         )
         unnamed = strays(self.config, facts, [standing.id for standing in house.standings])
-        for line in (*self.kit.diagnostics, *map(str, self.config.warnings), *map(str, unnamed)):
-            complain(line)
+        clashes = judge(facts, (), Run()).conflicts
+        for line in (
+            *self.kit.diagnostics,
+            *map(str, self.config.warnings),
+            *map(str, unnamed),
+            *map(str, clashes),
+        ):
+            self.complain(line)
+
+    def complain(self, line: str) -> None:
+        """Tell what went wrong without stopping anything; no secret is in it."""
+        self._told(self.redact(line))
 
     async def hear(self, inbound: Inbound, emit: Emit, wish: Wish = Wish()) -> Outbound | None:  # noqa: B008 - frozen
         """Take one message up. None also when it was taken up before.
@@ -173,15 +200,15 @@ class App:
 
     async def close(self) -> None:
         """End: what plugins brought is closed, then the network, the sessions, the database."""
-        things = [b.thing for group in (self.kit.channels, self.kit.providers) for b in group.values()]
-        for thing in (*things, *self.host.modules()):
-            if close := getattr(thing, "close", None):
+        for brought in self.host.closables():
+            if close := getattr(brought.thing, "close", None):
                 try:
                     answer = close()
-                    if hasattr(answer, "__await__"):
-                        await answer
+                    if inspect.isawaitable(answer):
+                        await asyncio.wait_for(answer, _CLOSE_SECONDS)
                 except Exception as why:  # noqa: BLE001 - a stranger's code
-                    self.complain(f"close: {type(why).__name__}: {why}")
+                    cause = f"{type(why).__name__}: {why}"
+                    self.complain(say("plugin {id} did not end well: {why}", id=brought.plugin, why=cause))
         await self._network.aclose()
         self.rooms.sessions.close()
         self._database.close()
@@ -222,6 +249,24 @@ class App:
 def from_terminal(text: str, message_id: str = "") -> Inbound:
     """What the person at this terminal says: the owner, in a direct chat."""
     return Inbound(Address(TERMINAL, "local"), text, LOCAL, message_id=message_id, mentions_us=True)
+
+
+def _secrets(config: Config) -> Iterator[str]:
+    """Every secret that this process can know: those of the file, and those of the environment by their names."""
+    waiting: list[Any] = [config.settings]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Secret):
+            with contextlib.suppress(ClawError):
+                yield value.reveal()
+        elif isinstance(value, BaseModel):
+            waiting += [getattr(value, name) for name in type(value).model_fields]
+            waiting += (value.model_extra or {}).values()
+        elif isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+    yield from (value for name, value in config.environ.items() if is_secret_name(name))
 
 
 def _machine() -> dict[str, str]:

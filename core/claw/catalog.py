@@ -8,83 +8,45 @@ from functools import lru_cache
 
 ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
 
-CORE_TOOLS = {
-    "read": "tools-std",
-    "write": "tools-std",
-    "edit": "tools-std",
-    "apply_patch": "tools-std",
-    "ls": "tools-std",
-    "grep": "tools-std",
-    "find": "tools-std",
-    "exec": "tools-std",
-    "process": "tools-std",
-    "web_search": "tools-std",
-    "web_fetch": "tools-std",
-    "memory_search": "memory",
-    "memory_get": "memory",
-    "sessions_list": "agents",
-    "sessions_history": "agents",
-    "sessions_send": "agents",
-    "sessions_spawn": "agents",
-    "subagents": "agents",
-    "session_status": "tools-std",
-    "message": "tools-std",
-    "cron": "clock",
-    "gateway": "http",
-    "nodes": "",
-    "browser": "",
-    "canvas": "",
-    "agents_list": "",
-    "image": "",
-    "tts": "",
-}
+_SUPPLIED = (
+    ("tools-std", "read write edit apply_patch ls grep find exec process web_search web_fetch"),
+    ("memory", "memory_search memory_get"),
+    ("agents", "sessions_list sessions_history sessions_send sessions_spawn subagents"),
+    ("tools-std", "session_status message"),
+    ("clock", "cron"),
+    ("http", "gateway"),
+    ("", "nodes browser canvas agents_list image tts"),
+)
+CORE_TOOLS = {name: plugin for plugin, names in _SUPPLIED for name in names.split()}
 """Name kept for a core tool → the first-party plugin that supplies it (empty: nobody yet), in the order of a request."""
 
 _MEMBERS = {
-    "fs": ("read", "write", "edit", "apply_patch"),
-    "runtime": ("exec", "process"),
-    "web": ("web_search", "web_fetch"),
-    "memory": ("memory_search", "memory_get"),
-    "sessions": (
-        "sessions_list",
-        "sessions_history",
-        "sessions_send",
-        "sessions_spawn",
-        "subagents",
-        "session_status",
-    ),
-    "ui": ("browser", "canvas"),
-    "messaging": ("message",),
-    "automation": ("cron", "gateway"),
-    "nodes": ("nodes",),
-    "agents": ("agents_list",),
-    "media": ("image", "tts"),
+    "fs": "read write edit apply_patch",
+    "runtime": "exec process",
+    "web": "web_search web_fetch",
+    "memory": "memory_search memory_get",
+    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status",
+    "ui": "browser canvas",
+    "messaging": "message",
+    "automation": "cron gateway",
+    "nodes": "nodes",
+    "agents": "agents_list",
+    "media": "image tts",
 }
 PLUGINS_GROUP = "group:plugins"
-GROUPS = {f"group:{name}": frozenset(members) for name, members in _MEMBERS.items()}
+GROUPS = {f"group:{name}": frozenset(members.split()) for name, members in _MEMBERS.items()}
 GROUPS["group:openclaw"] = frozenset().union(
     *(members for name, members in GROUPS.items() if name not in ("group:fs", "group:runtime"))
 )
 """Group → its core tools. ``group:plugins`` is not here: it depends on what is loaded."""
 
-PROFILES: dict[str, tuple[str, ...]] = {
-    "minimal": ("read", "write", "edit", "grep", "find", "ls"),
-    "coding": (
-        "read",
-        "write",
-        "edit",
-        "apply_patch",
-        "grep",
-        "find",
-        "ls",
-        "exec",
-        "process",
-        "web_search",
-        "web_fetch",
-    ),
-    "messaging": ("read", "write", "message", "sessions_list", "sessions_send", "cron", "web_search"),
-    "full": ("*",),
+_HELD = {
+    "minimal": "read write edit grep find ls",
+    "coding": "read write edit apply_patch grep find ls exec process web_search web_fetch",
+    "messaging": "read write message sessions_list sessions_send cron web_search",
+    "full": "*",
 }
+PROFILES = {profile: tuple(names.split()) for profile, names in _HELD.items()}
 """Profile → what its list allows. Any other name, ``default`` among them, restricts nothing."""
 
 OWNER_ONLY = frozenset({"gateway", "cron", "nodes"})
@@ -92,18 +54,8 @@ UNFIT = {"voice": frozenset({"tts"})}
 """Channel → tools that make no sense there, named exactly."""
 
 SANDBOX_ALLOW = (
-    "exec",
-    "process",
-    "read",
-    "write",
-    "edit",
-    "apply_patch",
-    "sessions_list",
-    "sessions_history",
-    "sessions_send",
-    "sessions_spawn",
-    "subagents",
-    "session_status",
+    *("exec", "process", "read", "write", "edit", "apply_patch"),
+    *("sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents", "session_status"),
 )
 SANDBOX_DENY = ("browser", "canvas", "nodes", "cron", "gateway")
 """The lists of a sandbox when the file gives none; a tool named like a channel is denied there as well."""
@@ -150,8 +102,3 @@ def matches(pattern: str, name: str) -> bool:
             return False
         at = found + len(piece)
     return True
-
-
-def groups_of(name: str) -> tuple[str, ...]:
-    """The groups that a core tool belongs to."""
-    return tuple(group for group, members in GROUPS.items() if normalise(name) in members)

@@ -1,17 +1,18 @@
 """The one gate that every tool call of every turn goes through: looked up, checked, reviewed, then run."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claw.event import Event, ToolProgress
 from claw.guard.environment import child_environment
+from claw.guard.redact import Redactor
 from claw.guests import filtered, review, review_result
 from claw.loop import Emit, Prepared
 from claw.message import Inbound, Outbound
 from claw.policy import Judgement
 from claw.stage import Rooms, Stage
 from claw.tool import Result, Tool, ToolContext, fit, run, validate
-from claw.transcript import ToolCall
+from claw.transcript import Text, ToolCall
 from claw.truncation import result_limit
 from claw.words import say
 
@@ -50,9 +51,18 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
         result = await review_result(
             checked, await run(tool, checked.arguments, context), rooms.kit.reviewers
         )
-        return fit(result, limit)
+        return fit(_masked(result, rooms.redact), limit)
 
     return Prepared(ready, tool.parallel)
+
+
+def _masked(result: Result, redactor: Redactor) -> Result:
+    """No configured secret reaches a model or a transcript through a tool."""
+    blocks = tuple(
+        Text(redactor.known_masked(block.text)) if isinstance(block, Text) else block
+        for block in result.blocks
+    )
+    return result if blocks == result.blocks else replace(result, content=blocks)
 
 
 def _why_not(name: str, judgement: Judgement) -> str:

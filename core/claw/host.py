@@ -92,9 +92,11 @@ class Host:
         self._stop_if_required_is_missing()
         return self._kit()
 
-    def modules(self) -> tuple[Any, ...]:
-        """The plugins whose code is here, as pluggy knows them."""
-        return tuple(self._manager.get_plugins())
+    def closables(self) -> tuple[Brought[Any], ...]:
+        """Everything here that may have a ``close``: what the plugins brought, and the plugins themselves."""
+        things = [Brought(plugin, thing) for plugin, _, thing in self._things()]
+        modules = [Brought(name, module) for name, module in self._manager.list_name_plugin() if module]
+        return (*things, *modules)
 
     def command(self, name: str, app: Any) -> bool:
         """Let the plugin that brings the command ``name`` add it to the typer application ``app``."""

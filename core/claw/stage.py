@@ -9,6 +9,7 @@ from claw.config import Agent, Config
 from claw.fallback import ModelRef, candidates
 from claw.guard.admission import owner_hash
 from claw.guard.fence import Fence
+from claw.guard.redact import Redactor
 from claw.guard.way import Root
 from claw.journal import Journal
 from claw.kit import Kit
@@ -55,6 +56,7 @@ class Rooms:
     fetch: Any
     deliver: Callable[[Outbound], Awaitable[Receipt]]
     complain: Callable[[str], None]
+    redact: Redactor
     machine: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -132,7 +134,7 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
     for section in rooms.kit.sections:
         readable = getattr(section, "readable", None)
         roots += [Root(folder, write=False) for folder in (readable(agent) if readable else ())]
-    return Fence(roots, workspace)
+    return Fence(roots, workspace, closed=(rooms.config.home,))
 
 
 def _left_out(piece: Piece) -> str:

@@ -39,10 +39,16 @@ def tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
     return raw
 
 
-def stand(found: Sequence[Found], raw: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Standing, ...]:
-    """How ``found`` stands under the plain tree ``raw`` of the file."""
+def stand(
+    found: Sequence[Found], raw: Mapping[str, Any], environ: Mapping[str, str], models: Sequence[str] = ()
+) -> tuple[Standing, ...]:
+    """How ``found`` stands under the plain tree ``raw`` of the file.
+
+    :param models: further models that this process may ask, as ``provider/model``.
+    """
     wanted = outline(raw)
-    return judge(found, wanted, providers_used(wanted, found, environ, raw))
+    used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
+    return judge(found, wanted, used)
 
 
 def providers_used(

@@ -69,7 +69,7 @@ class Ledger(msgspec.Struct, frozen=True):
     @property
     def context_tokens(self) -> int:
         """How full the context was at the newest call."""
-        return self.last_input + self.last_cache_read + self.last_cache_write
+        return prompt_tokens(Usage(self.last_input, None, self.last_cache_read, self.last_cache_write)) or 0
 
     def plus(self, usage: Usage | None) -> "Ledger":
         """The ledger after one more call; one without numbers, or with zeros alone, changes nothing."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,8 +76,8 @@ class Talk:
 
     def __init__(self, runner: asyncio.Runner, wish: "Wish", as_json: bool) -> None:
         self._runner, self._wish, self._json = runner, wish, as_json
-        self._app: App = runner.run(_opened())
-        self._screen = Screen(as_json)
+        self._app: App = runner.run(_opened(wish.model))
+        self._screen = Screen(as_json, self._app.redact.data)
 
     def once(self, text: str) -> None:
         """One message, one answer; a failed turn is raised."""
@@ -113,9 +114,7 @@ class Talk:
         except KeyboardInterrupt:
             self._screen.aside(say("stopped"))
         except ClawError as failed:
-            from claw.guard.redact import redact
-
-            self._screen.aside(redact(str(failed)))
+            self._screen.aside(self._app.redact(str(failed)))
 
     async def _turn(self, text: str) -> None:
         from claw.app import from_terminal
@@ -161,8 +160,8 @@ class Talk:
 class Screen:
     """Shows a turn while it runs: words as they come, tool calls beside them. A pipe gets the answer alone."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._json = as_json
+    def __init__(self, as_json: bool, redacted: Callable[[Any], Any]) -> None:
+        self._json, self._redacted = as_json, redacted
         self._live = on_terminal() or sys.stdout.isatty()
         self._streamed = False
         self._open = False
@@ -172,7 +171,7 @@ class Screen:
         from claw.event import Notice, StepStarted, TextPiece, ToolBegan, ToolEnded, ToolProgress, as_json
 
         if self._json:
-            line = {"schemaVersion": SCHEMA_VERSION, **as_json(event)}
+            line = {"schemaVersion": SCHEMA_VERSION, **self._redacted(as_json(event))}
             sys.stdout.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             sys.stdout.flush()
         elif isinstance(event, StepStarted):
@@ -239,7 +238,7 @@ class History:
         SYSTEM.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
 
 
-async def _opened() -> "App":
+async def _opened(model: str) -> "App":
     from claw.app import App, look_round
 
     told: set[str] = set()
@@ -249,7 +248,7 @@ async def _opened() -> "App":
             told.add(line)
             sys.stderr.write(f"claw: {line}\n")
 
-    return App(look_round(), complain=complain)
+    return App(look_round(models=[model]), complain=complain)
 
 
 def _short(arguments: Any, limit: int = 100) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from claw.errors import UsageError
 from claw.explain import Explanation, explain
 from claw.fallback import candidates
 from claw.guard.admission import is_owner
+from claw.mend import Edit
 from claw.message import Address, Inbound, Sender
 from claw.policy import Judgement, Run, resolve
 from claw.route import owners_of
@@ -68,27 +70,22 @@ def list_(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """List the tools of a run, with what each costs in a request, in tokens."""
-    house = _house()
-    judged = judged_for(house, Asked(agent, channel, account, group, sender, owner, model, sandbox, depth))
-    rows = (
-        list(_explained(house, judged))
-        if all_
-        else [explain(name, house.config, judged) for name in judged.standing]
-    )
-    _complain_of_absent_words(house, judged)
+    asked = Asked(agent, channel, account, group, sender, owner, model, sandbox, depth)
+    with _house() as house:
+        judged = judged_for(house, asked)
+        names = _known(house, judged) if all_ else judged.standing
+        rows = [explain(name, house.config, judged, house.host.standings) for name in names]
+        _complain_of_absent_words(house, judged)
     if as_json:
-        unknown = {layer: list(words) for layer, words in judged.unknown.items()}
-        document(
-            "tools", {"run": _run(judged), "tools": [described(row) for row in rows], "unknown": unknown}
-        )
+        tools = [described(row) for row in rows]
+        document("tools", {"run": _run(judged), "tools": tools, "unknown": dict(judged.unknown)})
         return
     head = [say("tool"), say("plugin"), say("state"), say("tokens"), say("why")]
     table(head, [_row(row) for row in rows], {say("available"): "green", say("not available"): "dim"})
     others = len(judged.facts) - len(judged.positions)
     if others and not all_:
-        typer.echo(
-            say("{count} more are not available to this run: claw tools list --all", count=others), err=True
-        )
+        more = say("{count} more are not available to this run: claw tools list --all", count=others)
+        typer.echo(more, err=True)
 
 
 @app.command("explain")
@@ -98,9 +95,10 @@ def explain_(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
-    house = _house()
-    judged = judged_for(house, Asked(agent, channel, account, group, sender, owner, model, sandbox, depth))
-    answer = explain(name, house.config, judged, house.host.standings)
+    asked = Asked(agent, channel, account, group, sender, owner, model, sandbox, depth)
+    with _house() as house:
+        judged = judged_for(house, asked)
+        answer = explain(name, house.config, judged, house.host.standings)
     if as_json:
         document("tool", {"run": _run(judged), **described(answer)})
     else:
@@ -117,22 +115,13 @@ def call(
     """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
     arguments = _arguments(args)
     inbound = _inbound(Asked(agent, channel, account, group, sender))
-
-    async def run() -> Any:
-        house = _house()
-        try:
-            return await house.call_tool(
-                name, arguments, inbound, Wish(agent=agent, model=model, folder=Path.cwd())
-            )
-        finally:
-            await house.close()
-
-    result = asyncio.run(run())
+    wish = Wish(agent=agent, model=model, folder=Path.cwd())
+    with _house() as house:
+        result = asyncio.run(house.call_tool(name, arguments, inbound, wish))
     text = "\n".join(getattr(block, "text", "[image]") for block in result.blocks)
     if as_json:
-        document(
-            "toolResult", {"tool": name, "isError": result.is_error, "text": text, "details": result.details}
-        )
+        body = {"tool": name, "isError": result.is_error, "text": text, "details": result.details}
+        document("toolResult", body)
     else:
         typer.echo(text, err=result.is_error)
     raise typer.Exit(code=1 if result.is_error else 0)
@@ -162,7 +151,8 @@ def judged_for(house: App, asked: Asked) -> Judgement:
         config.settings.models.aliases,
     )
     person = _sender(asked)
-    owner = asked.channel == TERMINAL or is_owner(asked.channel, person, owners_of(config.settings))
+    listed = person is not None and is_owner(asked.channel, person, owners_of(config.settings))
+    owner = asked.channel == TERMINAL or listed
     boxed = agent.settings.sandbox.mode != "off"
     run = Run(
         agent_id=agent.id,
@@ -177,13 +167,18 @@ def judged_for(house: App, asked: Asked) -> Judgement:
     return resolve(config, run, house.rooms.facts, [str(model) for model in models[1:]])
 
 
-def _house() -> App:
-    return App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
+@contextmanager
+def _house() -> Iterator[App]:
+    house = App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
+    try:
+        yield house
+    finally:
+        asyncio.run(house.close())
 
 
-def _sender(asked: Asked) -> Sender:
-    if not asked.sender and asked.channel == TERMINAL:
-        return from_terminal("").sender
+def _sender(asked: Asked) -> Sender | None:
+    if not asked.sender:
+        return from_terminal("").sender if asked.channel == TERMINAL and asked.owner is not False else None
     kind, colon, value = asked.sender.partition(":")
     if colon and kind in ("id", "e164", "username", "name"):
         return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
@@ -193,12 +188,12 @@ def _sender(asked: Asked) -> Sender:
 def _inbound(asked: Asked) -> Inbound:
     if asked.channel == TERMINAL:
         return from_terminal("")
-    person = _sender(asked)
+    person = _sender(asked) or Sender("")
     place = Address(asked.channel, asked.group or person.id, asked.account)
     return Inbound(place, "", person, chat_type="group" if asked.group else "direct", mentions_us=True)
 
 
-def _explained(house: App, judged: Judgement) -> Iterator[Explanation]:
+def _known(house: App, judged: Judgement) -> Iterable[str]:
     """Every tool that is known by name: those brought, then those of plugins set aside, then reserved names."""
     names = {normalise(fact.name): fact.name for fact in judged.facts}
     for standing in house.host.standings:
@@ -206,8 +201,7 @@ def _explained(house: App, judged: Judgement) -> Iterator[Explanation]:
             names.setdefault(normalise(line.name), line.name)
     for name in CORE_TOOLS:
         names.setdefault(name, name)
-    for name in names.values():
-        yield explain(name, house.config, judged, house.host.standings)
+    return names.values()
 
 
 def _complain_of_absent_words(house: App, judged: Judgement) -> None:
@@ -217,11 +211,8 @@ def _complain_of_absent_words(house: App, judged: Judgement) -> None:
         for word in judged.unknown.get(layer.name, ()):
             key = next(entry.key for entry in layer.opens if entry.word == word)
             if word in CORE_TOOLS:
-                line = say(
-                    "{key}: the core tool {word} is not here; claw tools explain {word} says why",
-                    key=key,
-                    word=word,
-                )
+                text = "{key}: the core tool {word} is not here; claw tools explain {word} says why"
+                line = say(text, key=key, word=word)
             elif word in installed:
                 line = say("{key}: no tool of the plugin {word} is in use", key=key, word=word)
             else:
@@ -237,11 +228,7 @@ def _row(row: Explanation) -> list[str]:
 def told(answer: Explanation, judged: Judgement) -> Iterator[str]:
     """The explanation as lines of text."""
     verdict = say("available") if answer.available else say("not available")
-    by = (
-        say("core tool, from plugin {id}", id=answer.plugin)
-        if answer.core
-        else say("plugin {id}", id=answer.plugin)
-    )
+    by = say("core tool, from plugin {id}" if answer.core else "plugin {id}", id=answer.plugin)
     yield f"{answer.name}: {verdict}" + (f" ({by})" if answer.plugin else "")
     if answer.why:
         yield f"  {say('why')}: {answer.why}"
@@ -271,21 +258,13 @@ def _models(judged: Judgement) -> str:
 
 
 def described(answer: Explanation) -> dict[str, Any]:
-    """An explanation as plain data, for ``--json``."""
-    return {
-        "name": answer.name, "available": answer.available, "plugin": answer.plugin, "core": answer.core,
-        "stage": answer.stage, "why": answer.why, "key": answer.key, "id": answer.whose, "file": answer.file,
-        "line": answer.line, "fix": answer.fix, "becauseOf": answer.spare, "tokens": answer.tokens,
-        "edits": [
-            {"command": edit.command, "action": edit.action, "key": edit.key, "value": edit.value}
-            for edit in answer.edits
-        ],
-        "steps": [
-            {"stage": step.stage, "in": step.passes, "note": step.note, "key": step.key, "line": step.line}
-            for step in answer.steps
-        ],
-        "rivals": [{"note": text, "edits": [edit.command for edit in edits]} for text, edits in answer.rivals],
-    }  # fmt: skip
+    """An explanation as plain data, for ``--json``: its fields, each edit with its command."""
+    rivals = [{"note": text, "edits": [_edit(edit) for edit in edits]} for text, edits in answer.rivals]
+    return asdict(answer) | {"edits": [_edit(edit) for edit in answer.edits], "rivals": rivals}
+
+
+def _edit(edit: Edit) -> dict[str, Any]:
+    return {"command": edit.command, **asdict(edit)}
 
 
 def _run(judged: Judgement) -> dict[str, Any]:

@@ -70,12 +70,14 @@ class Redactor:
         return value
 
     def _once(self, text: str) -> str:
-        text = mask_shapes(self._without_known(text))
+        text = mask_shapes(self.known_masked(text))
         for pattern in self._patterns:
             text = pattern.sub(lambda found: MASK if found.group() else "", text)
-        return self._without_known(text)
+        return self.known_masked(text)
 
-    def _without_known(self, text: str) -> str:
+    def known_masked(self, text: str) -> str:
+        """``text`` without the values we know to be secret; what merely looks like one stays, so that a file that a
+        model edits is the file that it read."""
         for value in self._known:
             while value in text:
                 text = text.replace(value, MASK)

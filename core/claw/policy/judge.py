@@ -33,8 +33,9 @@ def judge_all(facts: Sequence[ToolFact], runs: Sequence[tuple[Run, Sequence[Laye
         lost = set(positions) - set(other.positions)
         for at in lost:
             name = facts[at].name
-            # Another plugin's tool of this name stands there: then neither can be relied on.
-            why = other.rulings[name] if not other.rulings[name].allowed else _taken("taken", "", name)
+            why = other.rulings[name]
+            if why.allowed:  # another plugin's tool of this name stands there: neither can be relied on
+                why = next(lost.ruling for lost in other.conflicts if lost.fact is facts[at])
             rulings[name] = replace(why, spare=model)
         positions = tuple(at for at in positions if at not in lost)
     return replace(first, rulings=rulings, positions=positions, spares=tuple(others))
@@ -184,7 +185,7 @@ def _name_owners(
             taken.setdefault(name, fact)
         else:
             conflicts.append(conflict)
-            rulings.setdefault(fact.name, _taken(conflict.kind, conflict.holder, name))
+            rulings.setdefault(fact.name, conflict.ruling)
     return kept
 
 
@@ -221,19 +222,6 @@ def _unknown(layers: Sequence[Layer], reach: Reach) -> dict[str, tuple[str, ...]
 _NOT_OPTED_IN = Ruling(
     False, "optional", template="it is optional, and no allow list that applies here names it or its plugin"
 )
-_CONFLICTS = {
-    "reserved": "its name {name} is kept for a core tool",
-    "taken": "its name {name} belongs to another plugin",
-    "plugin-id": "its plugin is called like the core tool {holder}, so none of its tools is taken",
-    "handed": "tools.suppliers gives its name {name} to the plugin {holder}",
-}
-
-
-def _taken(kind: str, holder: str, name: str) -> Ruling:
-    key = "tools.suppliers" if kind == "handed" else ""
-    return Ruling(
-        False, "name", key, template=_CONFLICTS[kind], values={"name": name, "holder": holder, "kind": kind}
-    )
 
 
 def _denied(layer: Layer, entry: Entry) -> Ruling:

@@ -55,6 +55,14 @@ class Ruling:
 STANDS = Ruling(True)
 
 
+_CONFLICTS = {
+    "reserved": "its name {name} is kept for a core tool (supplied by {holder})",
+    "taken": "plugin {holder} brought the name {name} before",
+    "plugin-id": "its plugin is called like the core tool {holder}, so none of its tools is taken",
+    "handed": "{key} gives its name {name} to the plugin {holder}",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """A tool that was set aside because its name belongs to somebody else.
@@ -67,6 +75,22 @@ class Conflict:
     fact: ToolFact
     kind: str
     holder: str
+
+    @property
+    def ruling(self) -> Ruling:
+        """The refusal of this tool."""
+        key = "tools.suppliers" if self.kind == "handed" else ""
+        values = {"name": self.fact.name, "holder": self.holder or say("nobody yet"), "kind": self.kind}
+        return Ruling(False, "name", key, template=_CONFLICTS[self.kind], values=values)
+
+    def __str__(self) -> str:
+        plugin = self.fact.plugin or self.fact.supplier
+        return say(
+            "tool {name} of plugin {id} is skipped: {why}",
+            name=self.fact.name,
+            id=plugin,
+            why=self.ruling.reason,
+        )
 
 
 @dataclass(frozen=True)

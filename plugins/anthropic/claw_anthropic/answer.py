@@ -21,6 +21,7 @@ from claw import (
     mint_call_id,
     say,
     tool_arguments,
+    usage_of,
 )
 
 _STOPS = {
@@ -92,7 +93,7 @@ class Folding:
             tuple(self._content()),
             model=self._model,
             stop_reason="error" if refused else _STOPS.get(self._stop or "", "stop"),
-            usage=_usage(self._usage),
+            usage=usage_of(self._usage) or Usage(),  # cached tokens are apart from the input already
             error=say("the model refused to answer this") if refused else "",
         )
 
@@ -147,13 +148,3 @@ def _shown(block: Mapping[str, Any]) -> Iterator[ModelEvent]:
         yield TextDelta(text)
     if thought := block.get("thinking"):
         yield ThinkingDelta(thought)
-
-
-def _usage(counts: Mapping[str, int]) -> Usage:
-    """Cached tokens are apart from the input already."""
-    return Usage(
-        input=counts.get("input_tokens"),
-        output=counts.get("output_tokens"),
-        cache_read=counts.get("cache_read_input_tokens"),
-        cache_write=counts.get("cache_creation_input_tokens"),
-    )

@@ -27,6 +27,7 @@ from claw import (
     mint_call_id,
     say,
     tool_arguments,
+    usage_of,
 )
 
 from claw_openai.config import Quirks
@@ -271,18 +272,18 @@ def _written(arguments: Any) -> str:
 
 
 def to_usage(counts: Mapping[str, Any] | None) -> Usage:
-    """Cached tokens lie inside of the prompt's here, and are taken out. DeepSeek names them in its own way."""
-    if not counts:
-        return Usage()
-    details = counts.get("prompt_tokens_details") or {}
-    read = details.get("cached_tokens", counts.get("prompt_cache_hit_tokens"))
+    """The service's figures made neutral. DeepSeek names its cached tokens in its own way."""
+    said = counts or {}
     return apart(
-        counts.get("prompt_tokens"), counts.get("completion_tokens"), read, details.get("cache_write_tokens")
+        said,
+        {"cached_tokens": said.get("prompt_cache_hit_tokens"), **(said.get("prompt_tokens_details") or {})},
     )
 
 
-def apart(prompt: int | None, output: int | None, read: int | None, wrote: int | None) -> Usage:
-    """Usage with the cached tokens taken out of the input."""
-    rest = None if prompt is None else max(0, prompt - (read or 0) - (wrote or 0))
-    total = None if prompt is None or output is None else prompt + output
-    return Usage(input=rest, output=output, cache_read=read, cache_write=wrote, total=total)
+def apart(counts: Mapping[str, Any], details: Mapping[str, Any] | None) -> Usage:
+    """Usage with the cached tokens (``details``) taken out of the input."""
+    said = usage_of(counts) or Usage()
+    read, wrote = (details or {}).get("cached_tokens"), (details or {}).get("cache_write_tokens")
+    rest = None if said.input is None else max(0, said.input - (read or 0) - (wrote or 0))
+    total = None if said.input is None or said.output is None else said.input + said.output
+    return Usage(input=rest, output=said.output, cache_read=read, cache_write=wrote, total=total)

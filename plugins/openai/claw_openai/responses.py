@@ -183,7 +183,4 @@ def _text(item: Mapping[str, Any]) -> str:
 
 
 def _usage(counts: Mapping[str, Any] | None) -> Usage:
-    counts = counts or {}
-    details = counts.get("input_tokens_details") or {}
-    read, wrote = details.get("cached_tokens"), details.get("cache_write_tokens")
-    return apart(counts.get("input_tokens"), counts.get("output_tokens"), read, wrote)
+    return apart(counts or {}, (counts or {}).get("input_tokens_details"))

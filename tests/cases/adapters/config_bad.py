@@ -10,8 +10,7 @@ from typing import Any
 
 from claw.catalog import CORE_TOOLS
 from claw.config import load
-from claw.config.check import Known
-from claw.config.check import check as check_names
+from claw.config.check import Known, check as check_names
 from claw.errors import ConfigError
 
 FUNCTIONS = ("claw.config:load", "claw.config.check:check")
