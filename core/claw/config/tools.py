@@ -11,8 +11,9 @@ Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 _INTERPRETERS = frozenset(
     (
         "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
-        "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk", "sed", "gsed",
-        "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi", "vim", "ed", "ex", "emacs",
+        "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk",
+        "sed", "gsed", "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi",
+        "vim", "ed", "ex", "emacs",
     )
 )  # fmt: skip
 """Programs that run a text they are given; a version behind the name (python3.12) does not change that."""
