@@ -4,6 +4,7 @@ Each case is a file that takes one tool away. Explain must name the stage; carry
 itself, must make the tool appear or move the answer to a later stage, and must let no other tool through.
 """
 
+import re
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from claw import words
 from claw.catalog import CORE_TOOLS, PROFILES
 from claw.config import Config, load
 from claw.config.edit import parse_value, set_value, unset
@@ -217,6 +219,24 @@ def frees_many(answer: Explanation) -> bool:
 def test_the_cases_leave_no_stage_out() -> None:
     elsewhere = {"name", "channel-fit", "missing-setting", ""}
     assert {stage for stage, *_ in CASES} == set(STAGES) - elsewhere
+
+
+@pytest.mark.parametrize(("stage", "tool", "tree", "changes"), CASES)
+def test_reasons_are_told_in_chinese_too(
+    stage: str, tool: str, tree: dict[str, Any], changes: dict[str, Any], tmp_path: Path
+) -> None:
+    write(tmp_path, tree)
+    words.use("zh")
+    try:
+        answer, _, _ = ask(tmp_path, tool, replace(OWNER, **changes))
+        told = [
+            answer.why,
+            *([answer.fix] if answer.fix else []),
+            *(step.note for step in answer.steps if step.note),
+        ]
+    finally:
+        words.use("en")
+    assert all(re.search("[\u4e00-\u9fff]", text) for text in told), told
 
 
 def test_a_tool_that_does_not_fit_the_channel_is_told_so(tmp_path: Path) -> None:

@@ -385,3 +385,20 @@ def test_groups_and_profiles_name_core_tools_only() -> None:
 
 def test_names_are_compared_trimmed_in_lower_case_and_by_alias() -> None:
     assert [normalise(name) for name in (" Bash ", "APPLY-PATCH", "Read")] == ["exec", "apply_patch", "read"]
+
+
+def test_a_clash_of_names_is_told_with_both_owners() -> None:
+    facts = (*CORE[:1], ToolFact("read", "acme"), ToolFact("search", "p1"), ToolFact("search", "p2"))
+    assert [str(conflict) for conflict in judge(facts, (), OWNER).conflicts] == [
+        "tool read of plugin acme is skipped: its name read is kept for a core tool (supplied by tools-std)",
+        "tool search of plugin p2 is skipped: plugin p1 brought the name search before",
+    ]
+
+
+def test_where_two_models_would_have_different_owners_of_a_name_nobody_has_it(tmp_path: Path) -> None:
+    facts = (ToolFact("search", "p1", optional=True), ToolFact("search", "p2"))
+    config = config_of(tmp_path, {"tools": {"byProvider": {"openai": {"alsoAllow": ["p1"]}}}})
+    assert resolve(config, OWNER, facts).owners == ("p2",)
+    judged = resolve(config, OWNER, facts, ["openai/gpt-4o"])
+    assert judged.standing == ()
+    assert "plugin p1" in judged.rulings["search"].reason
