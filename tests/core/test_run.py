@@ -203,6 +203,13 @@ def test_test_installs_the_tools_of_the_dev_group_once_and_becomes_pytest(
     assert len(clone.installs) == 3
 
 
+def test_the_whole_suite_runs_on_all_cores_and_a_few_files_in_one_process(clone: Clone) -> None:
+    (clone.folder / "tests").mkdir()
+    assert "'--dist', 'loadgroup', '--full']" in clone.run("test", "--full")[1]
+    assert "['tests']" in clone.run("test", "tests", cwd=clone.folder)[1].replace(f"{clone.folder}/", "")
+    assert "['-n0', '-x']" in clone.run("test", "-n0", "-x")[1]
+
+
 def test_chat_does_not_need_the_test_tools(clone: Clone) -> None:
     clone.run("chat")
     assert not any("pytest ruff" in line for line in clone.installs)

@@ -12,6 +12,7 @@ import pytest
 from core.source import ROOT
 
 MEMBERS = [ROOT / "core", *sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))]
+pytestmark = pytest.mark.xdist_group("packaging")  # one worker makes the two environments
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/pyproject.toml"))
 BUILD = """
 import os, sys
