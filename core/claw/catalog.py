@@ -4,6 +4,7 @@ Pure tables and pure functions. Profiles, owner-only tools and sub-agent denials
 group members are the ones on which the hosts in the field agree, so that a list written for one reads the same here.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
@@ -84,19 +85,26 @@ def is_pattern(entry: str) -> bool:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether ``*`` patterns cover the whole name: ``*`` is any run of characters, everything else stands for itself.
+    """Whether a pattern covers the whole name: ``*`` is any run of characters, everything else stands for itself."""
+    return bool(matching(pattern, (name,)))
 
-    Both normalised. Linear in the length of the name, whatever the pattern.
-    """
+
+def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
+    """The names that a pattern covers. All normalised; linear in their length, whatever the pattern."""
     first, *rest = pattern.split("*")
     if not rest:
-        return pattern == name
+        return frozenset(name for name in names if name == pattern)
     *middle, last = rest
-    end = len(name) - len(last)
-    at = len(first)
-    if at > end or not name.startswith(first) or not name.endswith(last):
-        return False
-    for piece in middle:
+    least = len(first) + len(last)
+    ends = [n for n in names if n.startswith(first) and n.endswith(last) and len(n) >= least]
+    if not any(middle):
+        return frozenset(ends)
+    return frozenset(name for name in ends if _in_order(middle, name, len(first), len(name) - len(last)))
+
+
+def _in_order(pieces: Iterable[str], name: str, at: int, end: int) -> bool:
+    """Whether the pieces follow each other in ``name[at:end]``; the earliest place of each leaves most room."""
+    for piece in pieces:
         found = name.find(piece, at, end)
         if found < 0:
             return False

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from claw.catalog import GROUPS, PLUGINS_GROUP, is_pattern, matches, normalise
+from claw.catalog import GROUPS, PLUGINS_GROUP, is_pattern, matching, normalise
 from claw.policy.facts import ToolFact
 
 
@@ -34,11 +34,13 @@ class Reach:
         if word in self._plugins:
             return self._plugins[word]
         if is_pattern(word):
-            return frozenset(name for name in self.names if matches(word, name))
+            return matching(word, self.names)
         return GROUPS.get(word, frozenset((word,))) & self.names
 
     def is_opt_in(self, word: str) -> bool:
         """Whether the word names plugin tools and nothing else: a tool, a plugin or all plugins, not a pattern."""
         if word == PLUGINS_GROUP:
             return True
-        return bool(hit := self.of(word)) and hit <= self._foreign and not is_pattern(word)
+        if is_pattern(word):
+            return False
+        return bool(hit := self.of(word)) and hit <= self._foreign
