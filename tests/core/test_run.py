@@ -302,7 +302,8 @@ def plain(name: str) -> str:
 
 @pytest.mark.index
 @pytest.mark.timeout(300)
-def test_a_clone_runs_on_debians_own_python_and_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_clone_runs_on_debians_own_python_and_answers(installer: str, tmp_path: Path) -> None:
     python = "/usr/bin/python3"
     if not readable_by_all(python):
         pytest.skip("no /usr/bin/python3 of 3.11 or newer: apt install python3 python3-pip")
@@ -310,17 +311,24 @@ def test_a_clone_runs_on_debians_own_python_and_answers(tmp_path: Path) -> None:
     for name in ("core", "plugins"):
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("run.py", "constraints.txt", "pyproject.toml", "README.md"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, clone)
+        shutil.copy(ROOT / name, clone)
+    path = "/usr/bin:/bin"
+    if installer == "uv":
+        subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "uv")], check=True)
+        pip = [python, "-m", "pip", "--python", str(tmp_path / "uv/bin/python"), "install", "-q", "-q", "uv"]
+        subprocess.run(pip, check=True)
+        path = f"{tmp_path}/uv/bin:{path}"
     # With this machine's own index settings, and nothing else of the tests' environment.
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
     command = [
         python,
         str(clone / "run.py"),
         "chat",
         "what files are here, and what does README.md say first?",
     ]
-    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, env=environment, timeout=280)
+    done = subprocess.run(
+        command, cwd=clone, capture_output=True, text=True, env=environment, timeout=280, check=False
+    )
 
     assert done.returncode == 0, done.stderr
     assert "run.py" in done.stdout
