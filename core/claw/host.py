@@ -259,7 +259,7 @@ class Host:
                 return tool  # type: ignore[no-any-return]
         raise PluginError(
             plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
-            "run claw plugins build in its source", tool=name,
+            "its author must write the manifest anew", tool=name,
         )  # fmt: skip
 
 

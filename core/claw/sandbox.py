@@ -37,6 +37,6 @@ def choose(mode: str, wanted: str, there: Mapping[str, Sandbox]) -> Sandbox | No
     raise ClawError(
         "this agent runs in a sandbox, and no sandbox {wanted} is installed",
         where="sandbox.mode",
-        fix="install one (claw plugins install claw-sandbox) or set sandbox.mode: off",
+        fix="install a plugin that brings one, or set sandbox.mode: off",
         wanted=wanted,
     )

@@ -66,7 +66,7 @@ def judge(found: Sequence[Found], wanted: Wanted, providers_used: Sequence[str])
         if plugin not in ids and entry.get("required") is True:
             nobody = Found(plugin, "", "", "")
             why = say("it is not installed")
-            mend = say("run claw plugins install claw-{id}, or remove plugins.entries.{id}", id=plugin)
+            mend = say("install the package claw-{id}, or remove plugins.entries.{id}", id=plugin)
             standings.append(Standing(nobody, QUARANTINED, why, "find", mend, required=True))
     return tuple(standings)
 
@@ -171,7 +171,7 @@ def _with_needs(standing: Standing, others: Sequence[Standing]) -> Standing:
     missing = [need for need in manifest.requires if need not in usable]
     if not missing:
         return standing
-    mend = say("run claw plugins install claw-{id}, or enable it", id=missing[0])
+    mend = say("install the package claw-{id}, or enable it", id=missing[0])
     return replace(
         standing,
         state=QUARANTINED,
