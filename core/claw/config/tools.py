@@ -146,7 +146,6 @@ class ToolsSettings(ToolScope):
     """``tools``, of the house or of one agent."""
 
     by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
-    by_sender: dict[str, ToolLists] = Field({}, description="By sender: id:, e164:, username:, name:, or *.")
     exec: ExecSettings = part()
     fs: FileSettings = part()
     web: WebSettings = part()
