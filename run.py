@@ -50,6 +50,10 @@ def main(arguments):
     if testing:
         # A folder is the caller's; the tests are found from the root, wherever this was called.
         arguments = [os.path.abspath(word) if os.path.exists(word) else word for word in arguments[1:]]
+        # pytest keeps --fixtures for itself; with a folder behind it, ours is meant.
+        for at, word in enumerate(arguments[:-1]):
+            if word == "--fixtures" and os.path.isdir(arguments[at + 1]):
+                arguments[at] = "--wire-fixtures"
         os.chdir(ROOT)
         if not any(os.path.exists(word.partition("::")[0]) or word.startswith("-n") for word in arguments):
             arguments = [*IN_PARALLEL, *arguments]

@@ -91,7 +91,9 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
         tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in stage.tools.values()),
     )  # fmt: skip
     providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
-    ask = with_fallback(stage.models, providers, request, lambda text: told(Notice(text)))
+    ask = with_fallback(
+        stage.models, providers, request, lambda text: told(Notice(text)), _key_orders(rooms.config)
+    )
     budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
     head = _head_of_message(inbound, rooms.config)
     past = session.messages
@@ -115,6 +117,12 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
             yield event
 
     return fitted
+
+
+def _key_orders(config: Config) -> dict[str, tuple[str, ...]]:
+    return {
+        name: section.auth_order for name, section in config.settings.providers.items() if section.auth_order
+    }
 
 
 def _head_of_message(inbound: Inbound, config: Config) -> str:

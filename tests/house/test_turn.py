@@ -195,7 +195,7 @@ async def test_a_stopped_turn_keeps_the_words_so_far_and_the_next_one_works():
 
 async def test_a_tool_that_ignores_its_cancellation_does_not_hold_the_person_up():
     async def deaf(arguments, context):
-        for _ in range(100):
+        for _ in range(20):
             try:
                 await asyncio.sleep(0.2)
             except asyncio.CancelledError:
@@ -476,3 +476,57 @@ async def test_a_stream_that_ends_without_an_answer_is_an_error_not_a_silence():
         with pytest.raises(ProviderError):
             await house.hear("hi")
         assert len(lines_on_disk(house)) == 2  # header and question
+
+
+async def test_owners_stand_in_the_prompt_as_hashes_only():
+    model = FakeProvider(says("ok"))
+    async with House(model, config={"owners": ["telegram:12345678"]}) as house:
+        await house.hear("hi")
+
+        system = model.requests[0].request.system.whole
+        assert "## Authorized Senders" in system
+        assert "12345678" not in system
+
+
+async def test_a_secret_of_the_file_never_reaches_the_model_through_a_tool():
+    tool = FakeTool("peek", result="the key is sk-very-secret-value, take it")
+    model = FakeProvider(calls("peek"), says("ok"))
+    config = {"providers": {"fake": {"apiKey": "sk-very-secret-value"}}}
+    async with House(model, tools=[tool], config=config) as house:
+        await house.hear("peek")
+
+        assert "sk-very-secret-value" not in model.requests[1].tool_results[0].text
+        assert "sk-very-secret-value" not in str(lines_on_disk(house))
+
+
+async def test_what_a_call_read_is_known_to_the_next_one():
+    from claw.tool import ToolContext
+
+    seen = []
+
+    async def status(arguments, context: ToolContext):
+        seen.append(dict(context.status))
+        return "ok"
+
+    from dataclasses import replace
+
+    tool = replace(FakeTool("status").tool, run=status)
+    model = FakeProvider(says("one", input=120, cache_read=30), calls("status"), says("two"))
+    async with House(model, tools=[tool]) as house:
+        await house.hear("a")
+        await house.hear("b")
+
+        assert seen[0]["used_tokens"] == 150
+        assert seen[0]["context_tokens"] == 200_000
+        assert seen[0]["model"] == "fake/m1"
+
+
+async def test_keys_are_tried_in_the_order_of_the_file():
+    from claw.auth import Credential
+
+    keys = [Credential("main", "1"), Credential("backup", "2")]
+    model = FakeProvider(BUSY, says("ok"), keys=keys)
+    async with House(model, config={"providers": {"fake": {"authOrder": ["backup", "main"]}}}) as house:
+        await house.hear("hi")
+
+        assert [heard.request.credential.name for heard in model.requests] == ["backup", "main"]
