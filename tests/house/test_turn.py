@@ -526,7 +526,9 @@ async def test_keys_are_tried_in_the_order_of_the_file():
 
     keys = [Credential("main", "1"), Credential("backup", "2")]
     model = FakeProvider(BUSY, says("ok"), keys=keys)
-    async with House(model, config={"providers": {"fake": {"authOrder": ["backup", "main"]}}}) as house:
+    profiles = [{"id": "main", "apiKey": "k1"}, {"id": "backup", "apiKey": "k2"}]
+    config = {"providers": {"fake": {"authProfiles": profiles, "authOrder": ["backup", "main"]}}}
+    async with House(model, config=config) as house:
         await house.hear("hi")
 
         assert [heard.request.credential.name for heard in model.requests] == ["backup", "main"]
