@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from claw.event import Event
     from claw.stage import Wish
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 _COMMANDS = {
     "/help": "show these commands",
     "/new": "start a new conversation; the old one is kept aside",

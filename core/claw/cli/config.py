@@ -19,7 +19,7 @@ from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Key = Annotated[str, typer.Argument(help="Dotted: agents.list[coder].tools.allow; [] is the end of a list.")]
+Key = Annotated[str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")]
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I
@@ -45,7 +45,7 @@ def get(
 
 
 @app.command("set")
-def set_(key: Key, value: Annotated[str, typer.Argument(help="YAML: true, 3, [a, b], a word.")]) -> None:
+def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")]) -> None:
     """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
     from claw.config import edit
 

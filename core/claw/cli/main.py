@@ -34,7 +34,9 @@ class Nouns(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command ``cmd_name``, imported now."""
         if cmd_name in _NOUNS:
-            return typer.main.get_command(import_module(_NOUNS[cmd_name]).app)
+            command = typer.main.get_command(import_module(_NOUNS[cmd_name]).app)
+            command.name = cmd_name  # a group has none of its own, and the list of commands prints it
+            return command
         return _of_a_plugin(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -85,7 +87,7 @@ def _of_a_plugin(name: str) -> Any:
         return None
     from claw.app import commands_host
 
-    brought = typer.Typer(no_args_is_help=True)
+    brought = typer.Typer(add_completion=False, no_args_is_help=True)
     brought.callback()(lambda: None)  # so that it stays a group when it holds one command
     if not commands_host().command(name, brought):
         return None

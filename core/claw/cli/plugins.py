@@ -9,7 +9,7 @@ from claw.cli.plugin_list import described, show
 from claw.cli.show import document
 from claw.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="What is installed, how it stands, and why.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="What is installed, how it stands, and why.")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from claw.stage import Stage
     from claw.tool import Tool
 
-app = typer.Typer(no_args_is_help=True, help="What the system prompt is made of.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="What the system prompt is made of.")
 
 
 @app.callback()

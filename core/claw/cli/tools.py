@@ -24,7 +24,7 @@ from claw.route import owners_of
 from claw.stage import Wish
 from claw.words import say
 
-app = typer.Typer(no_args_is_help=True, help="Which tools an agent has, and why.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
 
 Agent = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
 Channel = Annotated[str, typer.Option("--channel", help="Channel the run comes from.")]

@@ -1,0 +1,104 @@
+"""The manual is true: what its pages show is executed, and comes out as they show it."""
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from claw.cli.main import app
+from core.source import ROOT
+from typer.testing import CliRunner
+
+FENCED = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.S | re.M)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page of ``docs``."""
+
+    page: str
+    line: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, match.start("text")), match["kind"], match["text"])
+        for match in FENCED.finditer(text)
+    ]
+
+
+# --- policy.md: a config, then commands and what they print
+
+
+@dataclass(frozen=True)
+class Example:
+    """A config file, and commands with the lines that are shown below each."""
+
+    config: Block
+    commands: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __str__(self) -> str:
+        return str(self.config)
+
+
+def examples() -> list[Example]:
+    found: list[Example] = []
+    for block in blocks("policy.md"):
+        if block.kind == "yaml":
+            found.append(Example(block, ()))
+        elif block.kind == "console":
+            last = found.pop()
+            found.append(Example(last.config, (*last.commands, *_commands(block.text))))
+    return found
+
+
+def _commands(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    parts = re.split(r"^\$ ", text, flags=re.M)[1:]
+    return [(part.splitlines()[0], tuple(part.splitlines()[1:])) for part in parts]
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two plugins that policy.md speaks of are installed."""
+    site = tmp_path / "site"
+    hone = {"name": "hone", "description": "Sharpen.", "optional": True, "ownerOnly": True}
+    grep = {"name": "grep", "description": "Search, sharper."}
+    sharp = {"id": "sharp", "kinds": ["tool"], "tools": [grep, hone]}
+    (site / "sharp").mkdir(parents=True)
+    (site / "sharp" / "__init__.py").touch()
+    (site / "sharp" / "claw-plugin.json").write_text(json.dumps(sharp))
+    (site / "claw_plugin_acme").symlink_to(ROOT / "examples" / "acme-status" / "claw_plugin_acme")
+    for plugin, package in (("acme", "claw_plugin_acme"), ("sharp", "sharp")):
+        metadata = site / f"{plugin}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[claw.plugins]\n{plugin} = {package}\n")
+    monkeypatch.syspath_prepend(site)
+
+
+@pytest.mark.usefixtures("neighbours")
+@pytest.mark.parametrize("example", examples(), ids=str)
+def test_policy_decides_as_its_page_says(example: Example, tmp_path: Path) -> None:
+    home = tmp_path / "home" / ".claw"
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text(example.config.text, encoding="utf-8")
+    assert example.commands, "an example shows what comes out"
+    for command, shown in example.commands:
+        words = shlex.split(command)[1:]
+        if words[:2] == ["tools", "list"]:
+            answer = CliRunner().invoke(app, [*words, "--json"])
+            names = [tool["name"] for tool in json.loads(answer.stdout)["tools"]]
+            assert names == " ".join(shown).split(), command
+            continue
+        answer = CliRunner().invoke(app, words)
+        printed = iter(line.strip() for line in answer.stdout.splitlines())
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), command
+        assert all(line in printed for line in shown), f"{command}\n{answer.stdout}\n{answer.stderr}"
