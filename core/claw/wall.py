@@ -1,0 +1,100 @@
+"""The wall: a stranger's code, run within limits of time, output, folder and signals.
+
+In-process code is trusted code (SECURITY.md); the wall keeps accidents from the house, not attacks.
+"""
+
+import contextlib
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_PRINTED_CHARS = 2000
+
+
+class Printed(io.TextIOBase):
+    """Takes what a stranger prints; keeps the beginning, so that nothing it prints gets between claw and a person."""
+
+    def __init__(self) -> None:
+        self.beginning, self.chars = "", 0
+
+    def writable(self) -> bool:
+        """It always is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Count all, keep little."""
+        if len(self.beginning) < _PRINTED_CHARS:
+            self.beginning += text[: _PRINTED_CHARS - len(self.beginning)]
+        self.chars += len(text)
+        return len(text)
+
+
+def bounded(run: Callable[[], T], seconds: float) -> T:
+    """Run a stranger's code for at most so long, in a thread that is left behind when it hangs.
+
+    The working folder is put back afterwards; what it prints is swallowed; signal handlers it sets are not set.
+
+    :raises TimeoutError: it did not come back. Whatever else it raises comes through.
+    """
+    outcome: list[T] = []
+    raised: list[BaseException] = []
+
+    def inside() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as why:  # noqa: BLE001 - handed on to the caller
+            raised.append(why)
+
+    with _folder_kept(), _signals_kept(), contextlib.redirect_stdout(Printed()):
+        thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
+        thread.start()
+        thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"it did not come back within {seconds:.0f} s")
+    if raised:
+        raise raised[0]
+    return outcome[0]
+
+
+def name_of(why: BaseException) -> str:
+    """What an exception says, also when saying it raises."""
+    try:
+        text = str(why)
+    except BaseException:  # noqa: BLE001 - a stranger's __str__
+        text = ""
+    return f"{type(why).__name__}: {text}" if text else type(why).__name__
+
+
+@contextlib.contextmanager
+def _folder_kept() -> Iterator[None]:
+    try:
+        before = os.getcwd()
+    except FileNotFoundError:  # somebody removed it; there is nothing to keep
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Signals belong to the house: while strangers load, setting a handler off the main thread does nothing."""
+    real = signal.signal
+
+    def kept(number: int, handler: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            return real(number, handler)
+        return signal.getsignal(number)
+
+    signal.signal = kept  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = real
