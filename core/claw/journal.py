@@ -3,8 +3,6 @@
 What came in is on disk before a channel acknowledges it, and a redelivery is known by either of its two ids.
 """
 
-from dataclasses import dataclass
-
 from claw.clock import SYSTEM, Clock
 from claw.message import Inbound
 from claw.store import Database
@@ -22,18 +20,6 @@ _TABLES = (
     (turn TEXT PRIMARY KEY, session_key TEXT NOT NULL, began_at_ms INTEGER NOT NULL,
      ended_at_ms INTEGER, outcome TEXT) WITHOUT ROWID""",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A turn that began and never ended: its process died.
-
-    :param began_at_ms: milliseconds since 1970, UTC.
-    """
-
-    turn: str
-    session_key: str
-    began_at_ms: int
 
 
 class Journal:
@@ -83,13 +69,12 @@ class Journal:
             "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?", now, outcome, turn
         )
 
-    def unfinished(self) -> tuple[Unfinished, ...]:
-        """Turns that began and did not end, oldest first: at start, those that a death cut off."""
-        self._sweep()
+    def unfinished(self) -> tuple[str, ...]:
+        """The turns that began and did not end, oldest first: at start, those that a death cut off."""
         rows = self._database.read(
-            "SELECT turn, session_key, began_at_ms FROM turns WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"
+            "SELECT turn FROM turns WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"
         )
-        return tuple(Unfinished(*row) for row in rows)
+        return tuple(turn for (turn,) in rows)
 
     def _sweep(self) -> None:
         """Once in each process: drop what is older than a redelivery can be."""
@@ -97,6 +82,5 @@ class Journal:
             return
         self._swept = True
         oldest = self._clock.now_ms() - KEPT_DAYS * 24 * 3600 * 1000
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM inbound WHERE accepted_at_ms < ?", (oldest,))
-            connection.execute("DELETE FROM turns WHERE began_at_ms < ?", (oldest,))
+        self._database.write("DELETE FROM inbound WHERE accepted_at_ms < ?", oldest)
+        self._database.write("DELETE FROM turns WHERE began_at_ms < ?", oldest)

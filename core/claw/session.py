@@ -343,15 +343,6 @@ class Sessions:
         """From now on ``key`` has this session."""
         self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
 
-    def evict(self, idle_seconds: float) -> int:
-        """Forget sessions that no turn has held for so long; they are on disk. Answers with how many."""
-        since = self.clock.monotonic() - idle_seconds
-        idle = [session for session in self._known.values() if not session.busy and session.used_at <= since]
-        for session in idle:
-            session.drop()
-            del self._known[session.key]
-        return len(idle)
-
     def keep_few(self) -> None:
         """Forget the idlest beyond ``warm``."""
         if len(self._known) <= self.warm:

@@ -232,18 +232,6 @@ class Database:
         with self._asked() as connection:
             return connection.execute(sql, values).rowcount
 
-    @contextmanager
-    def writing(self) -> Iterator["sqlite3.Connection"]:
-        """Several statements that count together or not at all."""
-        with self._asked() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
         with self._guard:

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, overload
 
 from claw import arguments as args
 from claw.errors import ToolError
+from claw.guard.fence import Fence
 from claw.transcript import Image, Text
 from claw.truncation import share
 from claw.words import say
@@ -80,22 +81,6 @@ class Tool:
     close: Callable[[], Awaitable[None]] | None = None
 
 
-class Files(Protocol):
-    """The fence, as a tool sees it: ``claw.guard.fence.Fence``. Paths are as the model wrote them."""
-
-    workspace: Path
-
-    def read(self, path: str, limit_bytes: int | None = None) -> bytes: ...
-    def write(self, path: str, data: bytes) -> None: ...
-    def append(self, path: str, data: bytes) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def entries(self, path: str) -> Any: ...
-    def walk(self, path: str) -> Any: ...
-    def stat(self, path: str) -> Any: ...
-    def folder(self, path: str) -> Path: ...
-    def show(self, path: str) -> str: ...
-
-
 @dataclass(frozen=True)
 class ToolContext:
     """What the host gives a running tool. A parameter annotated with it is filled in and left out of the schema.
@@ -115,7 +100,7 @@ class ToolContext:
     session_key: str
     agent: Any
     owner: bool
-    files: Files
+    files: Fence
     fetch: Any
     state_dir: Path
     progress: Callable[[str], None]

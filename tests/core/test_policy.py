@@ -25,6 +25,7 @@ from claw.policy import (
     resolve,
     strays,
 )
+from claw.testing import FakeTool
 from hypothesis import given, settings, strategies as st
 
 OWNER = Run(owner=True, provider="anthropic", model="opus")
@@ -325,15 +326,8 @@ def test_a_tool_that_a_fallback_would_not_have_falls_and_the_fallback_is_named(t
 # -- whose tool it is ---------------------------------------------------------------------------------------
 
 
-class Described:
-    description, parameters, optional, owner_only = "", {"type": "object"}, False, False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def kinds(name: str, plugin: str, suppliers: dict[str, str]) -> tuple[bool, str]:
-    fact = fact_of(Described(name), plugin, suppliers)
+    fact = fact_of(FakeTool(name).tool, plugin, suppliers)
     return fact.plugin is None, fact.lost_to
 
 

@@ -529,19 +529,6 @@ async def test_kill_9_in_the_middle_of_writing_loses_no_acknowledged_line(house,
 # --- cost ---------------------------------------------------------------------------------------------------------
 
 
-async def test_idle_sessions_are_forgotten_and_come_back(house):
-    now = [0.0]
-    sessions = house(clock=Clock(monotonic=lambda: now[0]))
-    busy, idle = await sessions.open("agent:a:busy", "a"), await sessions.open("agent:a:idle", "a")
-    idle.append(says("here"))
-    idle.release()
-    now[0] = 100.0
-
-    assert sessions.evict(idle_seconds=60) == 1
-    busy.append(says("still writable"))
-    assert texts(await sessions.open("agent:a:idle", "a")) == ["here"]
-
-
 async def test_only_so_many_idle_sessions_keep_their_files_open(house):
     sessions = house(warm=3)
     before = len(os.listdir("/proc/self/fd"))

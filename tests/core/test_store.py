@@ -222,25 +222,6 @@ def test_a_room_that_declares_its_tables_late_gets_them_too(tmp_path):
     database.close()
 
 
-def test_statements_written_together_count_together_or_not_at_all(tmp_path):
-    database = Database(tmp_path / "state.db")
-    database.tables("n", "CREATE TABLE IF NOT EXISTS n (n INTEGER)")
-
-    def break_off_half_way() -> None:
-        with database.writing() as connection:
-            connection.execute("INSERT INTO n VALUES (1)")
-            raise RuntimeError("half way")
-
-    with pytest.raises(RuntimeError):
-        break_off_half_way()
-    with database.writing() as connection:
-        connection.execute("INSERT INTO n VALUES (2)")
-        connection.execute("INSERT INTO n VALUES (3)")
-
-    assert database.read("SELECT n FROM n ORDER BY n") == [(2,), (3,)]
-    database.close()
-
-
 def test_many_threads_write_one_after_the_other(tmp_path):
     database = Database(tmp_path / "state.db")
     database.tables("n", "CREATE TABLE IF NOT EXISTS n (n INTEGER)")

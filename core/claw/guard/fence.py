@@ -8,13 +8,13 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from claw.errors import FenceError
-from claw.guard.way import DEEPEST, FOLDER, Access, Root, Spot, Way, closed_at, led_out, shown, wall_of
+from claw.guard.way import FOLDER, Access, Root, Spot, Way, closed_at, led_out, shown, wall_of
 
 Kind = Literal["file", "dir", "link", "other"]
 
@@ -41,28 +41,15 @@ class Entry:
     """One thing in a folder.
 
     :param name: as on disk; bytes that are no UTF-8 are lone surrogates (``os.fsdecode``).
-    :param modified: seconds since 1970.
     """
 
     name: str
     kind: Kind
     size_bytes: int
-    modified: float
-
-
-class _Level:
-    """An open folder of a running walk, and what of it is still to be told."""
-
-    def __init__(self, folder: int, prefix: str) -> None:
-        self.folder, self.prefix = folder, prefix
-        rows: list[tuple[str, Kind]] = []
-        with contextlib.suppress(OSError), os.scandir(folder) as found:
-            rows = sorted((item.name, _kind_listed(item)) for item in found)
-        self.rest = iter(rows)
 
 
 class Fence:
-    """Everything a file tool can do, within ``roots``. Meets ``claw.tool.Files``; may be used from several threads.
+    """Everything a file tool can do, within ``roots``. May be used from several threads.
 
     Paths are as the model wrote them: relative ones start in the workspace, absolute ones in the root that contains
     them. Nothing is decoded, folded, expanded or stripped. Roots add up: what one allows, another does not take away.
@@ -139,39 +126,6 @@ class Fence:
                     rows.append(_entry(item.name, item.stat(follow_symlinks=False)))
         return tuple(sorted(rows, key=lambda entry: entry.name))
 
-    def walk(self, path: str, enter: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Kind]]:
-        """Everything below a folder, depth first and by name, as (path relative to it, kind).
-
-        Links are told and not followed. What may not be listed, or lies more than 200 folders deep, is told and not
-        entered. Memory is bounded by the folders on the way to the current one.
-
-        :param enter: asked with the relative path of each folder; False leaves out what is in it.
-        """
-        with self._opened(path) as top:
-            levels = [_Level(os.dup(top), "")]
-        try:
-            while levels:
-                level = levels[-1]
-                name, kind = next(level.rest, ("", "other"))
-                if not name:
-                    os.close(levels.pop().folder)
-                    continue
-                relative = level.prefix + name
-                yield relative, kind
-                if kind == "dir" and len(levels) <= DEEPEST and (enter is None or enter(relative)):
-                    with contextlib.suppress(OSError):
-                        levels.append(_Level(self._below(name, level.folder), f"{relative}/"))
-        finally:
-            for level in levels:
-                os.close(level.folder)
-
-    def _below(self, name: str, folder: int) -> int:
-        below = os.open(name, os.O_RDONLY | FOLDER, dir_fd=folder)
-        if self._closed and any(closed.is_it(os.fstat(below)) for closed in self._closed):
-            os.close(below)
-            raise PermissionError(name)
-        return below
-
     def folder(self, path: str) -> Path:
         """The true path of a folder inside, for a child process to start in."""
         with self._spot(path, "read") as spot:
@@ -235,17 +189,9 @@ def _replace(spot: Spot, data: bytes, mode: int | None) -> None:
         raise
 
 
-def _kind_listed(item: "os.DirEntry[str]") -> Kind:
-    if item.is_symlink():
-        return "link"
-    if item.is_dir(follow_symlinks=False):
-        return "dir"
-    return "file" if item.is_file(follow_symlinks=False) else "other"
-
-
 def _entry(name: str, status: os.stat_result) -> Entry:
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
-    return Entry(name, kinds.get(stat.S_IFMT(status.st_mode), "other"), status.st_size, status.st_mtime)
+    return Entry(name, kinds.get(stat.S_IFMT(status.st_mode), "other"), status.st_size)
 
 
 def _regular(status: os.stat_result | None, path: str) -> None:

@@ -3,7 +3,6 @@
 Every pattern takes linear time: a scan that may fail is bounded, or starts where the one before it ended.
 """
 
-import logging
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -24,19 +23,10 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
-        self._known: tuple[str, ...] = ()
+        values = (value.strip() for value in known)
+        written = {s for value in values if len(value) >= _SHORTEST_KNOWN for s in spellings(value)}
+        self._known = sorted(written, key=len, reverse=True)
         self._patterns = tuple(re.compile(pattern) for pattern in patterns)
-        self.learn(*known)
-
-    def learn(self, *values: str) -> None:
-        """Mask these values too from now on; for secrets that are resolved late."""
-        new = {
-            spelling
-            for value in values
-            if len(value.strip()) >= _SHORTEST_KNOWN
-            for spelling in spellings(value.strip())
-        }
-        self._known = tuple(sorted(new.union(self._known), key=len, reverse=True))
 
     def __call__(self, text: str) -> str:
         """``text`` with every secret masked."""
@@ -92,33 +82,3 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
 @lru_cache(maxsize=4)
 def _redactor(known: tuple[str, ...]) -> Redactor:
     return Redactor(known)
-
-
-class RedactingFilter(logging.Filter):
-    """Put on a log handler, it masks the message, its arguments, the traceback and all extra fields of every record."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__()
-        self._redact = redactor
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._redact(_message(record)), None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.exc_info = None  # the masked text stands for it
-        for name in ("exc_text", "stack_info"):
-            if text := getattr(record, name):
-                setattr(record, name, self._redact(text))
-        for name in vars(record).keys() - _OWN_FIELDS:
-            setattr(record, name, self._redact.data(getattr(record, name), is_secret_name(name)))
-        return True
-
-
-_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({})))
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except (TypeError, ValueError, KeyError):  # arguments that do not fit: logging would print them unmasked
-        return f"{record.msg} {record.args!r}"

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 from claw.catalog import CORE_TOOLS, normalise
 from claw.message import Sender
+from claw.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +32,7 @@ class ToolFact:
     tokens: int = 0
 
 
-class Described(Protocol):
-    """A tool as code or manifest describes it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def optional(self) -> bool: ...
-    @property
-    def owner_only(self) -> bool: ...
-
-
-def fact_of(tool: Described, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
+def fact_of(tool: Tool, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
     """Say whose tool it is: a core tool when its name is kept for ``plugin``, or was handed to it.
 
     :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator wants it from.
