@@ -5,12 +5,17 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from claw.cli.main import app
+from claw.manifest import KINDS, parse
+from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from core.source import ROOT
 from typer.testing import CliRunner
 
+STATES = (LOADED, IDLE, DISABLED, BLOCKED, QUARANTINED, INCOMPATIBLE)
 FENCED = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.S | re.M)
 
 
@@ -102,3 +107,40 @@ def test_policy_decides_as_its_page_says(example: Example, tmp_path: Path) -> No
         printed = iter(line.strip() for line in answer.stdout.splitlines())
         assert answer.exception is None or isinstance(answer.exception, SystemExit), command
         assert all(line in printed for line in shown), f"{command}\n{answer.stdout}\n{answer.stderr}"
+
+
+# --- plugins.md: a plugin, then its test
+
+
+def pairs() -> list[tuple[Block | None, Block]]:
+    """Each test of the page, with the plugin above it; None when it needs none."""
+    programs = [block for block in blocks("plugins.md") if block.kind == "python"]
+    is_test = ["async def test_" in block.text for block in programs]
+    above = [None, *programs]
+    return [
+        (above[at] if at and not is_test[at - 1] else None, block)
+        for at, block in enumerate(programs)
+        if is_test[at]
+    ]
+
+
+@pytest.mark.parametrize(("plugin", "test"), pairs(), ids=lambda block: str(block))
+async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None, test: Block) -> None:
+    module = ModuleType("plugin_of_the_page")
+    if plugin:
+        exec(compile(plugin.text, str(plugin), "exec"), vars(module))
+    names: dict[str, Any] = {"plugin": module}
+    exec(compile(test.text, str(test), "exec"), names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert tests, "below a plugin stands its test"
+    for each in tests:
+        await each()
+
+
+def test_the_manifest_of_the_page_is_one_and_every_kind_and_state_is_named() -> None:
+    [shown] = [block for block in blocks("plugins.md") if block.kind == "json"]
+    manifest = parse(shown.text, "acme")
+    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    assert [tool.name for tool in manifest.tools] == ["acme_status", "acme_restart"]
+    assert [kind for kind in KINDS if kind not in page] == []
+    assert [state for state in STATES if f"| `{state}` |" not in page] == []
