@@ -6,12 +6,12 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     9   app  builtin                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
     7   gate                          every tool call: checked, reviewed, run
-    6   stage  host  guests           what a message meets; the plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  explain  wire
+    6   stage  host           what a message meets; the plugins; strangers asked within limits
+    5   loop  fallback  kit  hookspecs  guests  explain  wire
     4   session  journal  prompt  provider  survey  mend
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments
-    1   store  clock  message  errors  words
+    1   store  clock  message  errors  words  wall  yard
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """

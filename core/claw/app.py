@@ -44,6 +44,7 @@ from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.turn import take_turn
 from claw.words import say
+from claw.yard import Yard
 
 TERMINAL = "terminal"
 _CLOSE_SECONDS = 5.0
@@ -109,7 +110,7 @@ class App:
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._told = complain
         self._make_home()
-        self._network = Network()
+        self._network, self._yard = Network(), Yard()
         self.host = Host(house.standings, self._view, guests)
         self._database = Database(self.config.home / "state.db", clock)
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
@@ -127,6 +128,7 @@ class App:
             deliver=self.deliver,
             complain=self.complain,
             redact=self.redact,
+            yard=self._yard,
             machine=_machine(),
         )
         unnamed = strays(self.config, facts, [standing.id for standing in house.standings])
@@ -159,12 +161,12 @@ class App:
             raise UsageError("there is no channel {name}", name=outbound.address.channel)
         return await channel.thing.send(outbound)
 
-    def stage(self, inbound: Inbound, wish: Wish = Wish()) -> Stage:  # noqa: B008 - frozen
+    async def stage(self, inbound: Inbound, wish: Wish = Wish()) -> Stage:  # noqa: B008 - frozen
         """What this message would meet: the very rulings and prompt of a real turn, without asking a model."""
         route = admit(inbound, self.config, wish.agent, wish.session)
         if route is None:
             raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
-        return set_stage(inbound, route, self.rooms, wish)
+        return await set_stage(inbound, route, self.rooms, wish)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], inbound: Inbound, wish: Wish) -> Result:
         """Run one tool as a turn would: through the same rulings and the same gate."""
@@ -172,7 +174,7 @@ class App:
         async def nowhere(event: Event) -> None:
             return None
 
-        caller = Caller("call", inbound, self.stage(inbound, wish), self.rooms, nowhere)
+        caller = Caller("call", inbound, await self.stage(inbound, wish), self.rooms, nowhere)
         ready = await prepare(ToolCall("call", name, arguments), caller)
         return ready if isinstance(ready, Result) else await ready.run()
 
@@ -186,7 +188,7 @@ class App:
 
     async def status(self, wish: Wish) -> dict[str, Any]:
         """The terminal's conversation: agent, model, folder, messages, how full the context is."""
-        stage = self.stage(from_terminal(""), wish)
+        stage = await self.stage(from_terminal(""), wish)
         session = await self.rooms.sessions.open(stage.route.session_key, stage.agent.id)
         try:
             return {
@@ -209,6 +211,7 @@ class App:
                 except Exception as why:  # noqa: BLE001 - a stranger's code
                     cause = f"{type(why).__name__}: {why}"
                     self.complain(say("plugin {id} did not end well: {why}", id=brought.plugin, why=cause))
+        self._yard.close()
         await self._network.aclose()
         self.rooms.sessions.close()
         self._database.close()

@@ -41,16 +41,15 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
     arguments, wrong = validate(tool, call.arguments)
     if wrong:
         return Result(wrong, is_error=True)
-    checked, verdict = await review(ToolCall(call.id, call.name, arguments), rooms.kit.reviewers)
+    checked, verdict = await review(ToolCall(call.id, call.name, arguments), rooms.kit.reviewers, rooms.yard)
     if verdict.verdict != "allow":  # nobody can be asked yet: ask means no
         return Result(say("the call was refused: {why}", why=verdict.why or verdict.verdict), is_error=True)
     context = context_of(checked.id, tool, caller)
     limit = result_limit(stage.window_tokens)
 
     async def ready() -> Result:
-        result = await review_result(
-            checked, await run(tool, checked.arguments, context), rooms.kit.reviewers
-        )
+        answer = await run(tool, checked.arguments, context)
+        result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard)
         return fit(_masked(result, rooms.redact), limit)
 
     return Prepared(ready, tool.parallel)
@@ -85,7 +84,7 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
         outbound = Outbound(
             f"{caller.turn}:{call_id}", inbound.address, text, reply_to=inbound.message_id or None
         )
-        let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.complain)
+        let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
         return (await rooms.deliver(let_out)).message_ids if let_out else ()
 
     config, settings = rooms.config, stage.agent.settings

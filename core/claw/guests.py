@@ -3,21 +3,27 @@
 A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
 """
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
+from claw.errors import PluginError
 from claw.event import Event
 from claw.kit import Brought
+from claw.prompt import PromptFacts, PromptSection
 from claw.tool import Result
 from claw.transcript import ToolCall
+from claw.wall import name_of
 from claw.words import say
+from claw.yard import Yard
 
 REVIEW_SECONDS = 5.0
 FILTER_SECONDS = 5.0
 OBSERVE_SECONDS = 2.0
+SECTION_SECONDS = 5.0
+SECTION_CHARS = 24_000
+"""Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
 _STRICTNESS = ("allow", "ask", "deny")
 
 T = TypeVar("T")
@@ -38,16 +44,18 @@ class Review:
     arguments: dict[str, Any] | None = None
 
 
-async def review(call: ToolCall, reviewers: Sequence[Brought[Any]]) -> tuple[ToolCall, Review]:
+async def review(call: ToolCall, reviewers: Sequence[Brought[Any]], yard: Yard) -> tuple[ToolCall, Review]:
     """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one."""
     strictest = Review()
     for one in reviewers:
         try:
-            answer = await _ask(one.thing.before, call, seconds=REVIEW_SECONDS)
+            answer = await yard.ask(one.thing.before, call, seconds=REVIEW_SECONDS)
             said = Review() if answer is None else answer
             rank = _STRICTNESS.index(said.verdict)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            said = Review("deny", say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+            said = Review(
+                "deny", say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why))
+            )
             rank = _STRICTNESS.index("deny")
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
@@ -56,22 +64,26 @@ async def review(call: ToolCall, reviewers: Sequence[Brought[Any]]) -> tuple[Too
     return call, strictest
 
 
-async def review_result(call: ToolCall, result: Result, reviewers: Sequence[Brought[Any]]) -> Result:
+async def review_result(
+    call: ToolCall, result: Result, reviewers: Sequence[Brought[Any]], yard: Yard
+) -> Result:
     """Let every reviewer that looks at results replace this one; one that raises makes it an error."""
     for one in reviewers:
         after = getattr(one.thing, "after", None)
         if after is None:
             continue
         try:
-            result = await _ask(after, call, result, seconds=REVIEW_SECONDS) or result
+            result = await yard.ask(after, call, result, seconds=REVIEW_SECONDS) or result
         except Exception as why:  # noqa: BLE001 - a stranger's code
             result = Result(
-                say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)), is_error=True
+                say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)), is_error=True
             )
     return result
 
 
-async def filtered(message: T, way: str, filters: Sequence[Brought[Any]], complain: Complain) -> T | None:
+async def filtered(
+    message: T, way: str, filters: Sequence[Brought[Any]], yard: Yard, complain: Complain
+) -> T | None:
     """Pass a message through every filter; None when one drops it.
 
     :param way: ``inbound`` or ``outbound``: the method that is asked.
@@ -81,9 +93,9 @@ async def filtered(message: T, way: str, filters: Sequence[Brought[Any]], compla
         if step is None:
             continue
         try:
-            answer = await _ask(step, message, seconds=FILTER_SECONDS)
+            answer = await yard.ask(step, message, seconds=FILTER_SECONDS)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
             continue
         if answer is None:
             return None
@@ -94,21 +106,39 @@ async def filtered(message: T, way: str, filters: Sequence[Brought[Any]], compla
     return message
 
 
-async def tell(event: Event, observers: Sequence[Brought[Any]], complain: Complain) -> None:
+async def tell(event: Event, observers: Sequence[Brought[Any]], yard: Yard, complain: Complain) -> None:
     """Tell every observer."""
     for one in observers:
         try:
-            await _ask(one.thing.hear, event, seconds=OBSERVE_SECONDS)
+            await yard.ask(one.thing.hear, event, seconds=OBSERVE_SECONDS)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            complain(say("observer of plugin {id} failed: {why}", id=one.plugin, why=_name(why)))
+            complain(say("observer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
 
 
-async def _ask(step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float) -> Any:
-    answer = step(*values)
-    if inspect.isawaitable(answer):
-        return await asyncio.wait_for(answer, seconds)
-    return answer
+async def rendered(
+    sections: Sequence[PromptSection], facts: PromptFacts, yard: Yard, mine: str
+) -> tuple[PromptSection, ...]:
+    """The sections with those of strangers rendered already, in the yard: text, or an error that names the fault.
+
+    :param mine: the plugin id of core's own sections, which are rendered where they stand.
+    """
+    return tuple([each if each.plugin == mine else await _rendered(each, facts, yard) for each in sections])
 
 
-def _name(why: BaseException) -> str:
-    return f"{type(why).__name__}: {why}" if str(why) else type(why).__name__
+async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
+    try:
+        text = await yard.ask(section.render, facts, seconds=SECTION_SECONDS)
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        fault = PluginError(section.plugin, "run", "{why}", why=name_of(why))
+        return replace(section, render=partial(_raised, fault))
+    if isinstance(text, str) and len(text) > SECTION_CHARS:
+        text = text[:SECTION_CHARS]
+    return replace(section, render=partial(_as_it_is, text))
+
+
+def _raised(fault: PluginError, facts: PromptFacts) -> str:
+    raise fault
+
+
+def _as_it_is(text: str, facts: PromptFacts) -> str:
+    return text

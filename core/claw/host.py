@@ -18,16 +18,16 @@ import pluggy
 from claw import hookspecs
 from claw.config.view import PluginConfig
 from claw.errors import ClawError, ConfigError, PluginError
-from claw.kit import Brought, Kit
+from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
 from claw.standing import IDLE, LOADED, QUARANTINED, Standing
 from claw.tool import Tool, ToolContext
+from claw.wall import bounded, name_of
 from claw.words import say
 
 T = TypeVar("T")
 
-BUILTIN = "builtin"
 IMPORT_SECONDS = 20.0
 HOOK_SECONDS = 10.0
 _WANTED = {
@@ -144,8 +144,6 @@ class Host:
                 if caller.get_hookimpls():
                     brought[hook] = bounded(partial(_answers, caller, view), HOOK_SECONDS)
                     _check(hook, brought[hook], wanted)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as why:  # noqa: BLE001 - a stranger's code
             if self._manager.has_plugin(plugin):
                 self._manager.unregister(name=plugin)
@@ -160,7 +158,7 @@ class Host:
         mend = fix or say(
             "update or remove {distribution}, or disable the plugin", distribution=found.distribution
         )
-        cause = str(why) if isinstance(why, ClawError) else f"{type(why).__name__}: {why}"
+        cause = str(why) if isinstance(why, ClawError) else name_of(why)
         self._standings[plugin] = Standing(found, QUARANTINED, why=cause, stage=stage, mend=mend)
         self.diagnostics.append(
             say("plugin {id} was set aside at {stage}: {why}", id=plugin, stage=stage, why=cause)
@@ -261,30 +259,6 @@ class Host:
             plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
             "its author must write the manifest anew", tool=name,
         )  # fmt: skip
-
-
-def bounded(run: Callable[[], T], seconds: float) -> T:
-    """Run a stranger's code for at most so long. It runs in a thread that is left behind when it hangs.
-
-    :raises TimeoutError: it did not come back. Whatever else it raises comes through.
-    """
-    outcome: list[T] = []
-    raised: list[BaseException] = []
-
-    def inside() -> None:
-        try:
-            outcome.append(run())
-        except BaseException as why:  # noqa: BLE001 - handed on by the caller
-            raised.append(why)
-
-    thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise TimeoutError(f"it did not come back within {seconds:.0f} s")
-    if raised:
-        raise raised[0]
-    return outcome[0]
 
 
 def _itself(thing: Any) -> Any:

@@ -12,6 +12,9 @@ from claw.tool import Tool
 
 T = TypeVar("T")
 
+BUILTIN = "builtin"
+"""The plugin id of what core itself brings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Brought(Generic[T]):

@@ -11,8 +11,9 @@ from claw.guard.admission import owner_hash
 from claw.guard.fence import Fence
 from claw.guard.redact import Redactor
 from claw.guard.way import Root
+from claw.guests import rendered
 from claw.journal import Journal
-from claw.kit import Kit
+from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
 from claw.policy import Judgement, Run, ToolFact, resolve
@@ -23,6 +24,7 @@ from claw.sandbox import choose
 from claw.session import Sessions
 from claw.tool import Tool
 from claw.words import say
+from claw.yard import Yard
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Rooms:
     deliver: Callable[[Outbound], Awaitable[Receipt]]
     complain: Callable[[str], None]
     redact: Redactor
+    yard: Yard
     machine: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,7 +79,7 @@ class Stage:
     fence: Fence
 
 
-def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
+async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
     """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
     config, agent = rooms.config, rooms.config.agent(route.agent_id)
     workspace, own = _workspace(agent, inbound, wish)
@@ -104,7 +107,8 @@ def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage
     tools = {rooms.facts[at].name: rooms.kit.tools[at] for at in judgement.positions}
     facts = _prompt_facts(inbound, route, agent, models, tools, workspace, own, rooms)
     prompt = config.settings.prompt
-    system, pieces = assemble(rooms.kit.sections, facts, prompt.positions, prompt.disabled)  # the prompt
+    sections = await rendered(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
+    system, pieces = assemble(sections, facts, prompt.positions, prompt.disabled)  # the prompt
     for piece in pieces:
         if piece.fault:
             rooms.complain(_left_out(piece))

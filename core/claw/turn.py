@@ -34,7 +34,7 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
     :returns: what to say; None when the sender may not talk, a filter dropped it, or the agent stays silent.
     :raises ClawError: the turn failed; ``TurnEnded`` was told, and what was said until then is in the session.
     """
-    message = await filtered(inbound, "inbound", rooms.kit.filters, rooms.complain)
+    message = await filtered(inbound, "inbound", rooms.kit.filters, rooms.yard, rooms.complain)
     if message is None:
         return None
     route = admit(message, rooms.config, wish.agent, wish.session)  # who may talk, to which agent
@@ -42,7 +42,7 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
         return None
     turn, told = uuid.uuid4().hex[:12], partial(_tell, emit, rooms)
     async with rooms.lanes.turn(route.session_key) as mailbox:  # one at a time in a session
-        stage = set_stage(message, route, rooms, wish)  # the models, the nine layers, the prompt
+        stage = await set_stage(message, route, rooms, wish)  # the models, the nine layers, the prompt
         session = await rooms.sessions.open(route.session_key, route.agent_id)  # the past
         rooms.journal.began(turn, route.session_key)
         ending = TurnEnded(turn, "failed", "")
@@ -74,7 +74,7 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
     if ending.outcome == "silent":
         return None
     outbound = Outbound(turn, message.address, ending.text, reply_to=message.message_id or None)
-    return await filtered(outbound, "outbound", rooms.kit.filters, rooms.complain)
+    return await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
 
 
 async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: Emit) -> None:
@@ -148,7 +148,7 @@ def _tool_choice(stage: Stage, wish: Wish) -> str:
 async def _tell(emit: Emit, rooms: Rooms, event: Event) -> None:
     await emit(event)
     if rooms.kit.observers:
-        await tell(event, rooms.kit.observers, rooms.complain)
+        await tell(event, rooms.kit.observers, rooms.yard, rooms.complain)
 
 
 async def _write_then_tell(session: Session, told: Emit, event: Event) -> None:

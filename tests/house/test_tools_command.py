@@ -1,5 +1,6 @@
 """``claw tools``: what is printed is what a turn would get, and the exit code is an answer too."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def test_the_list_is_what_a_turn_of_that_agent_gets(home: Path) -> None:
     }
     configured(home, agents={"list": [entry]}, tools={"byProvider": {"offline": {"deny": ["ls"]}}})
     house = App(look_round())
-    stage = house.stage(from_terminal(""))
+    stage = asyncio.run(house.stage(from_terminal("")))
     assert judged_for(house, Asked()) == stage.judgement
     listed = json.loads(claw("list", "--json").stdout)
     assert listed["schemaVersion"] == 1

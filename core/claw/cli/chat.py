@@ -133,7 +133,7 @@ class Talk:
         elif word == "/tools":
             from claw.app import from_terminal
 
-            stage = self._app.stage(from_terminal(""), self._wish)
+            stage = self._runner.run(self._app.stage(from_terminal(""), self._wish))
             for tool in stage.tools.values():
                 sys.stdout.write(f"{tool.name}: {tool.description}\n")
         elif word == "/stop":
@@ -147,7 +147,7 @@ class Talk:
     def _banner(self) -> None:
         from claw.app import from_terminal
 
-        stage = self._app.stage(from_terminal(""), self._wish)
+        stage = self._runner.run(self._app.stage(from_terminal(""), self._wish))
         text = say(
             "{agent} with {model}, in {folder}",
             agent=stage.agent.id,

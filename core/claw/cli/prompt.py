@@ -101,6 +101,6 @@ async def _stage(agent: str) -> "Stage":
 
     house = App(look_round())
     try:
-        return house.stage(from_terminal(""), Wish(agent=agent, folder=Path.cwd()))
+        return await house.stage(from_terminal(""), Wish(agent=agent, folder=Path.cwd()))
     finally:
         await house.close()

@@ -25,7 +25,7 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
         async def note(event: Event) -> None:
             told.append(event)
 
-        stage = house.app.stage(from_terminal(given["prompt"]))
+        stage = await house.app.stage(from_terminal(given["prompt"]))
         caller = Caller("t", from_terminal(given["prompt"]), stage, house.app.rooms, note)
         turns = iter(given["turns"])
 
