@@ -5,7 +5,6 @@ ask for, all at once, and tells what came back (``answers``). The same request a
 knows is what stands in the messages.
 """
 
-import json
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from itertools import takewhile
@@ -62,20 +61,15 @@ def reply(request: Request) -> Assistant:
     wanted = [wish.tool for wish in wishes_in(asked)]
     offered = {spec.name for spec in request.tools} | {one.tool for one in done}
     forbidden = request.tool_choice == "none" and not done
-    words = answer(
-        asked,
-        done,
-        () if forbidden else tuple(dict.fromkeys(tool for tool in wanted if tool not in offered)),
-        first=not any(isinstance(message, Assistant) and message.text for message in past),
-        no_tools=forbidden and bool(wanted),
-    )
+    missing = () if forbidden else tuple(dict.fromkeys(tool for tool in wanted if tool not in offered))
+    first = not any(isinstance(message, Assistant) and message.text for message in past)
+    words = answer(asked, done, missing, first=first, no_tools=forbidden and bool(wanted))
     return _finished(request, (Text(words),), "stop")
 
 
 def _finished(request: Request, content: tuple[Text | ToolCall, ...], why: str) -> Assistant:
-    return Assistant(
-        content, model=f"offline/{request.model}", stop_reason=why, usage=_usage(request, content)
-    )
+    model = f"offline/{request.model}"
+    return Assistant(content, model=model, stop_reason=why, usage=_usage(request, content))
 
 
 def _split(request: Request) -> tuple[tuple[Any, ...], str, tuple[Any, ...]]:
@@ -108,13 +102,11 @@ def _calls(request: Request, asked: str, done: tuple[Done, ...]) -> tuple[ToolCa
     choice = request.tool_choice
     if choice == "none" or not offered:
         return ()
-    wanted = [
-        (wish.tool, call_of(wish, offered[wish.tool])) for wish in wishes_in(asked) if wish.tool in offered
-    ]
+    wishes = [wish for wish in wishes_in(asked) if wish.tool in offered]
+    wanted = [(wish.tool, call_of(wish, offered[wish.tool])) for wish in wishes]
     if not done and choice in offered:
-        wanted = [call for call in wanted if call[0] == choice] or [
-            (choice, _made_up(offered[choice], asked))
-        ]
+        named = [call for call in wanted if call[0] == choice]
+        wanted = named or [(choice, _made_up(offered[choice], asked))]
     elif not done and not wanted and choice == "required":
         name = next((name for name in ("session_status", "ls") if name in offered), next(iter(offered)))
         wanted = [(name, _made_up(offered[name], asked))]
@@ -135,28 +127,15 @@ def _made_up(spec: ToolSpec, asked: str) -> dict[str, Any]:
 
 
 def _example(schema: dict[str, Any], asked: str) -> Any:
-    for key in ("default", "const"):
-        if key in schema:
-            return schema[key]
-    if schema.get("enum"):
+    if "enum" in schema:
         return schema["enum"][0]
-    examples: dict[str, Any] = {
-        "string": asked,
-        "integer": schema.get("minimum", 1),
-        "number": schema.get("minimum", 1),
-        "boolean": False,
-        "array": [],
-        "object": {},
-    }
-    return examples.get(schema.get("type", "string"), asked)
+    kinds: dict[str, Any] = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
+    return schema.get("default", kinds.get(schema.get("type", ""), asked))
 
 
 def _usage(request: Request, content: tuple[Any, ...]) -> Usage:
     """An estimate, four characters a token."""
     read = len(request.system.whole) + sum(len(repr(message)) for message in request.messages)
-    said = sum(
-        len(block.text) if isinstance(block, Text) else len(json.dumps(block.arguments, default=str))
-        for block in content
-    )
+    said = sum(len(block.text if isinstance(block, Text) else repr(block.arguments)) for block in content)
     given, made = -(-read // 4), -(-said // 4)
     return Usage(input=given, output=made, total=given + made)

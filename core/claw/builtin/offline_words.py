@@ -109,9 +109,7 @@ def _read(one: Done, asked: str, chinese: bool) -> str:
     full = [line.strip() for line in lines if line.strip()]
     if not full:
         return _say("empty", chinese, subject=one.subject)
-    if re.search(
-        r"\bfirst\b|\bbegin|\bstart|\bheading\b|\btitle\b|第一|开头|首行|标题", asked, re.IGNORECASE
-    ):
+    if re.search(r"(?i)\b(?:first|begin|start|heading|title)|第一|开头|首行|标题", asked):
         return _say("first", chinese, subject=one.subject, text=full[0])
     return _say("read", chinese, subject=one.subject, text=_short("\n".join(lines), READ_LINES, chinese))
 
