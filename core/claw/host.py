@@ -159,7 +159,8 @@ class Host:
             "update or remove {distribution}, or disable the plugin", distribution=found.distribution
         )
         cause = str(why) if isinstance(why, ClawError) else name_of(why)
-        self._standings[plugin] = Standing(found, QUARANTINED, why=cause, stage=stage, mend=mend)
+        required = plugin in self._standings and self._standings[plugin].required
+        self._standings[plugin] = Standing(found, QUARANTINED, cause, stage, mend, required=required)
         self.diagnostics.append(
             say("plugin {id} was set aside at {stage}: {why}", id=plugin, stage=stage, why=cause)
         )
@@ -239,7 +240,7 @@ class Host:
             run=run,
             optional=line.optional,
             owner_only=line.owner_only,
-            effects=line.effects,  # type: ignore[arg-type]
+            effects=line.effects,
             parallel=line.parallel,
             timeout_seconds=line.timeout_seconds,
             plugin=plugin,

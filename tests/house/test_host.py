@@ -1,0 +1,186 @@
+"""The host: one bad plugin never stops the house, unless it is required."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from claw.app import App, from_terminal, look_round
+from claw.errors import PluginError
+from claw.manifest import look
+from claw.stage import Wish
+from claw.testing import FakeProvider, FakeTool, House, calls, says
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages, as pip would fill it; what was imported from it is forgotten afterwards."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def install(site: Path, id: str, code: str, manifest: dict | None = None):
+    package = site / f"plugin_{id}"
+    package.mkdir()
+    (package / "__init__.py").write_text(code, encoding="utf-8")
+    if manifest is not None:
+        (package / "claw-plugin.json").write_text(json.dumps({"id": id, **manifest}), encoding="utf-8")
+    return look(id, f"plugin_{id}", f"claw-plugin-{id}", "1.0")
+
+
+def a_house(tmp_path: Path, *found, config: dict | None = None) -> tuple[App, list[str]]:
+    home = tmp_path / "claw-home"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(json.dumps({"locale": "en", **(config or {})}))
+    complaints: list[str] = []
+    house = look_round({"CLAW_HOME": str(home), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, found)
+    return App(house, complain=complaints.append), complaints
+
+
+GOOD = """
+from claw import hookimpl, tool
+
+@tool
+def good_news() -> str:
+    "Tell good news."
+    return "all is well"
+
+@hookimpl
+def register_tools(config):
+    return [good_news]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "stage", "says_why"),
+    [
+        ("def broken(:", "import", "SyntaxError"),
+        ("raise SystemExit(3)", "import", "SystemExit"),
+        ("raise KeyboardInterrupt", "import", "KeyboardInterrupt"),
+        ("import no_such_library", "import", "no_such_library"),
+        ("class X(Exception):\n    def __str__(self): raise RuntimeError\nraise X()", "import", "X"),
+        (
+            "from claw import hookimpl\n@hookimpl\ndef register_tools(config): raise RuntimeError('half')",
+            "register",
+            "half",
+        ),
+        (
+            "from claw import hookimpl\n@hookimpl\ndef register_tools(config): return [object()]",
+            "register",
+            "register_tools",
+        ),
+        ("from claw import hookimpl\n@hookimpl\ndef register_tools(config, no): return []", "register", "no"),
+    ],
+)
+async def test_a_broken_plugin_is_set_aside_with_its_name_and_the_others_work(
+    site, tmp_path, code, stage, says_why
+):
+    app, complaints = a_house(tmp_path, install(site, "bad", code), install(site, "good", GOOD))
+
+    standings = {standing.id: standing for standing in app.host.standings}
+    assert (standings["bad"].state, standings["bad"].stage) == ("quarantined", stage)
+    assert says_why in standings["bad"].why
+    assert standings["bad"].mend
+    assert any("bad" in line for line in complaints)
+    assert "good_news" in (await app.stage(from_terminal("hi"))).tools
+    await app.close()
+
+
+@pytest.mark.parametrize(
+    "code", ["raise SystemExit", "from claw import hookimpl\n@hookimpl\ndef register_tools(config): 1/0"]
+)
+def test_a_required_plugin_that_is_broken_stops_the_start(site, tmp_path, code):
+    bad = install(site, "bad", code)
+
+    with pytest.raises(PluginError, match="required") as stopped:
+        a_house(tmp_path, bad, config={"plugins": {"entries": {"bad": {"required": True}}}})
+    assert stopped.value.exit_code == 4
+    assert stopped.value.plugin == "bad"
+
+
+DECLARED = {"tools": [{"name": "good_news", "description": "Tell good news."}]}
+
+
+async def test_a_tool_with_a_manifest_is_offered_without_its_code_and_imported_at_its_first_call(
+    site, tmp_path
+):
+    app, _ = a_house(tmp_path, install(site, "good", GOOD, DECLARED))
+
+    assert "good_news" in (await app.stage(from_terminal("hi"))).tools
+    assert "plugin_good" not in sys.modules
+    result = await app.call_tool("good_news", {}, from_terminal(""), Wish())
+    assert result.content == "all is well"
+    assert "plugin_good" in sys.modules
+    await app.close()
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit", "x = 1"])
+async def test_a_declared_tool_whose_code_fails_is_an_error_result_that_names_the_plugin(
+    site, tmp_path, code
+):
+    app, _ = a_house(tmp_path, install(site, "bad", code, DECLARED))
+
+    result = await app.call_tool("good_news", {}, from_terminal(""), Wish())
+
+    assert result.is_error
+    assert "bad" in str(result.content)
+    await app.close()
+
+
+async def test_two_plugins_with_one_tool_name_keep_the_first_and_name_both(site, tmp_path):
+    app, complaints = a_house(tmp_path, install(site, "one", GOOD), install(site, "two", GOOD))
+
+    stage = await app.stage(from_terminal("hi"))
+    assert stage.tools["good_news"].plugin == "one"
+    assert any("one" in line and "two" in line for line in complaints)
+    await app.close()
+
+
+async def test_two_channels_or_providers_of_one_name_keep_the_first_and_name_both():
+    class Second:
+        def __init__(self, provider):
+            self.provider = provider
+
+        from claw import hookimpl
+
+        @hookimpl
+        def register_providers(self):
+            return [self.provider]
+
+    twin = FakeProvider(says("I am the second"))
+    async with House(FakeProvider(says("I am the first")), plugins={"second": Second(twin)}) as house:
+        reply = await house.hear("who are you?")
+
+        assert reply.text == "I am the first"
+        assert any("fakes" in line and "second" in line for line in house.complaints)
+
+
+async def test_what_the_plugin_opened_is_closed_at_the_end():
+    class Closing(FakeProvider):
+        closed = False
+
+        async def close(self):
+            self.closed = True
+
+    model = Closing(calls("x"), says("ok"))
+    async with House(model, tools=[FakeTool("x")]) as house:
+        await house.hear("hi")
+    assert model.closed
+
+
+async def test_one_that_does_not_close_is_named_and_the_rest_is_closed():
+    class Sticky(FakeProvider):
+        def close(self):
+            raise RuntimeError("stuck")
+
+    house = House(Sticky(says("ok")))
+    await house.hear("hi")
+    await house.close()
+
+    assert any("stuck" in line and "fakes" in line for line in house.complaints)
