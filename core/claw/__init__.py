@@ -10,7 +10,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     5   loop  fallback  kit  hookspecs  guests  explain  wire
     4   session  journal  prompt  provider  survey  mend
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
-    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments
+    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing
     1   store  clock  message  errors  words  wall  yard
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -68,6 +68,7 @@ _ROOMS = {
     "failed": "failure",
     "failure_said": "failure",
     "CallIds": "wire",
+    "Growing": "growing",
     "Patience": "wire",
     "STREAM_DONE": "wire",
     "base_url": "wire",

@@ -21,6 +21,7 @@ from claw.errors import (
     UsageError as UsageError,
 )
 from claw.failure import failed as failed, said as failure_said
+from claw.growing import Growing as Growing
 from claw.guard.command import split_plain as split_plain
 from claw.guard.fetch import is_loopback as is_loopback
 from claw.guests import Review as Review

@@ -3,12 +3,21 @@
 First form: the last rung, which needs no model. Summaries and pruning come with the issue on long conversations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from claw.transcript import Message, User
+from claw.transcript import Message, User, estimate_tokens
 
-Estimate = Callable[[Message], int]
+
+class Costs:
+    """The estimate of each message of a conversation, in tokens."""
+
+    def __init__(self, messages: Sequence[Message] = ()) -> None:
+        self.each = [estimate_tokens(message) for message in messages]
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        self.each.append(estimate_tokens(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +34,13 @@ class Fit:
     tokens: int
 
 
-def fit(messages: Sequence[Message], budget_tokens: int, estimate: Estimate) -> Fit:
+def fit(messages: Sequence[Message], costs: Sequence[int], budget_tokens: int) -> Fit:
     """The newest whole turns (a user message and all that answers it) within the budget.
 
     The newest turn is shown even when it alone is larger: then the provider has the last word.
+
+    :param costs: tokens of each message.
     """
-    costs = [estimate(message) for message in messages]
     total = sum(costs)
     if total <= budget_tokens:
         return Fit(tuple(messages), 0, total)

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.fallback import ModelRef, candidates
+from claw.growing import Growing
 from claw.guard.admission import owner_hash
 from claw.guard.fence import Fence
 from claw.guard.redact import Redactor
@@ -61,6 +63,7 @@ class Rooms:
     redact: Redactor
     yard: Yard
     machine: Mapping[str, str] = field(default_factory=dict)
+    costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
 
 
 @dataclass(frozen=True)

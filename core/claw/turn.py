@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from claw import compaction
 from claw.config import Config
@@ -19,7 +19,7 @@ from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
 from claw.stage import Rooms, Stage, Wish, inbound_meta, set_stage
-from claw.transcript import Assistant, Message, Text, User, estimate_tokens, limit_turns
+from claw.transcript import Assistant, Message, Text, User, limit_turns
 from claw.words import say
 
 _PROMPT_SHARE = 0.8
@@ -104,12 +104,16 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
 
     shortened = False
 
+    @cache  # the same object at each step: what is known by identity stays known
+    def headed(message: User) -> User:
+        return User((Text(head), *message.content))
+
     async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         nonlocal shortened
         shown = list(messages)
         if head and len(shown) > turn_start and isinstance(shown[turn_start], User):
-            shown[turn_start] = User((Text(head), *shown[turn_start].content))
-        view = compaction.fit(shown[skipped:], budget, estimate_tokens)
+            shown[turn_start] = headed(shown[turn_start])
+        view = compaction.fit(shown[skipped:], rooms.costs.of(shown).each[skipped:], budget)
         if view.left_out and not shortened:
             shortened = True
             await told(Notice(say(_LEFT_OUT, count=view.left_out)))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw.compaction import fit
+from claw.compaction import Costs, fit
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, User, estimate_tokens, pair
 
 
@@ -18,13 +18,13 @@ def turn(n: int) -> list:
 def test_what_fits_is_shown_whole():
     past = turn(1)
 
-    assert fit(past, 10_000, estimate_tokens).messages == tuple(past)
+    assert fit(past, Costs(past).each, 10_000).messages == tuple(past)
 
 
 def test_the_newest_turn_is_shown_even_when_it_alone_is_too_large():
     past = turn(1) + turn(2)
 
-    shown = fit(past, 1, estimate_tokens)
+    shown = fit(past, Costs(past).each, 1)
 
     assert shown.messages == tuple(turn(2))
     assert shown.left_out == 4
@@ -34,7 +34,7 @@ def test_the_newest_turn_is_shown_even_when_it_alone_is_too_large():
 def test_no_call_is_ever_parted_from_its_result(turns, budget):
     past = [message for n in range(turns) for message in turn(n)]
 
-    shown = fit(past, budget, estimate_tokens)
+    shown = fit(past, Costs(past).each, budget)
 
     assert pair(shown.messages).messages == shown.messages
     assert len(shown.messages) + shown.left_out == len(past)

@@ -1,0 +1,74 @@
+"""growing: what is made of a conversation is the same whether it was made at once or along the way."""
+
+from claw.growing import Growing
+from hypothesis import given, strategies as st
+
+
+class Seen:
+    """Items in order, and how often anybody added one."""
+
+    added = 0
+
+    def __init__(self) -> None:
+        self.items: list[object] = []
+
+    def add(self, item: object) -> None:
+        Seen.added += 1
+        self.items.append(item)
+
+
+ITEMS = [object() for _ in range(6)]
+pasts = st.lists(st.lists(st.sampled_from(ITEMS), max_size=6), max_size=12)
+
+
+@given(pasts, st.integers(1, 3))
+def test_whatever_was_asked_before_all_items_are_in_it_once_and_in_order(asked: list, most: int) -> None:
+    growing = Growing(Seen, most)
+
+    for past in asked:
+        assert growing.of(past).items == past
+
+
+def test_only_what_is_new_is_read() -> None:
+    growing, before = Growing(Seen), Seen.added
+
+    growing.of(ITEMS[:4])
+    growing.of(ITEMS)
+
+    assert Seen.added - before == 6
+
+
+def test_the_same_items_about_something_else_are_another_conversation() -> None:
+    growing = Growing(Seen)
+
+    assert growing.of(ITEMS, "one model") is not growing.of(ITEMS, "another")
+    assert growing.of(ITEMS, "one model") is growing.of(ITEMS, "one model")
+
+
+def test_only_the_newest_conversations_are_kept() -> None:
+    growing = Growing(Seen, most=2)
+    first = growing.of(ITEMS[:1])
+
+    growing.of(ITEMS[1:2])
+    assert growing.of(ITEMS[:1]) is first, "asked for again, it is new again"
+    growing.of(ITEMS[2:3])
+    growing.of(ITEMS[3:4])
+
+    assert growing.of(ITEMS[:1]) is not first
+
+
+def test_an_item_that_cannot_be_read_leaves_nothing_half_made() -> None:
+    class Picky(Seen):
+        def add(self, item: object) -> None:
+            if item is ITEMS[2]:
+                raise ValueError
+            super().add(item)
+
+    growing = Growing(Picky)
+    growing.of(ITEMS[:2])
+    try:
+        growing.of(ITEMS[:4])
+    except ValueError:
+        pass
+
+    assert growing.of(ITEMS[:2]).items == ITEMS[:2]
