@@ -3,14 +3,18 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from claw.cli.main import app
-from claw.manifest import KINDS, parse
+from claw.event import Event
+from claw.manifest import KINDS, Manifest, parse
 from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from core.source import ROOT
 from typer.testing import CliRunner
@@ -124,7 +128,7 @@ def pairs() -> list[tuple[Block | None, Block]]:
     ]
 
 
-@pytest.mark.parametrize(("plugin", "test"), pairs(), ids=lambda block: str(block))
+@pytest.mark.parametrize(("plugin", "test"), pairs(), ids=str)
 async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None, test: Block) -> None:
     module = ModuleType("plugin_of_the_page")
     if plugin:
@@ -137,10 +141,46 @@ async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None
         await each()
 
 
-def test_the_manifest_of_the_page_is_one_and_every_kind_and_state_is_named() -> None:
+def test_the_manifest_of_the_page_is_one_and_every_field_kind_and_state_is_named() -> None:
     [shown] = [block for block in blocks("plugins.md") if block.kind == "json"]
     manifest = parse(shown.text, "acme")
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
     assert [tool.name for tool in manifest.tools] == ["acme_status", "acme_restart"]
+    fields = [field.encode_name for field in msgspec.structs.fields(Manifest)]
+    assert [name for name in fields if f"`{name}`" not in page] == []
     assert [kind for kind in KINDS if kind not in page] == []
     assert [state for state in STATES if f"| `{state}` |" not in page] == []
+
+
+# --- chat.md: commands, all of them in one folder
+
+
+def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
+    scripts = [block.text for block in blocks("chat.md") if block.kind == "sh"]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(scripts)],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.splitlines()[-1].startswith("/etc/passwd is outside")
+
+
+def test_every_event_of_a_turn_is_named() -> None:
+    page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
+    assert [kind.__name__ for kind in get_args(Event) if f"`{kind.__name__}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["plugins.md", "policy.md", "chat.md"])
+def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    assert [link for link in links if link and not (ROOT / "docs" / link).exists()] == []
