@@ -74,7 +74,7 @@ def test_a_package_that_is_gone_is_a_fault_with_a_name():
     ("manifest", "names"),
     [
         ("{", "not JSON"),
-        ("[]", "an object"),
+        ("[]", "`object`"),
         (json.dumps({**MANIFEST, "id": "other"}), "other"),
         (json.dumps({**MANIFEST, "toolz": []}), "toolz"),
         (json.dumps({**MANIFEST, "kinds": "tool"}), "kinds"),
