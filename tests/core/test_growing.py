@@ -9,7 +9,8 @@ class Seen:
 
     added = 0
 
-    def __init__(self) -> None:
+    def __init__(self, about: str = "") -> None:
+        self.about = about
         self.items: list[object] = []
 
     def add(self, item: object) -> None:
@@ -41,7 +42,8 @@ def test_only_what_is_new_is_read() -> None:
 def test_the_same_items_about_something_else_are_another_conversation() -> None:
     growing = Growing(Seen)
 
-    assert growing.of(ITEMS, "one model") is not growing.of(ITEMS, "another")
+    assert growing.of(ITEMS, "one model").about == "one model"
+    assert growing.of(ITEMS, "another").about == "another"
     assert growing.of(ITEMS, "one model") is growing.of(ITEMS, "one model")
 
 

@@ -6,15 +6,16 @@ the environment unless both are given.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, ModelEvent, Patience, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Request, converse
 
 from claw_anthropic.answer import Folding
 from claw_anthropic.config import AnthropicConfig
-from claw_anthropic.request import body
+from claw_anthropic.request import Turns, body
 
 DEFAULT_URL = "https://api.anthropic.com"
 CONTEXT_TOKENS = 200_000
@@ -37,6 +38,7 @@ class Anthropic:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[Credential | None, Any] = {}
+        self._turns = Growing(partial(Turns, name))
         self._patience = Patience(
             config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
         )
@@ -62,10 +64,11 @@ class Anthropic:
             import httpx2
 
             client = await self._client(request.credential)
+            wire = body(request, self._turns.of(request.messages, request.model), most)
             return await client.post(
                 "/v1/messages",
                 cast_to=httpx2.Response,
-                content=msgspec.json.encode(body(request, self.name, most)),
+                content=msgspec.json.encode(wire),
                 options={"headers": {"Content-Type": "application/json"}},
                 stream=True,
             )

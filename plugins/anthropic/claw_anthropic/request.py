@@ -29,13 +29,12 @@ _OPENING = "(The conversation so far was longer; what follows is how it stands.)
 Block = dict[str, Any]
 
 
-def body(request: Request, maker: str, default_max_tokens: int) -> dict[str, Any]:
+def body(request: Request, turns: "Turns", default_max_tokens: int) -> dict[str, Any]:
     """The whole body of a streamed request.
 
-    :param maker: name of this provider: thinking of any other is left out.
+    :param turns: the request's messages.
     """
-    model = f"{maker}/{request.model}"
-    messages = to_messages(request.messages, maker, model)
+    messages = turns.whole
     thinking = _thinking(request, messages)
     max_tokens = request.max_tokens or default_max_tokens
     budget = thinking.get("budget_tokens", 0)
@@ -52,7 +51,7 @@ def body(request: Request, maker: str, default_max_tokens: int) -> dict[str, Any
         wire["tool_choice"] = to_tool_choice(request.tool_choice)
     if thinking:
         wire["thinking"] = thinking
-    _mark_for_cache(wire, request)
+    _mark_for_cache(wire, request, turns.chars)
     return wire
 
 
@@ -81,29 +80,47 @@ def to_tool_choice(choice: str) -> Block:
     return words.get(choice) or {"type": "tool", "name": choice}
 
 
-def to_messages(messages: Iterable[Message], maker: str, model: str) -> list[Block]:
-    """Messages in turns: the service wants user first, and all results of an answer in one user message, first."""
-    ids = CallIds(64)
-    turns: list[Block] = []
-    for message in messages:
+class Turns:
+    """The messages of a conversation in turns: the service wants user first, and all results of an answer in one user
+    message, first.
+
+    :param maker: name of this provider; thoughts go back to the very ``model`` that thought them.
+    """
+
+    def __init__(self, maker: str, model: str) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._ids = CallIds(64)
+        self._turns: list[Block] = []
+        self.chars = 0
+
+    @property
+    def whole(self) -> list[Block]:
+        """All of them; the last one is the caller's to change."""
+        if not self._turns:
+            return [{"role": "user", "content": [{"type": "text", "text": _OPENING}]}]
+        *others, last = self._turns
+        return [*others, last | {"content": [*last["content"]]}]
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        self.chars += _length(message)
         if isinstance(message, Assistant):
-            role, content = "assistant", _said(message, maker, model, ids)
+            role, content = "assistant", _said(message, self._maker, self._model, self._ids)
         elif isinstance(message, User):
             role, content = "user", _blocks(message.content)
         else:
-            result = {"type": "tool_result", "tool_use_id": ids.of_result(message.call_id)}
+            result = {"type": "tool_result", "tool_use_id": self._ids.of_result(message.call_id)}
             if inner := _blocks(message.content):
                 result["content"] = inner
             role, content = "user", [result | ({"is_error": True} if message.is_error else {})]
         if not content:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += content
+            return
+        if not self._turns and role != "user":
+            self._turns.append({"role": "user", "content": [{"type": "text", "text": _OPENING}]})
+        if self._turns and self._turns[-1]["role"] == role:
+            self._turns[-1]["content"] += content
         else:
-            turns.append({"role": role, "content": content})
-    if not turns or turns[0]["role"] != "user":
-        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
-    return turns
+            self._turns.append({"role": role, "content": content})
 
 
 def _blocks(content: Iterable[Text | Image]) -> list[Block]:
@@ -153,12 +170,12 @@ def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": THINKING_TOKENS[request.thinking]}
 
 
-def _mark_for_cache(wire: dict[str, Any], request: Request) -> None:
+def _mark_for_cache(wire: dict[str, Any], request: Request, chars: int) -> None:
     """Mark the last tool and the last user message, where enough stands before the mark to be kept."""
     before = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
     if before >= MIN_CACHED_CHARS:
         wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}
-    before += len(request.system.whole) + sum(map(_length, request.messages))
+    before += len(request.system.whole) + chars
     last = wire["messages"][-1]
     if before >= MIN_CACHED_CHARS and last["role"] == "user":
         last["content"][-1] = last["content"][-1] | {"cache_control": _CACHE}

@@ -12,6 +12,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    Message,
     ModelEvent,
     Request,
     Text,
@@ -37,13 +38,16 @@ _STOPS = {"stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use",
 Row = dict[str, Any]
 
 
-def body(request: Request, maker: str, max_tokens: int | None, quirks: Quirks) -> Row:
+def body(request: Request, rows: "Rows", maker: str, max_tokens: int | None, quirks: Quirks) -> Row:
     """The whole body of a streamed request.
 
+    :param rows: the request's messages.
     :param maker: name of this provider.
     """
     vendor = maker == "openai"
-    wire: Row = {"model": request.model, "stream": True, "messages": to_messages(request, maker, quirks)}
+    system = request.system.whole
+    head = [{"role": quirks.system_role, "content": system}] if system else []
+    wire: Row = {"model": request.model, "stream": True, "messages": head + rows.whole}
     if quirks.stream_options:
         wire["stream_options"] = {"include_usage": True}
     if most := request.max_tokens or max_tokens:
@@ -75,29 +79,40 @@ def to_tool_choice(choice: str) -> str | Row:
     )
 
 
-def to_messages(request: Request, maker: str, quirks: Quirks) -> list[Row]:
-    """The system prompt and the messages. Pictures in results follow as a message of the user: results are text."""
-    ids = CallIds(40)
-    rows: list[Row] = []
-    pictures: list[Row] = []
-    if whole := request.system.whole:
-        rows.append({"role": quirks.system_role, "content": whole})
-    for message in request.messages:
-        if pictures and isinstance(message, User | Assistant):
-            rows.append({"role": "user", "content": pictures})
-            pictures = []
+class Rows:
+    """The messages of a conversation as the service takes them. Pictures in results follow as a message of the user:
+    results are text.
+
+    :param maker: name of this provider.
+    """
+
+    def __init__(self, maker: str, quirks: Quirks) -> None:
+        self._maker, self._quirks = maker, quirks
+        self._ids = CallIds(40)
+        self._rows: list[Row] = []
+        self._pictures: list[Row] = []
+
+    @property
+    def whole(self) -> list[Row]:
+        """All of them."""
+        return [*self._rows, *self._shown()]
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        if not isinstance(message, User | Assistant):
+            call_id = self._ids.of_result(message.call_id)
+            self._rows.append({"role": "tool", "tool_call_id": call_id, "content": message.text})
+            self._pictures += [picture(part) for part in message.content if isinstance(part, Image)]
+            return
+        self._rows += self._shown()
+        self._pictures = []
         if isinstance(message, User):
-            rows.append({"role": "user", "content": _content(message.content)})
-        elif isinstance(message, Assistant):
-            rows += _said(message, maker, ids, quirks)
+            self._rows.append({"role": "user", "content": _content(message.content)})
         else:
-            rows.append(
-                {"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": message.text}
-            )
-            pictures += [picture(part) for part in message.content if isinstance(part, Image)]
-    if pictures:
-        rows.append({"role": "user", "content": pictures})
-    return rows
+            self._rows += _said(message, self._maker, self._ids, self._quirks)
+
+    def _shown(self) -> list[Row]:
+        return [{"role": "user", "content": self._pictures}] if self._pictures else []
 
 
 def picture(image: Image) -> Row:

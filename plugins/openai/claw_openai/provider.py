@@ -6,11 +6,12 @@ project come from the environment unless headers say otherwise.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, ModelEvent, Patience, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Request, converse
 
 from claw_openai import chat, responses
 from claw_openai.config import OpenAIConfig
@@ -38,6 +39,8 @@ class OpenAI:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[Credential | None, Any] = {}
+        self._rows = Growing(partial(chat.Rows, name, config.quirks))
+        self._items = Growing(partial(responses.Items, name))
         self._patience = Patience(
             config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
         )
@@ -67,9 +70,9 @@ class OpenAI:
 
             client = await self._client(request.credential)
             body = (
-                responses.body(request, self.name, most)
+                responses.body(request, self._items.of(request.messages, request.model), most)
                 if talk
-                else chat.body(request, self.name, most, self._config.quirks)
+                else chat.body(request, self._rows.of(request.messages), self.name, most, self._config.quirks)
             )
             return await client.post(
                 "/responses" if talk else "/chat/completions",

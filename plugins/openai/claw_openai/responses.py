@@ -13,6 +13,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    Message,
     ModelEvent,
     Request,
     Text,
@@ -35,14 +36,17 @@ from claw_openai.chat import Row, apart, to_function
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
-def body(request: Request, maker: str, max_tokens: int | None) -> Row:
-    """The whole body of a streamed request."""
+def body(request: Request, items: "Items", max_tokens: int | None) -> Row:
+    """The whole body of a streamed request.
+
+    :param items: the request's messages.
+    """
     wire: Row = {
         "model": request.model,
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
-        "input": to_input(request, maker),
+        "input": items.whole,
     }
     if whole := request.system.whole:
         wire["instructions"] = whole
@@ -61,21 +65,28 @@ def to_tool_choice(choice: str) -> str | Row:
     return choice if choice in ("auto", "none", "required") else {"type": "function", "name": choice}
 
 
-def to_input(request: Request, maker: str) -> list[Row]:
-    """The messages as items."""
-    ids = CallIds(64)
-    items: list[Row] = []
-    for message in request.messages:
+class Items:
+    """The messages of a conversation as the service takes them.
+
+    :param maker: name of this provider; thoughts go back to the very ``model`` that thought them.
+    """
+
+    def __init__(self, maker: str, model: str) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._ids = CallIds(64)
+        self.whole: list[Row] = []
+
+    def add(self, message: Message) -> None:
+        """One more message."""
         if isinstance(message, User):
-            items.append({"role": "user", "content": _parts(message.content)})
+            self.whole.append({"role": "user", "content": _parts(message.content)})
         elif isinstance(message, Assistant):
-            items += _said(message, maker, f"{maker}/{request.model}", ids)
+            self.whole += _said(message, self._maker, self._model, self._ids)
         else:
             pictures = any(isinstance(part, Image) for part in message.content)
             output = _parts(message.content) if pictures else message.text
-            call_id = ids.of_result(message.call_id)
-            items.append({"type": "function_call_output", "call_id": call_id, "output": output})
-    return items
+            call_id = self._ids.of_result(message.call_id)
+            self.whole.append({"type": "function_call_output", "call_id": call_id, "output": output})
 
 
 def _parts(content: Iterable[Text | Image]) -> list[Row]:
