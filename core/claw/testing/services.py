@@ -10,8 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from claw.testing.protocols import Refusal, anthropic, chat, responses
 
@@ -70,6 +69,8 @@ class _ModelService:
         every request is answered with 500.
     """
 
+    _protocols: ClassVar[Mapping[str, Any]] = {}
+
     def __init__(self, script: Script = ()) -> None:
         self._next = script if callable(script) else _in_order(script)
         self._server: asyncio.Server | None = None
@@ -91,16 +92,13 @@ class _ModelService:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1 << 22)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
         tasks = list(self._open)
         for writer in self._open.values():
             writer.transport.abort()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,12 +120,15 @@ class _ModelService:
     ) -> bool:
         """Answer one request; False when the connection is over."""
         self.requests.append(request)
+        protocol = self._protocols.get(request.path.partition("?")[0])
         try:
-            protocol = self._protocol(request)
-            _check(protocol, request)
+            if protocol is None:
+                raise Refusal(f"Unknown request URL: {request.path}", "not_found_error", 404)
+            protocol.check(request.headers, request.body)
         except Refusal as refusal:
             self.refusals.append(str(refusal))
-            await _send(writer, refusal.status, {}, "application/json", _dump(refusal.body))
+            error = next(iter(self._protocols.values())).error(refusal.kind, refusal.message)
+            await _send(writer, refusal.status, {}, "application/json", _dump(error))
             return True
         said = self._next(request)
         reply = Reply(said) if isinstance(said, str) else said
@@ -151,9 +152,8 @@ class _ModelService:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        _head(
-            writer, 200, {**reply.headers, "transfer-encoding": "chunked"}, "text/event-stream; charset=utf-8"
-        )
+        headers = {**reply.headers, "transfer-encoding": "chunked"}
+        _head(writer, 200, headers, "text/event-stream; charset=utf-8")
         async for piece in _pieces(events, reply.piece_bytes):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
@@ -167,49 +167,28 @@ class _ModelService:
         await writer.drain()
         return True
 
-    def _protocol(self, request: Received) -> Any:
-        raise NotImplementedError
-
 
 class AnthropicService(_ModelService):
     """The Messages API."""
 
-    def _protocol(self, request: Received) -> Any:
-        if request.path.partition("?")[0] != "/v1/messages":
-            raise Refusal(404, anthropic.error("not_found_error", "Not found"))
-        return anthropic
+    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/messages": anthropic}
 
 
 class OpenAIService(_ModelService):
     """Chat Completions and Responses."""
+
+    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": chat, "/v1/responses": responses}
 
     @property
     def url(self) -> str:
         """Address of the service, as a base URL: with ``/v1``."""
         return f"{super().url}/v1"
 
-    def _protocol(self, request: Received) -> Any:
-        known = {"/v1/chat/completions": chat, "/v1/responses": responses}
-        protocol = known.get(request.path.partition("?")[0])
-        if protocol is None:
-            raise Refusal(404, chat.error("invalid_request_error", f"Unknown request URL: {request.path}"))
-        return protocol
-
-
-def _check(protocol: Any, request: Received) -> None:
-    try:
-        protocol.check(request.headers, request.body)
-    except (KeyError, TypeError, AttributeError) as shape:
-        raise Refusal(
-            400, protocol.error("invalid_request_error", f"the request has the wrong shape: {shape!r}")
-        ) from shape
-
 
 def _in_order(script: Iterable[Reply | str]) -> Callable[[Received], Reply | str]:
     replies = iter(script)
-    over = Reply(
-        status=500, body={"error": {"type": "api_error", "message": "the script of this test is over"}}
-    )
+    error = {"type": "api_error", "message": "the script of this test is over"}
+    over = Reply(status=500, body={"error": error})
     return lambda request: next(replies, over)
 
 
@@ -230,10 +209,8 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
     except asyncio.IncompleteReadError:
         return None
     first, *lines = head.split("\r\n")
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (line.partition(":") for line in lines if line)
-    }
+    parted = (line.partition(":") for line in lines if line)
+    headers = {name.strip().lower(): value.strip() for name, _, value in parted}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     try:
         parsed = json.loads(body or b"null")

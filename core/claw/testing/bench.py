@@ -1,0 +1,105 @@
+"""A bench to try the parts of a plugin on, without a house: the config it would see, what it brings, what a tool gets.
+
+``brought(plugin, plugin_config({"channels": {"acme": {"token": "t"}}}))["register_channels"]`` is a list of channels.
+"""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from claw import hookspecs
+from claw.config import judge
+from claw.config.agents import AgentSettings
+from claw.config.source import Source
+from claw.config.view import PluginConfig
+from claw.guard.fence import Fence
+from claw.guard.fetch import Network
+from claw.prompt import PromptFacts
+from claw.provider import ToolSpec
+from claw.tool import ToolContext
+
+HOOKS = tuple(
+    name for name in vars(hookspecs) if name.startswith("register_") and name != "register_commands"
+)
+
+
+def plugin_config(
+    tree: Mapping[str, Any] | None = None,
+    plugin_id: str = "acme",
+    *,
+    environ: Mapping[str, str] | None = None,
+    network: Network | None = None,
+    home: Path = Path("/nowhere"),
+) -> PluginConfig:
+    """The config as a plugin sees it.
+
+    :param tree: the file, as plain data.
+    :param network: whose clients ``config.http`` hands out; close it at the end of the test.
+    :raises ConfigError: the file is wrong.
+    """
+    config = judge(Source(tree=dict(tree or {})), home, environ or {})
+    return PluginConfig(config, plugin_id, (network or Network()).client, home / "plugins" / plugin_id)
+
+
+def brought(plugin: Any, config: PluginConfig) -> dict[str, list[Any]]:
+    """What a plugin (its module, or any object with hooks) answers to every hook it implements, by hook.
+
+    Nothing is caught: whatever a hook raises fails the test.
+    """
+    answers = {}
+    for hook in HOOKS:
+        function = getattr(plugin, hook, None)
+        if function is None or not hasattr(function, "claw_impl"):
+            continue
+        takes = inspect.signature(function).parameters
+        answers[hook] = list(function(**({"config": config} if "config" in takes else {})) or ())
+    return answers
+
+
+def tool_context(workspace: Path, **given: Any) -> ToolContext:
+    """What a tool is given, behind a real fence round ``workspace``.
+
+    :param given: fields of ``ToolContext`` to set: owner, agent, status, environment …
+    """
+
+    async def send(text: str, attachments: tuple[str, ...]) -> tuple[str, ...]:
+        return ("message-1",)
+
+    agent = SimpleNamespace(id="default", name="", workspace=workspace, settings=AgentSettings())
+    facts: dict[str, Any] = {
+        "call_id": "call_1", "session_key": "agent:default:main", "agent": agent, "owner": True,
+        "files": Fence([], workspace), "fetch": None, "state_dir": workspace, "progress": lambda text: None,
+        "send": send, "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+    }  # fmt: skip
+    return ToolContext(**facts | given)
+
+
+def prompt_facts(workspace: Path, **given: Any) -> PromptFacts:
+    """What a section renders from: a default agent in ``workspace`` with the tools read and exec.
+
+    :param given: fields of ``PromptFacts`` to set.
+    """
+    tools = tuple(
+        ToolSpec(name, f"{name} it", {"type": "object", "properties": {}}) for name in ("read", "exec")
+    )
+    settings = AgentSettings()
+    agent = SimpleNamespace(
+        id="default", name="", dir=workspace / ".claw", workspace=workspace, settings=settings
+    )
+    facts = {"agent": agent, "mode": "full", "tools": tools, "workspace": workspace, "channel": "terminal"}
+    return PromptFacts(**facts | given)
+
+
+def said(result: Any) -> str:
+    """Everything that a tool's result shows to a model or to a program, as one text."""
+    blocks = "\n".join(getattr(block, "text", repr(block)) for block in result.blocks)
+    return f"{blocks}\n{json.dumps(result.details, ensure_ascii=False, default=repr)}"
+
+
+def tasks() -> set["asyncio.Task[Any]"]:
+    """The tasks that are running beside the present one."""
+    return asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
