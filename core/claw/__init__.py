@@ -7,7 +7,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     8   turn                          the path of one message
     7   gate                          every tool call: checked, reviewed, run
     6   stage  host           what a message meets; the plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  guests  explain  wire
+    5   loop  fallback  kit  hookspecs  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from pydantic import BaseModel
 
 from claw import survey, words
 from claw.builtin.context_files import ContextFiles
+from claw.catalog import CORE_TOOLS, GROUPS
 from claw.clock import SYSTEM, Clock
-from claw.config import Agent, Config, load
+from claw.config import Agent, Config, judge as judge_file, load
+from claw.config.check import absent, known_of
 from claw.config.outline import outline
+from claw.config.source import read
 from claw.config.values import Secret
 from claw.config.view import PluginConfig
 from claw.errors import ClawError, UsageError
@@ -33,9 +37,10 @@ from claw.kit import Kit
 from claw.lane import Lanes
 from claw.loop import Emit
 from claw.manifest import Found, scan
-from claw.message import Address, Inbound, Outbound, Receipt, Sender
+from claw.message import Address, Inbound, Outbound, Receipt
 from claw.policy import Run, ToolFact, fact_of, judge, strays
-from claw.route import admit
+from claw.route import LOCAL, TERMINAL, admit
+from claw.scenario import declared
 from claw.session import Sessions
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
@@ -46,10 +51,8 @@ from claw.turn import take_turn
 from claw.words import say
 from claw.yard import Yard
 
-TERMINAL = "terminal"
 _CLOSE_SECONDS = 5.0
 _WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
-LOCAL = Sender("local", name="you")
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,30 @@ class House:
     standings: tuple[Standing, ...]
     default_model: str
 
+    @cached_property
+    def facts(self) -> tuple[ToolFact, ...]:
+        """The tools that the manifests promise."""
+        return declared(self.standings, self.config.settings.tools.suppliers)
+
 
 def look_round(
-    environ: Mapping[str, str] = os.environ, found: Sequence[Found] | None = None, models: Sequence[str] = ()
-) -> House:
+    environ: Mapping[str, str] = os.environ, found: Sequence[Found] | None = None, models: Sequence[str] = (),
+    file: Path | None = None,
+) -> House:  # fmt: skip
     """Read the file and the manifests of this home; no plugin is imported.
 
     :param found: the plugins that are there; None = look for them.
     :param models: further models that this process may ask, beside those of the file.
+    :param file: to be read in place of the home's own.
     :raises ConfigError: the file is wrong (exit 3).
     """
     home = survey.home_of(environ)
-    config = load(home, environ)
+    config = judge_file(read(file), home, environ) if file else load(home, environ)
     words.use(config.settings.locale if "locale" in config.raw else words.language_of(environ))
     seen = tuple(found) if found is not None else scan()
     wanted = outline(config.raw)
     named = [config.settings.models.aliases.get(model, model) for model in models if model]
-    standings = survey.stand(seen, config.raw, environ, named)
+    standings = survey.stand(seen, config.raw, environ, named, file=config.file, lines=config.teller.lines)
     return House(config, seen, standings, choose_model(seen, wanted, environ, config.raw))
 
 
@@ -131,11 +141,13 @@ class App:
             yard=self._yard,
             machine=_machine(),
         )
+        known = known_of((standing.found for standing in self.host.standings), CORE_TOOLS, GROUPS)
         unnamed = strays(self.config, facts, [standing.id for standing in house.standings])
         clashes = judge(facts, (), Run()).conflicts
         for line in (
             *self.kit.diagnostics,
             *map(str, self.config.warnings),
+            *map(str, absent(self.config, known)),
             *map(str, unnamed),
             *map(str, clashes),
         ):

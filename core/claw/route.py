@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from claw.config.names import normalise_agent_id
 from claw.guard.admission import is_listed, is_owner
-from claw.message import Inbound
+from claw.message import Inbound, Sender
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
 TERMINAL = "terminal"
+LOCAL = Sender("local", name="you")
+"""The person at the terminal."""
 
 _OLD_DISCORD = re.compile(r"discord:(?:[^:]+:)?guild-[^:]+:channel-[^:]+")
 _THREAD = re.compile(r":(?:thread|topic):[^:]*$")

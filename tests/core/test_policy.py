@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import stage
+from claw import scenario, stage
 from claw.catalog import CORE_TOOLS, GROUPS, PROFILES, matches, normalise
-from claw.cli import tools as commands
 from claw.config import Config, load
 from claw.message import Sender
 from claw.policy import (
@@ -172,7 +171,7 @@ def test_a_long_pattern_against_a_long_name_takes_no_time() -> None:
 
 
 def test_a_turn_and_the_commands_ask_the_same_function() -> None:
-    assert stage.resolve is commands.resolve is resolve
+    assert stage.resolve is scenario.resolve is resolve
 
 
 # -- the worked example of the seeds (003, 5.3) -------------------------------------------------------------

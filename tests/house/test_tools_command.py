@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from claw.app import App, from_terminal, look_round
 from claw.cli.main import app
-from claw.cli.tools import Asked, judged_for
+from claw.scenario import Scenario, judgement_of
 from typer.testing import CliRunner, Result
 
 
@@ -60,7 +60,7 @@ def test_the_list_is_what_a_turn_of_that_agent_gets(home: Path) -> None:
     configured(home, agents={"list": [entry]}, tools={"byProvider": {"offline": {"deny": ["ls"]}}})
     house = App(look_round())
     stage = asyncio.run(house.stage(from_terminal("")))
-    assert judged_for(house, Asked()) == stage.judgement
+    assert judgement_of(Scenario(), house.rooms) == stage.judgement
     listed = json.loads(claw("list", "--json").stdout)
     assert listed["schemaVersion"] == 1
     assert [tool["name"] for tool in listed["tools"]] == list(stage.tools)

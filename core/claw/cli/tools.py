@@ -4,23 +4,22 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from claw.app import TERMINAL, App, from_terminal, look_round
+from claw.app import App, from_terminal, look_round
 from claw.catalog import CORE_TOOLS, normalise
 from claw.cli.show import document, table
 from claw.errors import UsageError
 from claw.explain import Explanation, explain
-from claw.fallback import candidates
-from claw.guard.admission import is_owner
 from claw.mend import Edit
 from claw.message import Address, Inbound, Sender
-from claw.policy import Judgement, Run, resolve
-from claw.route import owners_of
+from claw.policy import Judgement
+from claw.route import TERMINAL
+from claw.scenario import Scenario, judgement_of, model_of, sender_of
 from claw.stage import Wish
 from claw.words import say
 
@@ -47,21 +46,6 @@ Depth = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The run that the flags describe."""
-
-    agent: str = ""
-    channel: str = TERMINAL
-    account: str = "default"
-    group: str = ""
-    sender: str = ""
-    owner: bool | None = None
-    model: str = ""
-    sandboxed: bool | None = None
-    depth: int = 0
-
-
 @app.command("list")
 def list_(
     *, agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
@@ -70,15 +54,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """List the tools of a run, with what each costs in a request, in tokens."""
-    asked = Asked(agent, channel, account, group, sender, owner, model, sandbox, depth)
+    asked = Scenario(
+        agent=agent, channel=channel, account=account, group=group, sender=sender, owner=owner, model=model,
+        sandbox=sandbox, depth=depth,
+    )  # fmt: skip
     with _house() as house:
-        judged = judged_for(house, asked)
+        judged = judgement_of(asked, house.rooms)
         names = _known(house, judged) if all_ else judged.standing
         rows = [explain(name, house.config, judged, house.host.standings) for name in names]
         _complain_of_absent_words(house, judged)
     if as_json:
         tools = [described(row) for row in rows]
-        document("tools", {"run": _run(judged), "tools": tools, "unknown": dict(judged.unknown)})
+        document("tools", {"run": run_of(judged), "tools": tools, "unknown": dict(judged.unknown)})
         return
     head = [say("tool"), say("plugin"), say("state"), say("tokens"), say("why")]
     table(head, [_row(row) for row in rows], {say("available"): "green", say("not available"): "dim"})
@@ -95,12 +82,15 @@ def explain_(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
-    asked = Asked(agent, channel, account, group, sender, owner, model, sandbox, depth)
+    asked = Scenario(
+        agent=agent, channel=channel, account=account, group=group, sender=sender, owner=owner, model=model,
+        sandbox=sandbox, depth=depth,
+    )  # fmt: skip
     with _house() as house:
-        judged = judged_for(house, asked)
+        judged = judgement_of(asked, house.rooms)
         answer = explain(name, house.config, judged, house.host.standings)
     if as_json:
-        document("tool", {"run": _run(judged), **described(answer)})
+        document("tool", {"run": run_of(judged), **described(answer)})
     else:
         typer.echo("\n".join(told(answer, judged)))
     raise typer.Exit(code=0 if answer.available else 1)
@@ -114,7 +104,7 @@ def call(
 ) -> None:  # fmt: skip
     """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
     arguments = _arguments(args)
-    inbound = _inbound(Asked(agent, channel, account, group, sender))
+    inbound = _inbound(Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender))
     wish = Wish(agent=agent, model=model, folder=Path.cwd())
     with _house() as house:
         result = asyncio.run(house.call_tool(name, arguments, inbound, wish))
@@ -139,34 +129,6 @@ def _arguments(text: str) -> dict[str, Any]:
     return given
 
 
-def judged_for(house: App, asked: Asked) -> Judgement:
-    """The judgement of the run that was asked for, by the function that a turn asks."""
-    config = house.config
-    agent = config.agent(asked.agent)
-    choice = agent.settings.model
-    models = candidates(
-        asked.model,
-        (choice and choice.primary) or house.rooms.default_model,
-        choice.fallbacks if choice else (),
-        config.settings.models.aliases,
-    )
-    person = _sender(asked)
-    listed = person is not None and is_owner(asked.channel, person, owners_of(config.settings))
-    owner = asked.channel == TERMINAL or listed
-    boxed = agent.settings.sandbox.mode != "off"
-    run = Run(
-        agent_id=agent.id,
-        channel=asked.channel,
-        account=asked.account,
-        group=asked.group or None,
-        sender=person,
-        owner=owner if asked.owner is None else asked.owner,
-        sandboxed=boxed if asked.sandboxed is None else asked.sandboxed,
-        depth=asked.depth,
-    ).on(str(models[0]))
-    return resolve(config, run, house.rooms.facts, [str(model) for model in models[1:]])
-
-
 @contextmanager
 def _house() -> Iterator[App]:
     house = App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
@@ -176,19 +138,10 @@ def _house() -> Iterator[App]:
         asyncio.run(house.close())
 
 
-def _sender(asked: Asked) -> Sender | None:
-    if not asked.sender:
-        return from_terminal("").sender if asked.channel == TERMINAL and asked.owner is not False else None
-    kind, colon, value = asked.sender.partition(":")
-    if colon and kind in ("id", "e164", "username", "name"):
-        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
-    return Sender(asked.sender)
-
-
-def _inbound(asked: Asked) -> Inbound:
+def _inbound(asked: Scenario) -> Inbound:
     if asked.channel == TERMINAL:
         return from_terminal("")
-    person = _sender(asked) or Sender("")
+    person = sender_of(asked) or Sender("")
     place = Address(asked.channel, asked.group or person.id, asked.account)
     return Inbound(place, "", person, chat_type="group" if asked.group else "direct", mentions_us=True)
 
@@ -243,7 +196,7 @@ def told(answer: Explanation, judged: Judgement) -> Iterator[str]:
     for text, edits in answer.rivals:
         yield f"  {say('note')}: {text}" + "".join(f" ({edit.command})" for edit in edits)
     if judged.spares or judged.run.model:
-        yield f"  {say('model')}: {_models(judged)}"
+        yield f"  {say('model')}: {models_of(judged)}"
     if answer.steps:
         yield f"  {say('gates and layers')}:"
     for step in answer.steps:
@@ -252,9 +205,9 @@ def told(answer: Explanation, judged: Judgement) -> Iterator[str]:
         yield f"    {step.stage:<16} {verdict:<4} {step.note}{at}".rstrip()
 
 
-def _models(judged: Judgement) -> str:
+def models_of(judged: Judgement) -> str:
     """The models that were judged, the one that answers first in front."""
-    return ", ".join(f"{one.run.provider}/{one.run.model}" for one in (judged, *judged.spares))
+    return ", ".join(map(model_of, (judged, *judged.spares)))
 
 
 def described(answer: Explanation) -> dict[str, Any]:
@@ -267,10 +220,11 @@ def _edit(edit: Edit) -> dict[str, Any]:
     return {"command": edit.command, **asdict(edit)}
 
 
-def _run(judged: Judgement) -> dict[str, Any]:
+def run_of(judged: Judgement) -> dict[str, Any]:
+    """The run that was judged as plain data, for ``--json``."""
     run = judged.run
     return {
         "agent": run.agent_id, "channel": run.channel, "account": run.account, "group": run.group,
         "sender": run.sender.id if run.sender else "", "owner": run.owner, "sandbox": run.sandboxed,
-        "depth": run.depth, "models": _models(judged).split(", "),
+        "depth": run.depth, "models": models_of(judged).split(", "),
     }  # fmt: skip

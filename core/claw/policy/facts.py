@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from claw.catalog import CORE_TOOLS, normalise
+from claw.manifest import ToolLine
 from claw.message import Sender
 from claw.tool import Tool
 
@@ -32,7 +33,7 @@ class ToolFact:
     tokens: int = 0
 
 
-def fact_of(tool: Tool, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
+def fact_of(tool: Tool | ToolLine, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
     """Say whose tool it is: a core tool when its name is kept for ``plugin``, or was handed to it.
 
     :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator wants it from.
