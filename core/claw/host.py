@@ -21,7 +21,7 @@ from claw.errors import ClawError, ConfigError, PluginError
 from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
-from claw.standing import IDLE, LOADED, QUARANTINED, Standing
+from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing
 from claw.tool import Tool, ToolContext
 from claw.wall import bounded, name_of
 from claw.words import say
@@ -87,7 +87,9 @@ class Host:
             self._standings.setdefault(plugin, Standing(_found(plugin), LOADED, eager=True))
             self._ask(plugin, partial(_itself, thing))
         for standing in self.standings:
-            if standing.eager and standing.state == LOADED:
+            if standing.state in (QUARANTINED, INCOMPATIBLE) and not standing.required:
+                self._tell(standing)
+            elif standing.state == LOADED and (standing.eager or standing.required):
                 self._load(standing.id)
         self._stop_if_required_is_missing()
         return self._kit()
@@ -154,16 +156,22 @@ class Host:
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = self._standings[plugin].found if plugin in self._standings else _found(plugin)
-        fix = why.fix if isinstance(why, ClawError) else ""
-        mend = fix or say(
-            "update or remove {distribution}, or disable the plugin", distribution=found.distribution
+        mend = (isinstance(why, ClawError) and why.fix) or say(
+            "update or uninstall {distribution}, or do without it: claw config set plugins.entries.{id}.enabled false",
+            distribution=found.distribution,
+            id=plugin,
         )
-        cause = str(why) if isinstance(why, ClawError) else name_of(why)
+        cause = (
+            ": ".join(filter(None, (why.where, why.problem))) if isinstance(why, ClawError) else name_of(why)
+        )
         required = plugin in self._standings and self._standings[plugin].required
         self._standings[plugin] = Standing(found, QUARANTINED, cause, stage, mend, required=required)
-        self.diagnostics.append(
-            say("plugin {id} was set aside at {stage}: {why}", id=plugin, stage=stage, why=cause)
-        )
+        self._tell(self._standings[plugin])
+
+    def _tell(self, standing: Standing) -> None:
+        stage, why = standing.stage or "find", standing.why
+        told = say("plugin {id} was set aside at {stage}: {why}", id=standing.id, stage=stage, why=why)
+        self.diagnostics.append(f"{told}. {standing.mend}" if standing.mend else told)
 
     def _stop_if_required_is_missing(self) -> None:
         for standing in self.standings:

@@ -17,6 +17,7 @@ from claw.errors import PluginError
 
 GROUP = "claw.plugins"
 FILE_NAME = "claw-plugin.json"
+_TO_AUTHOR = "correct the file if it is yours, or update the plugin"
 API_VERSION = (1, 0)
 Kind = Literal[
     "channel", "provider", "tool", "section", "sandbox", "reviewer", "filter", "observer", "store", "command"
@@ -87,6 +88,11 @@ class Manifest(Part, frozen=True):
         """Whether it brings something that takes part in every turn, so that it is loaded once enabled."""
         return bool(self.prompt_sections or self.reviewers or self.filters or self.observers or self.stores)
 
+    @property
+    def keeps_own_section(self) -> bool:
+        """Whether its settings stand under ``plugins.entries.ID.config``; else under its channels or providers."""
+        return not (self.channels or self.providers)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -115,9 +121,9 @@ def parse(text: str, plugin: str) -> Manifest:
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.ValidationError as why:
-        raise PluginError(plugin, "find", "its manifest is wrong: {why}", "correct it", why=why) from None
+        raise PluginError(plugin, "find", "its manifest is wrong: {why}", _TO_AUTHOR, why=why) from None
     except (ValueError, RecursionError) as why:
-        raise PluginError(plugin, "find", "its manifest is not JSON: {why}", why=why) from None
+        raise PluginError(plugin, "find", "its manifest is not JSON: {why}", _TO_AUTHOR, why=why) from None
     if manifest.id != plugin:
         problem = "its manifest says id {id}, its entry point says {entry}"
         raise PluginError(
@@ -176,6 +182,11 @@ def look(plugin: str, package: str, distribution: str = "?", version: str = "?")
     except FileNotFoundError:
         return seen
     except (OSError, UnicodeDecodeError) as why:
-        return replace(seen, fault=PluginError(plugin, "find", "its manifest cannot be read: {why}", why=why))
+        return replace(
+            seen,
+            fault=PluginError(
+                plugin, "find", "its manifest cannot be read: {why}", "install it again", why=why
+            ),
+        )
     except PluginError as fault:
         return replace(seen, fault=fault)

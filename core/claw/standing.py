@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw.config.outline import Wanted
+from claw.config.outline import ANY_ENDPOINT, Wanted
+from claw.errors import ConfigError
 from claw.manifest import API_VERSION, Found, Manifest, fits
 from claw.words import say
 
@@ -19,8 +20,6 @@ LOADED, IDLE, DISABLED, BLOCKED, QUARANTINED, INCOMPATIBLE = (
     "quarantined",
     "incompatible",
 )
-ANY_ENDPOINT = "*"
-"""In a manifest's ``providers``: this plugin serves every ``providers.NAME`` with a ``baseUrl`` that nobody else does."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,20 @@ class Standing:
         return stage, cause, self.mend.replace("{", "{{").replace("}", "}}")
 
 
-def judge(found: Sequence[Found], wanted: Wanted, providers_used: Sequence[str]) -> tuple[Standing, ...]:
+def judge(
+    found: Sequence[Found],
+    wanted: Wanted,
+    providers_used: Sequence[str],
+    wrong: Mapping[str, ConfigError] | None = None,
+) -> tuple[Standing, ...]:
     """Rule on every plugin, also on one that is required and not installed.
 
     :param wanted: what the file asks for.
     :param providers_used: the provider names that a model of the configuration refers to.
+    :param wrong: plugin id → what does not fit its ``configSchema`` in its own section.
     """
     ids = {one.id for one in found}
-    standings = [_one(one, wanted, providers_used, found) for one in found]
+    standings = [_configured(_one(one, wanted, providers_used, found), wrong or {}) for one in found]
     standings = [_with_needs(standing, standings) for standing in standings]
     for plugin, entry in wanted.entries.items():
         if plugin not in ids and entry.get("required") is True:
@@ -103,6 +108,15 @@ def _one(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found:
             found, INCOMPATIBLE, why, "find", say("install a release for this claw"), required=required
         )
     return replace(_use(found, wanted, providers_used, all_found), required=required)
+
+
+def _configured(standing: Standing, wrong: Mapping[str, ConfigError]) -> Standing:
+    """A plugin that would be used is set aside when its own section is wrong."""
+    error = wrong.get(standing.id)
+    if error is None or standing.state not in (LOADED, IDLE):
+        return standing
+    why = f"{error.where}: {error.problem}"
+    return replace(standing, state=QUARANTINED, why=why, stage="config", mend=error.fix, eager=False)
 
 
 def _use(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found: Sequence[Found]) -> Standing:

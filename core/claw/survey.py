@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from claw import words
+from claw.config.misfit import Misfit, misfits
+from claw.config.names import Path as KeyPath, dotted, line_of
 from claw.config.outline import Wanted, outline
-from claw.config.source import find, read
+from claw.config.source import Source, find, read
+from claw.config.variables import filled
+from claw.errors import ConfigError
 from claw.manifest import Found, scan
 from claw.standing import Standing, choose_model, judge
 
@@ -27,28 +31,69 @@ def standings(environ: Mapping[str, str] = os.environ) -> tuple[Standing, ...]:
 
     :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a list.
     """
-    return stand(scan(), tree(environ), environ)
+    path = find(home_of(environ))
+    source = read(path) if path else Source()
+    _speak(source.tree)
+    return stand(scan(), source.tree, environ, file=str(path or ""), lines=source.lines)
 
 
 def tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
     """The file as plain data, empty when there is none; from now on claw speaks the language it asks for."""
     path = find(home_of(environ))
     raw: Mapping[str, Any] = read(path).tree if path else {}
-    if isinstance(language := raw.get("locale"), str):
-        words.use(language)
+    _speak(raw)
     return raw
 
 
+def _speak(raw: Mapping[str, Any]) -> None:
+    if isinstance(language := raw.get("locale"), str):
+        words.use(language)
+
+
 def stand(
-    found: Sequence[Found], raw: Mapping[str, Any], environ: Mapping[str, str], models: Sequence[str] = ()
+    found: Sequence[Found],
+    raw: Mapping[str, Any],
+    environ: Mapping[str, str],
+    models: Sequence[str] = (),
+    *,
+    file: str = "",
+    lines: Mapping[KeyPath, int] | None = None,
 ) -> tuple[Standing, ...]:
     """How ``found`` stands under the plain tree ``raw`` of the file.
 
     :param models: further models that this process may ask, as ``provider/model``.
+    :param lines: where each key of ``file`` stands.
     """
     wanted = outline(raw)
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    return judge(found, wanted, used)
+    misfits = _misfits(found, wanted, environ)
+    wrong = {
+        id: ConfigError(
+            dotted(path),
+            misfit.problem,
+            misfit.fix,
+            file=file,
+            line=line_of(path, lines or {}),
+            **misfit.values,
+        )
+        for id, (path, misfit) in misfits.items()
+    }
+    return judge(found, wanted, used, wrong)
+
+
+def _misfits(
+    found: Sequence[Found], wanted: Wanted, environ: Mapping[str, str]
+) -> dict[str, tuple[KeyPath, Misfit]]:
+    """Of each plugin whose own section is wrong, the first wrong key."""
+    first: dict[str, tuple[KeyPath, Misfit]] = {}
+    for one in found:
+        schema = one.manifest.config_schema if one.manifest else None
+        if one.manifest and schema and one.id in wanted.entries and one.manifest.keeps_own_section:
+            section = filled(wanted.entries[one.id].get("config", {}), environ)
+            for misfit in misfits(section, schema):
+                path = ("plugins", "entries", one.id, "config", *misfit.path)
+                first.setdefault(one.id, (path, misfit))
+    return first
 
 
 def providers_used(

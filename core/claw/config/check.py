@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from claw.config.misfit import misfits
 from claw.config.names import Path, nearest, normalise_agent_id
-from claw.config.values import Filled, Secret, filled
+from claw.config.outline import ANY_ENDPOINT
+from claw.config.values import Secret
+from claw.config.variables import Filled, filled
 from claw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ class Known:
     :param tools: every tool name, core and plugins.
     :param groups: ``group:NAME`` words.
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
+    :param silent: a plugin is there that says nothing of itself, so it may bring any channel, provider or tool.
     """
 
     plugins: frozenset[str] = frozenset()
@@ -32,6 +36,7 @@ class Known:
     tools: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    silent: bool = False
 
 
 def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[str]) -> Known:
@@ -39,7 +44,7 @@ def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[s
 
     :param found: ``claw.manifest.Found``; one without a manifest is known by its id alone.
     """
-    there = tuple(found)
+    there = tuple(one for one in found if one.fault is None)
     manifests = [one.manifest for one in there if one.manifest]
     return Known(
         plugins=frozenset(one.id for one in there),
@@ -48,10 +53,9 @@ def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[s
         tools=frozenset(core_tools) | {line.name for each in manifests for line in each.tools},
         groups=frozenset(groups) | {"group:plugins"},
         schemas={
-            each.id: each.config_schema
-            for each in manifests
-            if each.config_schema and not each.channels and not each.providers
+            each.id: each.config_schema for each in manifests if each.config_schema and each.keeps_own_section
         },
+        silent=any(one.manifest is None for one in there),
     )
 
 
@@ -76,12 +80,14 @@ def check(config: "Config", known: Known) -> tuple[ConfigError, ...]:
 
     :returns: warnings; the caller shows each once.
     """
-    return (
-        *_sections(config, known),
-        *_plugin_names(config, known),
-        *_schemas(config, known),
-        *_tools(config, known),
-    )
+    return (*absent(config, known), *_schemas(config, known), *_tools(config, known))
+
+
+def absent(config: "Config", known: Known) -> tuple[ConfigError, ...]:
+    """The part of ``check`` that a start tells: sections and ids of what is not there. Of the rest, words in tool lists
+    are told by ``policy.strays``, which knows every tool, and a plugin with wrong keys is set aside by ``survey``.
+    """
+    return (*_sections(config, known), *_plugin_names(config, known))
 
 
 def _agents_once(config: "Config") -> Iterator[ConfigError]:
@@ -227,6 +233,11 @@ def _open_channels(config: "Config") -> Iterator[ConfigError]:
 
 def _sections(config: "Config", known: Known) -> Iterator[ConfigError]:
     settings = config.settings
+    providers = [
+        name
+        for name, section in settings.providers.items()
+        if not (section.base_url and ANY_ENDPOINT in known.providers)
+    ]
     groups: tuple[tuple[Path, Iterable[str], frozenset[str], str], ...] = (
         (
             ("channels",),
@@ -234,12 +245,12 @@ def _sections(config: "Config", known: Known) -> Iterator[ConfigError]:
             known.channels,
             "no installed plugin brings a channel {name}: it stays off",
         ),
-        (("providers",), settings.providers, known.providers, "no installed plugin brings a provider {name}"),
+        (("providers",), providers, known.providers, "no installed plugin brings a provider {name}"),
         (("plugins", "entries"), settings.plugins.entries, known.plugins, "no plugin {name} is installed"),
     )
     for path, names, there, problem in groups:
         for name in names:
-            if name not in there:
+            if name not in there and not (known.silent and path != ("plugins", "entries")):
                 near = nearest(name, there)
                 fix = "Did you mean {near}?" if near else "Install the plugin, or take the section out"
                 yield config.teller.tell((*path, name), problem, fix, name=name, near=near)
@@ -264,54 +275,15 @@ def _schemas(config: "Config", known: Known) -> Iterator[ConfigError]:
     """A plugin's own keys against the schema of its manifest, without importing the plugin."""
     for name, entry in config.settings.plugins.entries.items():
         if entry.enabled and name in known.schemas:
-            yield from against_schema(
-                config, ("plugins", "entries", name, "config"), entry.config, known.schemas[name]
-            )
-
-
-def against_schema(
-    config: "Config", path: Path, section: Any, schema: Mapping[str, Any]
-) -> Iterator[ConfigError]:
-    """What is wrong with ``section``, which stands at ``path``, by a plugin's JSON Schema; the plugin stays off."""
-    import jsonschema
-
-    for error in jsonschema.Draft202012Validator(dict(schema)).iter_errors(filled(section, config.environ)):
-        place = (*path, *error.absolute_path)
-        match error.validator:
-            case "required":
-                for name in error.validator_value:
-                    if isinstance(error.instance, Mapping) and name not in error.instance:
-                        yield config.teller.tell((*place, name), "is required and missing", "Add it")
-            case "additionalProperties" if isinstance(error.instance, Mapping):
-                names = sorted(error.schema.get("properties", {}))
-                for name in error.instance.keys() - set(names):
-                    near = nearest(str(name), names)
-                    fix = "Did you mean {near}?" if near else "Known keys here: {names}"
-                    yield config.teller.tell(
-                        (*place, name), "is not a known key", fix, near=near, names=", ".join(names)
-                    )
-            case "type":
-                yield config.teller.tell(
-                    place, "must be of the type {type}", "See the plugin's page", type=error.validator_value
-                )
-            case "enum":
-                words = ", ".join(str(word) for word in error.validator_value)
-                yield config.teller.tell(
-                    place, "is not one of the known words", "Write one of: {words}", words=words
-                )
-            case _:
-                yield config.teller.tell(
-                    place,
-                    "does not fit the plugin's schema ({rule})",
-                    "See the plugin's page",
-                    rule=error.validator,
-                )
+            place: Path = ("plugins", "entries", name, "config")
+            for misfit in misfits(filled(entry.config, config.environ), known.schemas[name]):
+                yield config.teller.tell((*place, *misfit.path), misfit.problem, misfit.fix, **misfit.values)
 
 
 def _tools(config: "Config", known: Known) -> Iterator[ConfigError]:
     """Unknown entries of allow, deny and alsoAllow; patterns are left to the ruling, which knows the run."""
     words = known.tools | known.plugins | known.groups | {"*"}
-    if not known.tools:
+    if known.silent or not known.tools:
         return
     lower = {word.lower() for word in words}
     for path, lists in _tool_lists(config):

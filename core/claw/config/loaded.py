@@ -15,7 +15,7 @@ from claw.config.layout import Layout, arrange, camel
 from claw.config.names import ById, Path as KeyPath, dotted, nearest, normalise_agent_id, steps
 from claw.config.problems import ConfigErrors, Teller, joined
 from claw.config.settings import Settings
-from claw.config.values import filled
+from claw.config.variables import filled
 from claw.errors import ConfigError, UsageError
 
 __all__ = ["Agent", "Config", "ConfigErrors", "judge", "load", "validate"]

@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 Part = str | int
@@ -59,6 +59,13 @@ def steps(key: str) -> tuple[Step, ...] | None:
             found.append(ById(match["id"]))
         at = match.end()
     return tuple(found) or None
+
+
+def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
+    """The line of a key, or of the nearest one above it that stands in the file."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

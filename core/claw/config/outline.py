@@ -6,6 +6,9 @@ from typing import Any
 
 from claw.config.layout import arrange
 
+ANY_ENDPOINT = "*"
+"""In a manifest's ``providers``: this plugin serves every ``providers.NAME`` with a ``baseUrl`` that nobody else does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from claw.config.names import Path, dotted, nearest
-from claw.config.values import Filled
+from claw.config.names import Path, dotted, line_of, nearest
+from claw.config.variables import Filled
 from claw.errors import ConfigError
 from claw.words import say
 
@@ -74,14 +74,11 @@ class Teller:
         file: str,
         written: Callable[[Path], Path] = lambda path: path,
     ) -> None:
-        self._tree, self._lines, self._file, self._written = tree, lines, file, written
+        self._tree, self.lines, self._file, self._written = tree, lines, file, written
 
     def line(self, path: Path) -> int | None:
         """Of the key, or of the nearest one above it that stands in the file."""
-        written = self._written(path)
-        while written and written not in self._lines:
-            written = written[:-1]
-        return self._lines.get(written)
+        return line_of(self._written(path), self.lines)
 
     def tell(self, path: Path, problem: str, fix: str = "", **values: object) -> ConfigError:
         """An error about ``path`` of the tree."""
