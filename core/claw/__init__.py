@@ -10,7 +10,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     5   loop  fallback  kit  hookspecs  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
-    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing
+    2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     1   store  clock  message  errors  words  wall  yard
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -26,78 +26,38 @@ if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` do
 
 __version__ = "0.1.0"
 
-_ROOMS = {
-    "ChannelConfig": "config.settings",
-    "ProviderConfig": "config.settings",
-    "Section": "config.settings",
-    "ClawError": "errors",
-    "ConfigError": "errors",
-    "FenceError": "errors",
-    "PluginError": "errors",
-    "ProviderError": "errors",
-    "ToolError": "errors",
-    "UsageError": "errors",
-    "Address": "message",
-    "Attachment": "message",
-    "Inbound": "message",
-    "Outbound": "message",
-    "Receipt": "message",
-    "Sender": "message",
-    "Channel": "channel",
-    "Door": "channel",
-    "Limits": "channel",
-    "Assistant": "transcript",
-    "Image": "transcript",
-    "Message": "transcript",
-    "Text": "transcript",
-    "Thinking": "transcript",
-    "ToolCall": "transcript",
-    "Usage": "transcript",
-    "usage_of": "usage",
-    "User": "transcript",
-    "Credential": "auth",
-    "Finished": "provider",
-    "ModelEvent": "provider",
-    "Provider": "provider",
-    "Request": "provider",
-    "SystemPrompt": "provider",
-    "TextDelta": "provider",
-    "ThinkingDelta": "provider",
-    "ToolSpec": "provider",
-    "configured_keys": "auth",
-    "failed": "failure",
-    "failure_said": "failure",
-    "CallIds": "wire",
-    "Growing": "growing",
-    "Patience": "wire",
-    "STREAM_DONE": "wire",
-    "base_url": "wire",
-    "is_loopback": "guard.fetch",
-    "converse": "wire",
-    "mint_call_id": "wire",
-    "tool_arguments": "wire",
-    "Tool": "tool",
-    "ToolContext": "tool",
-    "tool": "tool",
-    "ToolResult": "tool",
-    "ContextFile": "prompt",
-    "PromptFacts": "prompt",
-    "PromptSection": "prompt",
-    "bootstrap": "prompt",
-    "inbound_context": "prompt",
-    "PluginConfig": "config.view",
-    "Secret": "config.settings",
-    "Sandbox": "sandbox",
-    "split_plain": "guard.command",
-    "nearest": "arguments",
-    "Review": "guests",
-    "result_limit": "truncation",
-    "look_round": "app",
-    "hookimpl": "hookspecs",
-    "hookspec": "hookspecs",
-    "say": "words",
+_NAMES = {
+    "app": "look_round",
+    "arguments": "nearest",
+    "auth": "Credential configured_keys",
+    "channel": "Channel Door Limits split_text",
+    "config.settings": "ChannelConfig ProviderConfig Secret Section",
+    "config.view": "PluginConfig",
+    "dialect": "gemini_schema openai_strict_schema why_not_strict",
+    "errors": "ClawError ConfigError FenceError PluginError ProviderError ToolError UsageError",
+    "failure": "failed failure_said",
+    "growing": "Growing",
+    "guard.command": "split_plain",
+    "guard.fetch": "is_loopback",
+    "guests": "Review",
+    "hookspecs": "hookimpl hookspec",
+    "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
+    "message": "Address Attachment Inbound Outbound Receipt Sender",
+    "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
+    "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
+    "sandbox": "Sandbox",
+    "tool": "Tool ToolContext ToolResult tool",
+    "transcript": "Assistant Image Message Text Thinking ToolCall Usage User",
+    "truncation": "result_limit",
+    "usage": "usage_of",
+    "wire": "CallIds Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
+    "words": "say",
 }
-_RENAMED = {"usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE"}
+_ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
+_RENAMED = {
+    "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE", "parse_manifest": "parse",
+    "gemini_schema": "gemini", "openai_strict_schema": "openai_strict", "installed_plugins": "scan",
+}  # fmt: skip
 
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 

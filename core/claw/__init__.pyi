@@ -3,7 +3,7 @@
 from claw.app import look_round as look_round
 from claw.arguments import nearest as nearest
 from claw.auth import Credential as Credential, configured_keys as configured_keys
-from claw.channel import Channel as Channel, Door as Door, Limits as Limits
+from claw.channel import Channel as Channel, Door as Door, Limits as Limits, split_text as split_text
 from claw.config.settings import (
     ChannelConfig as ChannelConfig,
     ProviderConfig as ProviderConfig,
@@ -11,6 +11,11 @@ from claw.config.settings import (
     Section as Section,
 )
 from claw.config.view import PluginConfig as PluginConfig
+from claw.dialect import (
+    gemini as gemini_schema,
+    openai_strict as openai_strict_schema,
+    why_not_strict as why_not_strict,
+)
 from claw.errors import (
     ClawError as ClawError,
     ConfigError as ConfigError,
@@ -26,6 +31,13 @@ from claw.guard.command import split_plain as split_plain
 from claw.guard.fetch import is_loopback as is_loopback
 from claw.guests import Review as Review
 from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
+from claw.manifest import (
+    Manifest as Manifest,
+    ProviderLine as ProviderLine,
+    ToolLine as ToolLine,
+    parse as parse_manifest,
+    scan as installed_plugins,
+)
 from claw.message import (
     Address as Address,
     Attachment as Attachment,

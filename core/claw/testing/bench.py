@@ -3,9 +3,7 @@
 ``brought(plugin, plugin_config({"channels": {"acme": {"token": "t"}}}))["register_channels"]`` is a list of channels.
 """
 
-import asyncio
 import inspect
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,7 +67,9 @@ def tool_context(workspace: Path, **given: Any) -> ToolContext:
     async def send(text: str, attachments: tuple[str, ...]) -> tuple[str, ...]:
         return ("message-1",)
 
-    agent = SimpleNamespace(id="default", name="", workspace=workspace, settings=AgentSettings())
+    agent = SimpleNamespace(
+        id="default", name="", workspace=workspace, settings=AgentSettings.model_validate({})
+    )
     facts: dict[str, Any] = {
         "call_id": "call_1", "session_key": "agent:default:main", "agent": agent, "owner": True,
         "files": Fence([], workspace), "fetch": None, "state_dir": workspace, "progress": lambda text: None,
@@ -86,20 +86,15 @@ def prompt_facts(workspace: Path, **given: Any) -> PromptFacts:
     tools = tuple(
         ToolSpec(name, f"{name} it", {"type": "object", "properties": {}}) for name in ("read", "exec")
     )
-    settings = AgentSettings()
+    settings = AgentSettings.model_validate({})
     agent = SimpleNamespace(
         id="default", name="", dir=workspace / ".claw", workspace=workspace, settings=settings
     )
-    facts = {"agent": agent, "mode": "full", "tools": tools, "workspace": workspace, "channel": "terminal"}
+    facts: dict[str, Any] = {
+        "agent": agent,
+        "mode": "full",
+        "tools": tools,
+        "workspace": workspace,
+        "channel": "terminal",
+    }
     return PromptFacts(**facts | given)
-
-
-def said(result: Any) -> str:
-    """Everything that a tool's result shows to a model or to a program, as one text."""
-    blocks = "\n".join(getattr(block, "text", repr(block)) for block in result.blocks)
-    return f"{blocks}\n{json.dumps(result.details, ensure_ascii=False, default=repr)}"
-
-
-def tasks() -> set["asyncio.Task[Any]"]:
-    """The tasks that are running beside the present one."""
-    return asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}

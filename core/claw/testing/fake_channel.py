@@ -33,9 +33,9 @@ class FakeChannel:
     """
 
     def __init__(
-        self, name: str = "fake", *, limits: Limits = Limits(), capabilities: frozenset[str] = frozenset()
+        self, name: str = "fake", *, limits: Limits | None = None, capabilities: frozenset[str] = frozenset()
     ) -> None:
-        self.name, self.limits, self.capabilities = name, limits, capabilities
+        self.name, self.limits, self.capabilities = name, limits or Limits(), capabilities
         self.sent: list[Outbound] = []
         self.shown: list[str] = []
         self.acknowledged: list[str] = []
