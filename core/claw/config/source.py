@@ -20,7 +20,7 @@ _INT = re.compile(r"[-+]?\d+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})(\s|$)", re.M)
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TOKEN = re.compile(r'("(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)(?=(\s*:)?)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,12 @@ def find(home: Path) -> Path | None:
     try:
         present = {entry.name for entry in home.iterdir()} if home.exists() else set()
     except OSError as cause:
-        raise ConfigError(
-            "", "the home {home} cannot be read ({cause})", "Set CLAW_HOME to a folder of yours",
-            home=home, cause=cause.strerror,
-        ) from cause  # fmt: skip
+        problem, fix = "the home {home} cannot be read ({cause})", "Set CLAW_HOME to a folder of yours"
+        raise ConfigError("", problem, fix, home=home, cause=cause.strerror) from cause
     names = [name for name in NAMES if name in present]
     if len(names) > 1:
-        raise ConfigError(
-            "", "there are two config files: {names}", "Keep one and move the other away",
-            file=str(home), names=" and ".join(names),
-        )  # fmt: skip
+        problem, fix = "there are two config files: {names}", "Keep one and move the other away"
+        raise ConfigError("", problem, fix, file=str(home), names=" and ".join(names))
     return home / names[0] if names else None
 
 
@@ -64,23 +60,24 @@ def read(path: Path) -> Source:
 
     :raises ConfigError: with file and line, when it is not a config file at all.
     """
+    file = str(path)
     try:
         data = path.read_bytes()
     except OSError as cause:
         problem = "is a folder, not a file" if path.is_dir() else "cannot be read ({cause})"
         raise ConfigError(
-            "", problem, "Put a config file there", file=str(path), cause=cause.strerror or str(cause)
+            "", problem, "Put a config file there", file=file, cause=cause.strerror or cause
         ) from cause
     if len(data) > MAX_BYTES:
         raise ConfigError(
-            "", "is larger than {limit} bytes", "This is no config file", file=str(path), limit=MAX_BYTES
+            "", "is larger than {limit} bytes", "This is no config file", file=file, limit=MAX_BYTES
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
         line = data[: cause.start].count(b"\n") + 1
-        raise ConfigError("", "is not UTF-8 text", "Save it as UTF-8", file=str(path), line=line) from cause
-    tree, lines = parse(text, json_only=path.suffix == ".json", file=str(path))
+        raise ConfigError("", "is not UTF-8 text", "Save it as UTF-8", file=file, line=line) from cause
+    tree, lines = parse(text, json_only=path.suffix == ".json", file=file)
     return Source(path, text, tree, lines)
 
 
@@ -92,18 +89,14 @@ def parse(text: str, *, json_only: bool = False, file: str = "") -> tuple[dict[s
     try:
         tree, lines = _parse_json(text) if json_only else _parse_yaml(text)
         if not isinstance(tree, dict):
-            raise _Trouble(
-                "the top level must be an object (a mapping of keys), not a list or a single value",
-                "Begin with a key such as agents", 1, 1,
-            )  # fmt: skip
+            problem = "the top level must be an object (a mapping of keys), not a list or a single value"
+            raise _Trouble(problem, "Begin with a key such as agents", (1, 1))
     except _Trouble as trouble:
-        if trouble.line is None:
-            raise ConfigError("", trouble.problem, trouble.fix, file=file, **trouble.values) from None
-        what = say(trouble.problem, **trouble.values)
-        raise ConfigError(
-            "", "column {column}: {what}", trouble.fix,
-            file=file, line=trouble.line, column=trouble.column, what=what,
-        ) from None  # fmt: skip
+        problem, values = trouble.problem, trouble.values
+        line, column = trouble.at or (None, 0)
+        if line:
+            problem, values = "column {column}: {what}", {"column": column, "what": say(problem, **values)}
+        raise ConfigError("", problem, trouble.fix, file=file, line=line, **values) from None
     return tree, lines
 
 
@@ -119,18 +112,13 @@ def value_of(text: str) -> Any:
 
 
 class _Trouble(Exception):
-    """What is wrong with the text, and where (1-based)."""
+    """What is wrong with the text, and where: line and column, 1-based."""
 
     def __init__(
-        self,
-        problem: str,
-        fix: str = "",
-        line: int | None = None,
-        column: int | None = None,
-        **values: object,
+        self, problem: str, fix: str = "", at: tuple[int, int] | None = None, **values: object
     ) -> None:
         super().__init__(problem)
-        self.problem, self.fix, self.line, self.column = problem, fix, line, column
+        self.problem, self.fix, self.at = problem, fix, at
         self.values: dict[str, Any] = values
 
 
@@ -138,16 +126,18 @@ def _look_over(text: str) -> None:
     if not text.strip():
         raise _Trouble("the file is empty", "Write a key into it, or delete it")
     if found := _CONFLICT.search(text):
-        raise _Trouble(
-            "a mark of a merge conflict was left in the file", "Settle the conflict and delete the marks",
-            text.count("\n", 0, found.start()) + 1, 1,
-        )  # fmt: skip
+        problem, fix = (
+            "a mark of a merge conflict was left in the file",
+            "Settle the conflict and delete the marks",
+        )
+        raise _Trouble(problem, fix, (text.count("\n", 0, found.start()) + 1, 1))
 
 
 class _Builder:
-    """Grows the tree from pieces in the order of the text, without recursion."""
+    """Grows the tree from pieces in the order of the text, without recursion; ``at`` is where the reader is."""
 
     def __init__(self) -> None:
+        self.at = (1, 1)
         self.root: Any = None
         self.lines: dict[KeyPath, int] = {}
         self._stack: list[tuple[Any, KeyPath]] = []
@@ -167,23 +157,22 @@ class _Builder:
         step: Part = self._key or "" if isinstance(holder, dict) else len(holder)
         return (*path, step)
 
-    def key(self, name: str, line: int, column: int) -> None:
-        holder, path = self._stack[-1]
-        if name in holder:
-            first = self.lines.get((*path, name))
-            raise _Trouble(
-                "the key {key} stands there twice (first in line {first})", "Keep one of them",
-                line, column, key=dotted((*path, name)), first=first,
-            )  # fmt: skip
-        self._key = name
-        self.lines[(*path, name)] = line
+    def refusal(self, problem: str, fix: str, **values: object) -> _Trouble:
+        return _Trouble(problem, fix, self.at, **values)
 
-    def value(self, value: Any, line: int, column: int) -> None:
+    def key(self, name: str) -> None:
+        holder, path = self._stack[-1]
+        path = (*path, name)
+        if name in holder:
+            problem = "the key {key} stands there twice (first in line {first})"
+            raise self.refusal(problem, "Keep one of them", key=dotted(path), first=self.lines.get(path))
+        self._key = name
+        self.lines[path] = self.at[0]
+
+    def value(self, value: Any) -> None:
         self._count += 1
         if self._count > MAX_NODES:
-            raise _Trouble(
-                "the file holds more than {limit} values", "Make it smaller", line, column, limit=MAX_NODES
-            )
+            raise self.refusal("the file holds more than {limit} values", "Make it smaller", limit=MAX_NODES)
         path = self.path
         if not self._stack:
             self.root = value
@@ -192,16 +181,14 @@ class _Builder:
             self._key = None
         else:
             holder.append(value)
-            self.lines[path] = line
+            self.lines[path] = self.at[0]
 
-    def open(self, value: Any, line: int, column: int) -> None:
+    def open(self, value: Any) -> None:
         path = self.path
-        self.value(value, line, column)
+        self.value(value)
         self._stack.append((value, path))
         if len(self._stack) > MAX_DEPTH:
-            raise _Trouble(
-                "is nested deeper than {limit} levels", "Make it flatter", line, column, limit=MAX_DEPTH
-            )
+            raise self.refusal("is nested deeper than {limit} levels", "Make it flatter", limit=MAX_DEPTH)
 
     def close(self) -> None:
         self._stack.pop()
@@ -216,44 +203,37 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     try:
         for event in yaml.parse(text, Loader=loader):
             mark: Any = event.start_mark
-            line, column = mark.line + 1, mark.column + 1
-            if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise _Trouble(
-                        "a second document begins here", "Keep one document in the file", line, column
-                    )
+            builder.at = mark.line + 1, mark.column + 1
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                raise builder.refusal("a second document begins here", "Keep one document in the file")
             if isinstance(event, yaml.NodeEvent):
-                _take_yaml(event, builder, line, column)
+                _take_yaml(event, builder)
             elif isinstance(event, yaml.CollectionEndEvent):
                 builder.close()
     except yaml.YAMLError as cause:
         raise _from_yaml(cause, text) from cause
-    if documents == 0 or builder.root is None:
+    if builder.root is None:
         raise _Trouble("the file is empty", "Write a key into it, or delete it")
     return builder.root, builder.lines
 
 
-def _take_yaml(event: Any, builder: _Builder, line: int, column: int) -> None:
+def _take_yaml(event: Any, builder: _Builder) -> None:
     """One scalar, or the start of a mapping or list."""
     import yaml
 
     if isinstance(event, yaml.AliasEvent) or event.anchor:
-        raise _Trouble(
-            "anchors and aliases (& and *) are not allowed here", "Write the value out", line, column
-        )
+        raise builder.refusal("anchors and aliases (& and *) are not allowed here", "Write the value out")
     if event.tag not in (None, "!"):
-        raise _Trouble(
-            "the tag {tag} is not allowed here", "Write plain values only", line, column, tag=event.tag
-        )
+        raise builder.refusal("the tag {tag} is not allowed here", "Write plain values only", tag=event.tag)
     if builder.wants_key:
         if not isinstance(event, yaml.ScalarEvent):
-            raise _Trouble("a key must be a text", "Write key: value", line, column)
-        builder.key(event.value, line, column)
+            raise builder.refusal("a key must be a text", "Write key: value")
+        builder.key(event.value)
     elif isinstance(event, yaml.ScalarEvent):
-        builder.value(_plain(event.value) if event.implicit[0] else event.value, line, column)
+        builder.value(_plain(event.value) if event.implicit[0] else event.value)
     else:
-        builder.open({} if isinstance(event, yaml.MappingStartEvent) else [], line, column)
+        builder.open({} if isinstance(event, yaml.MappingStartEvent) else [])
 
 
 def _plain(text: str) -> Any:
@@ -273,15 +253,12 @@ def _from_yaml(cause: Any, text: str) -> _Trouble:
     mark = getattr(cause, "problem_mark", None)
     if mark is None:
         return _Trouble("holds a character that YAML does not allow", "Delete it")
-    line, column = mark.line + 1, mark.column + 1
-    for number, written in enumerate(text.splitlines()[: line + 1], 1):
-        if re.match(r" *\t", written) and written.strip():
-            return _Trouble(
-                "the line is indented with a tab", "Indent with spaces", number, written.index("\t") + 1
-            )
-    return _Trouble(
-        "is not valid YAML ({cause})", "Mend the line", line, column, cause=cause.problem or "syntax"
-    )
+    for number, line in enumerate(text.splitlines()[: mark.line + 2], 1):
+        if re.match(r" *\t", line) and line.strip():
+            at = number, line.index("\t") + 1
+            return _Trouble("the line is indented with a tab", "Indent with spaces", at)
+    at = mark.line + 1, mark.column + 1
+    return _Trouble("is not valid YAML ({cause})", "Mend the line", at, cause=cause.problem or "syntax")
 
 
 def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -291,12 +268,10 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
     try:
         return json.loads(text, parse_constant=_no_constant), lines
     except json.JSONDecodeError as cause:
-        ended = cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string")
-        problem = "unexpected end of the file" if ended else "is not valid JSON ({cause})"
-        fix = (
-            "The file seems cut off: complete it" if ended else "Mend the line; JSON allows no trailing comma"
-        )
-        raise _Trouble(problem, fix, cause.lineno, cause.colno, cause=cause.msg) from cause
+        problem, fix = "is not valid JSON ({cause})", "Mend the line; JSON allows no trailing comma"
+        if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):
+            problem, fix = "unexpected end of the file", "The file seems cut off: complete it"
+        raise _Trouble(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
     except (ValueError, RecursionError) as cause:
         raise _Trouble("is not valid JSON ({cause})", "Mend the file", cause=str(cause)) from cause
 
@@ -309,28 +284,26 @@ def _json_lines(text: str) -> dict[KeyPath, int]:
     """Where each key of a JSON text stands. Stops at the first thing that fits nowhere: the parser will name it."""
     builder = _Builder()
     try:
-        for token, expects_colon, line, column in _tokens(text):
+        for token, expects_colon, builder.at in _tokens(text):
             if token in "}]":
                 builder.close()
             elif token in "{[":
-                builder.open({} if token == "{" else [], line, column)
+                builder.open({} if token == "{" else [])
             elif builder.wants_key and expects_colon:
-                builder.key(json.loads(token), line, column)
+                builder.key(json.loads(token))
             else:
-                builder.value(None, line, column)
+                builder.value(None)
     except (IndexError, ValueError, TypeError):
         pass
     return builder.lines
 
 
-def _tokens(text: str) -> Iterator[tuple[str, bool, int, int]]:
+def _tokens(text: str) -> Iterator[tuple[str, bool, tuple[int, int]]]:
     """Tokens but commas and colons: the token, whether a colon follows, its line and column."""
-    line, start, before = 1, 0, 0
-    found = list(_TOKEN.finditer(text))
-    for number, match in enumerate(found):
-        line += text.count("\n", before, match.start())
-        start = text.rfind("\n", 0, match.start()) + 1
-        before = match.start()
+    line, before = 1, 0
+    for match in _TOKEN.finditer(text):
+        at = match.start()
+        line += text.count("\n", before, at)
+        before = at
         if match[0] not in ",:":
-            colon = number + 1 < len(found) and found[number + 1][0] == ":"
-            yield match[0], colon, line, match.start() - start + 1
+            yield match[0], match[2] is not None, (line, at - text.rfind("\n", 0, at))
