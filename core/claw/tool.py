@@ -9,7 +9,6 @@ import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from claw.errors import ToolError
 from claw.guard.fence import Fence
 from claw.transcript import Image, Text
 from claw.truncation import share
+from claw.wall import Threads
 from claw.words import say
 
 THREADS = 8
@@ -295,14 +295,13 @@ async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> An
             return None, error
 
     contextvars_here = contextvars.copy_context()
-    pool = _threads(function.__module__.partition(".")[0])
-    answer, error = await asyncio.get_running_loop().run_in_executor(pool, call)
+    answer, error = await _threads(function.__module__.partition(".")[0]).run(call)
     if error is not None:
         raise error
     return answer
 
 
 @cache
-def _threads(package: str) -> ThreadPoolExecutor:
-    """One bounded pool for each package, so that a plugin that blocks stops only itself."""
-    return ThreadPoolExecutor(THREADS, thread_name_prefix=f"tools of {package}")
+def _threads(package: str) -> Threads:
+    """Each package has its own, so that a plugin that blocks stops only itself."""
+    return Threads(THREADS, f"tools of {package}")

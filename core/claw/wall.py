@@ -3,11 +3,13 @@
 In-process code is trusted code (SECURITY.md); the wall keeps accidents from the house, not attacks.
 """
 
+import asyncio
 import contextlib
 import io
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -59,6 +61,52 @@ def bounded(run: Callable[[], T], seconds: float) -> T:
     if raised:
         raise raised[0]
     return outcome[0]
+
+
+class Threads:
+    """At most ``width`` calls at once, each in a daemon thread: one that hangs does not keep the process from ending.
+
+    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would hold the terminal.)
+    """
+
+    def __init__(self, width: int, name: str) -> None:
+        self._width, self._name = width, name
+        self._busy = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._guard = threading.Lock()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The answer of ``call``, which must not raise. Who is cancelled while he waits for a thread leaves the queue."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            if not answer.cancelled():
+                result = call()
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(_settle, answer, result)
+
+        with self._guard:
+            self._waiting.append(work)
+            start = self._busy < self._width
+            self._busy += start
+        if start:
+            threading.Thread(target=self._work, daemon=True, name=self._name).start()
+        return await answer
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._busy -= 1
+                    return
+                work = self._waiting.popleft()
+            work()
+
+
+def _settle(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def name_of(why: BaseException) -> str:
