@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import claw.testing
 import msgspec
 import pytest
 from claw.cli.main import app
@@ -150,6 +151,11 @@ def test_the_manifest_of_the_page_is_one_and_every_field_kind_and_state_is_named
     assert [name for name in fields if f"`{name}`" not in page] == []
     assert [kind for kind in KINDS if kind not in page] == []
     assert [state for state in STATES if f"| `{state}` |" not in page] == []
+
+
+def test_every_fake_that_we_ship_is_named() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    assert [name for name in claw.testing.__all__ if not re.search(rf"\b{name}\b", page)] == []
 
 
 # --- chat.md: commands, all of them in one folder
