@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from claw.clock import SYSTEM as SYSTEM_CLOCK, Clock
 from claw.errors import BusyError, ClawError
+from claw.words import say
 
 if TYPE_CHECKING:
     import sqlite3
 
+_NO_DATABASE = (
+    "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
+)
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
 
 
@@ -52,6 +56,14 @@ class Disk:
             except OSError:
                 self.truncate(fd, os.fstat(fd).st_size - written)
                 raise
+
+    def jot(self, path: Path, data: bytes) -> None:
+        """Write a short note that must outlive the process, not the machine: nothing is synced."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self.write(fd, data)
+        finally:
+            os.close(fd)
 
     def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
         """Put ``data`` in the place of ``path``'s content: a reader sees the old or the new, never half of it.
@@ -99,6 +111,10 @@ class Disk:
         for folder in reversed(missing):
             try:
                 folder.mkdir(mode=0o700, exist_ok=True)
+            except FileExistsError as in_the_way:
+                raise ClawError(
+                    "a file stands where a folder is wanted", where=str(folder), fix="Move that file away"
+                ) from in_the_way
             except OSError as refused:
                 raise cannot_write(folder, refused) from refused
 
@@ -208,11 +224,14 @@ class Database:
     power cut may take back the newest ones, never break the file). A file that is no database is set aside.
 
     :param path: its folder is made when it is missing.
+    :param complain: told when a file was set aside.
     """
 
-    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, path: Path, clock: Clock = SYSTEM_CLOCK, complain: Callable[[str], None] = lambda line: None
+    ) -> None:
         self.path = path
-        self._clock = clock
+        self._clock, self._complain = clock, complain
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._wanted: dict[str, tuple[str, ...]] = {}
@@ -277,9 +296,11 @@ class Database:
                 reason=refused,
             ) from refused
         except sqlite3.DatabaseError:
-            for tail in ("", "-wal", "-shm"):
+            place = SYSTEM.set_aside(self.path, "bad", self._clock)
+            for tail in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     SYSTEM.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
+            self._complain(say(_NO_DATABASE, path=self.path, place=place))
             return self._connected(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
 
     def _connected(self, connection: "sqlite3.Connection") -> "sqlite3.Connection":
