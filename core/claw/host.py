@@ -8,7 +8,7 @@ round: then the start stops.
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -42,13 +42,6 @@ _WANTED = {
 }
 
 
-@dataclass
-class _Loaded:
-    """The plugins whose code is here, and what each of them brought by hook."""
-
-    brought: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-
-
 class Host:
     """The plugins of one process.
 
@@ -67,7 +60,7 @@ class Host:
         self._view = view
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
-        self._loaded = _Loaded()
+        self._brought: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
         self._guests = dict(guests or {})
         self._lock = threading.RLock()
         self.diagnostics: list[str] = []
@@ -83,9 +76,9 @@ class Host:
         :raises PluginError: a required plugin is not there or was set aside (exit 4).
         """
         self._ask(BUILTIN, lambda: import_module("claw.builtin"))
-        for plugin, thing in self._guests.items():
+        for plugin in self._guests:
             self._standings.setdefault(plugin, Standing(_found(plugin), LOADED, eager=True))
-            self._ask(plugin, partial(_itself, thing))
+            self._ask(plugin, partial(self._guests.get, plugin))
         for standing in self.standings:
             if standing.state in (QUARANTINED, INCOMPATIBLE) and not standing.required:
                 self._tell(standing)
@@ -105,9 +98,11 @@ class Host:
         for standing in self.standings:
             manifest = standing.found.manifest
             if manifest and name in manifest.commands and standing.state in (LOADED, IDLE):
-                module = self._import(standing.id)
-                if module is None:
-                    raise PluginError(standing.id, *self._standings[standing.id].fault_parts())
+                try:
+                    module = self._imported(standing.id)
+                except BaseException as why:  # noqa: BLE001 - a stranger's code
+                    self._set_aside(standing.id, "import", why)
+                    raise PluginError(standing.id, *self._standings[standing.id].fault_parts()) from None
                 register = getattr(module, "register_commands", None)
                 if register is not None:
                     register(app)
@@ -116,20 +111,13 @@ class Host:
 
     def _load(self, plugin: str) -> bool:
         with self._lock:
-            if plugin in self._loaded.brought:
+            if plugin in self._brought:
                 return True
             return self._ask(plugin, lambda: self._imported(plugin))
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
         return bounded(lambda: import_module(package), IMPORT_SECONDS)
-
-    def _import(self, plugin: str) -> Any | None:
-        try:
-            return self._imported(plugin)
-        except BaseException as why:  # noqa: BLE001 - a stranger's code
-            self._set_aside(plugin, "import", why)
-            return None
 
     def _ask(self, plugin: str, fetch: Callable[[], Any]) -> bool:
         """Import one plugin and ask it every hook; False when it was set aside."""
@@ -151,7 +139,7 @@ class Host:
                 self._manager.unregister(name=plugin)
             self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
             return False
-        self._loaded.brought[plugin] = brought
+        self._brought[plugin] = brought
         return True
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
@@ -171,7 +159,8 @@ class Host:
     def _tell(self, standing: Standing) -> None:
         stage, why = standing.stage or "find", standing.why
         told = say("plugin {id} was set aside at {stage}: {why}", id=standing.id, stage=stage, why=why)
-        self.diagnostics.append(f"{told}. {standing.mend}" if standing.mend else told)
+        mend = standing.mend
+        self.diagnostics.append(say("{problem}. {fix}", problem=told, fix=mend) if mend else told)
 
     def _stop_if_required_is_missing(self) -> None:
         for standing in self.standings:
@@ -205,7 +194,7 @@ class Host:
         )
 
     def _things(self) -> Iterator[tuple[str, str, Any]]:
-        for plugin, brought in self._loaded.brought.items():
+        for plugin, brought in self._brought.items():
             for hook, things in brought.items():
                 for thing in things:
                     yield plugin, hook, thing
@@ -218,14 +207,9 @@ class Host:
         for brought in self._all(wanted):
             first = named.setdefault(brought.thing.name, brought)
             if first is not brought:
-                self.diagnostics.append(
-                    say(
-                        "{name} of plugin {second} is skipped: plugin {first} brought that name before",
-                        name=brought.thing.name,
-                        second=brought.plugin,
-                        first=first.plugin,
-                    )
-                )
+                template = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
+                names = {"name": brought.thing.name, "second": brought.plugin, "first": first.plugin}
+                self.diagnostics.append(say(template, **names))
         return named
 
     def _declares_tools(self, plugin: str) -> bool:
@@ -261,17 +245,13 @@ class Host:
         """
         if not self._load(plugin):
             raise PluginError(plugin, *self._standings[plugin].fault_parts())
-        for tool in self._loaded.brought[plugin].get("register_tools", ()):
+        for tool in self._brought[plugin].get("register_tools", ()):
             if tool.name == name:
                 return tool  # type: ignore[no-any-return]
         raise PluginError(
             plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
             "its author must write the manifest anew", tool=name,
         )  # fmt: skip
-
-
-def _itself(thing: Any) -> Any:
-    return thing
 
 
 def _answers(caller: Any, view: PluginConfig) -> list[Any]:

@@ -65,10 +65,12 @@ def judge(
     :param wrong: plugin id → what does not fit its ``configSchema`` in its own section.
     """
     ids = {one.id for one in found}
+    required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
     standings = [_configured(_one(one, wanted, providers_used, found), wrong or {}) for one in found]
+    standings = [replace(standing, required=standing.id in required) for standing in standings]
     standings = [_with_needs(standing, standings) for standing in standings]
-    for plugin, entry in wanted.entries.items():
-        if plugin not in ids and entry.get("required") is True:
+    for plugin in wanted.entries:
+        if plugin in required - ids:
             nobody = Found(plugin, "", "", "")
             why = say("it is not installed")
             mend = say("install the package claw-{id}, or remove plugins.entries.{id}", id=plugin)
@@ -77,37 +79,22 @@ def judge(
 
 
 def _one(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found: Sequence[Found]) -> Standing:
-    entry = wanted.entries.get(found.id, {})
-    required = entry.get("required") is True
-    if entry.get("enabled") is False:
+    if wanted.entries.get(found.id, {}).get("enabled") is False:
+        why = say("plugins.entries.{id}.enabled is false", id=found.id)
         mend = say("claw config set plugins.entries.{id}.enabled true", id=found.id)
-        return Standing(
-            found,
-            DISABLED,
-            say("plugins.entries.{id}.enabled is false", id=found.id),
-            mend=mend,
-            required=required,
-        )
+        return Standing(found, DISABLED, why, mend=mend)
     if found.id in wanted.deny:
-        mend = say("remove it from plugins.deny")
-        return Standing(found, BLOCKED, say("plugins.deny names it"), mend=mend, required=required)
+        return Standing(found, BLOCKED, say("plugins.deny names it"), mend=say("remove it from plugins.deny"))
     if wanted.allow is not None and found.id not in wanted.allow:
         mend = say("claw config set 'plugins.allow[]' {id}", id=found.id)
-        return Standing(found, BLOCKED, say("plugins.allow does not name it"), mend=mend, required=required)
-    if found.fault:
-        return Standing(
-            found, QUARANTINED, found.fault.problem, found.fault.stage, found.fault.fix, required=required
-        )
+        return Standing(found, BLOCKED, say("plugins.allow does not name it"), mend=mend)
+    if fault := found.fault:
+        return Standing(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if found.manifest and not fits(found.manifest.api):
-        why = say(
-            "it was made for plugin API {range}, this is {version}",
-            range=found.manifest.api,
-            version=API_VERSION[0],
-        )
-        return Standing(
-            found, INCOMPATIBLE, why, "find", say("install a release for this claw"), required=required
-        )
-    return replace(_use(found, wanted, providers_used, all_found), required=required)
+        template = "it was made for plugin API {range}, this is {version}"
+        why = say(template, range=found.manifest.api, version=API_VERSION[0])
+        return Standing(found, INCOMPATIBLE, why, "find", say("install a release for this claw"))
+    return _use(found, wanted, providers_used, all_found)
 
 
 def _configured(standing: Standing, wrong: Mapping[str, ConfigError]) -> Standing:
@@ -123,9 +110,8 @@ def _use(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found:
     """Whether anything of the configuration uses it."""
     manifest = found.manifest
     if manifest is None:
-        return Standing(
-            found, LOADED, say("it has no manifest, so it is imported at every start"), eager=True
-        )
+        why = say("it has no manifest, so it is imported at every start")
+        return Standing(found, LOADED, why, eager=True)
     reasons: list[str] = []
     eager = manifest.speaks_in_turns
     for channel in manifest.channels:
@@ -186,14 +172,8 @@ def _with_needs(standing: Standing, others: Sequence[Standing]) -> Standing:
     if not missing:
         return standing
     mend = say("install the package claw-{id}, or enable it", id=missing[0])
-    return replace(
-        standing,
-        state=QUARANTINED,
-        why=say("it needs plugin {id}", id=missing[0]),
-        stage="find",
-        mend=mend,
-        eager=False,
-    )
+    why = say("it needs plugin {id}", id=missing[0])
+    return replace(standing, state=QUARANTINED, why=why, stage="find", mend=mend, eager=False)
 
 
 def choose_model(
