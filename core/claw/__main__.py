@@ -25,14 +25,15 @@ def _list_plugins(as_json: bool) -> None:
     import os
 
     from claw import words
-    from claw.cli.ending import tell
+    from claw.cli.ending import leave, tell
     from claw.cli.plugin_list import show
 
     words.use(words.language_of(os.environ))
     try:
         show(as_json)
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
-        sys.exit(tell(why))
+        leave(tell(why))
+    leave(0)
 
 
 if __name__ == "__main__":

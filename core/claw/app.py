@@ -122,7 +122,7 @@ class App:
         self._make_home()
         self._network, self._yard = Network(), Yard()
         self.host = Host(house.standings, self._view, guests)
-        self._database = Database(self.config.home / "state.db", clock)
+        self._database = Database(self.config.home / "state.db", clock, self.complain)
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         self.kit, facts = self._ordered(self.host.gather())
         self.rooms = Rooms(
@@ -234,10 +234,11 @@ class App:
     def _make_home(self) -> None:
         try:
             DISK.make_folder(self.config.home)
-        except OSError as why:
+        except ClawError as why:
             raise ClawError(
                 "the home of claw cannot be used: {why}", where=str(self.config.home),
-                fix="make it readable and writable for you, or set CLAW_HOME to another folder", why=why.strerror or why,
+                fix="make it readable and writable for you, or set CLAW_HOME to another folder",
+                why=f"{why.where}: {why.problem}",
             ) from None  # fmt: skip
 
     def _ordered(self, kit: Kit) -> tuple[Kit, tuple[ToolFact, ...]]:

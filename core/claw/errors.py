@@ -41,7 +41,8 @@ class ClawError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        return f"{place}{self.problem}" + (f". {self.fix}" if self.fix else "")
+        told = say("{problem}. {fix}", problem=self.problem, fix=self.fix) if self._fix else self.problem
+        return place + told
 
 
 class UsageError(ClawError):

@@ -4,6 +4,7 @@ Both the commands that only list and the processes that take turns come through 
 Nothing heavy is imported: no pydantic, no plugin.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from claw.config.names import Path as KeyPath, dotted, line_of
 from claw.config.outline import Wanted, outline
 from claw.config.source import Source, find, read
 from claw.config.variables import filled
-from claw.errors import ConfigError
+from claw.errors import ClawError, ConfigError
 from claw.manifest import Found, scan
 from claw.standing import Standing, choose_model, judge
 
@@ -43,6 +44,12 @@ def tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
     raw: Mapping[str, Any] = read(path).tree if path else {}
     _speak(raw)
     return raw
+
+
+def speak(environ: Mapping[str, str]) -> None:
+    """From now on claw speaks the language that the file asks for, when there is a file that can be read."""
+    with contextlib.suppress(ClawError):
+        tree(environ)
 
 
 def _speak(raw: Mapping[str, Any]) -> None:

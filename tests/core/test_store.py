@@ -126,7 +126,7 @@ def test_make_folder_makes_the_whole_way_private(tmp_path):
 def test_make_folder_says_what_is_in_the_way(tmp_path):
     (tmp_path / "a").write_text("a file")
 
-    with pytest.raises(ClawError, match="cannot write") as error:
+    with pytest.raises(ClawError, match="a file stands where a folder is wanted") as error:
         make_folder(tmp_path / "a" / "b")
     assert str(tmp_path / "a") in error.value.where
 

@@ -14,12 +14,14 @@ from claw.cli.show import document
 from claw.config import source
 from claw.config.names import dotted, steps
 from claw.errors import ConfigError
-from claw.survey import home_of
+from claw.survey import home_of, speak
 from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Key = Annotated[str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")]
+Key = Annotated[
+    str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")
+]
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I
@@ -74,6 +76,7 @@ def unset(key: Key) -> None:
 def validate(as_json: AsJson = False) -> None:
     """Judge the file: every error with key, line and fix (exit 3), then what is odd."""
     path = source.find(home_of(os.environ))
+    speak(os.environ)
     errors, warnings = findings(home_of(os.environ), os.environ)
     if as_json:
         body = {"file": str(path) if path else None, "valid": not errors}

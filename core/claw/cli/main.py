@@ -1,7 +1,6 @@
 """The command line: nouns and their modules, each imported when it is asked for. ``ClawError`` ends here, in words."""
 
 import os
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from claw import words
-from claw.cli.ending import tell
+from claw.cli.ending import leave, tell
 from claw.errors import UsageError
 
 _NOUNS = {
@@ -77,8 +76,8 @@ def run() -> None:
     try:
         code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
-        sys.exit(tell(why))
-    sys.exit(code if isinstance(code, int) else 0)
+        leave(tell(why))
+    leave(code if isinstance(code, int) else 0)
 
 
 def _of_a_plugin(name: str) -> Any:
