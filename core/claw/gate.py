@@ -1,6 +1,7 @@
 """The one gate that every tool call of every turn goes through: looked up, checked, reviewed, then run."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from claw.event import Event, ToolProgress
@@ -89,6 +90,12 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
 
     config, settings = rooms.config, stage.agent.settings
     exec_settings = (settings.tools and settings.tools.exec) or config.settings.tools.exec
+    environment = child_environment(config.environ, exec_settings.env_allow)
+
+    def wrap(argv: Sequence[str]) -> list[str]:
+        assert stage.sandbox is not None
+        return stage.sandbox.wrap(argv, workspace=stage.workspace, environment=environment)
+
     return ToolContext(
         call_id=call_id,
         session_key=stage.route.session_key,
@@ -104,7 +111,7 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
             "used_tokens": caller.used_tokens, "session_key": stage.route.session_key,
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
-        environment=child_environment(config.environ, exec_settings.env_allow),
+        environment=environment, wrap=wrap if stage.sandbox else None,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
 from claw.route import Route
-from claw.sandbox import choose
+from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
 from claw.tool import Tool
 from claw.words import say
@@ -80,6 +80,7 @@ class Stage:
     pieces: tuple[Piece, ...]
     window_tokens: int
     fence: Fence
+    sandbox: Sandbox | None = None
 
 
 async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
@@ -119,7 +120,7 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     known = provider.thing.context_tokens(models[0].model) if provider else 32_000
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
-        agent.settings.context_tokens or known, _fence(agent, workspace, rooms),
+        agent.settings.context_tokens or known, _fence(agent, workspace, rooms), sandbox,
     )  # fmt: skip
 
 

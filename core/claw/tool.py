@@ -8,7 +8,7 @@ import contextvars
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -94,6 +94,8 @@ class ToolContext:
     :param send: say something in the conversation this turn came from; answers with the message ids.
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).
+    :param wrap: in a sandboxed run, makes the command line that runs a command inside its walls; a tool that starts a
+        process must use it. None: there is no sandbox.
     """
 
     call_id: str
@@ -107,6 +109,7 @@ class ToolContext:
     send: Callable[[str, tuple[str, ...]], Awaitable[tuple[str, ...]]]
     status: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    wrap: Callable[[Sequence[str]], list[str]] | None = None
 
 
 @overload

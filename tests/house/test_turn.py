@@ -395,6 +395,41 @@ async def test_a_sandbox_that_is_asked_for_and_not_there_stops_the_turn():
             await house.hear("hi")
 
 
+async def test_in_a_sandboxed_run_a_tool_is_given_the_walls():
+    from dataclasses import replace
+
+    class Walls:
+        name = "walls"
+
+        async def probe(self):
+            return ""
+
+        def wrap(self, argv, *, workspace, environment):
+            return ["walls", str(workspace), *argv]
+
+    class Plugin:
+        @hookimpl
+        def register_sandboxes(self):
+            return [Walls()]
+
+    seen = []
+
+    async def start(arguments, context):
+        seen.append(context.wrap(["ls"]))
+        return "ok"
+
+    config = {
+        "agents": {"defaults": {"sandbox": {"mode": "all"}}},
+        "tools": {"sandbox": {"tools": {"allow": ["start"]}}},
+    }
+    tool = replace(FakeTool("start").tool, run=start)
+    model = FakeProvider(calls("start"), says("ok"))
+    async with House(model, tools=[tool], config=config, plugins={"sandbox": Plugin()}) as house:
+        await house.hear("go")
+
+        assert seen == [["walls", str(house.workspace), "ls"]]
+
+
 async def test_a_tool_choice_holds_for_the_first_call_and_a_denied_one_is_an_error_before_it():
     tool = FakeTool("work")
     model = FakeProvider(calls("work"), says("ok"))

@@ -21,7 +21,7 @@ class PluginConfig:
     """The file as one plugin may see it.
 
     :param http: makes (or finds) the client for an address that the operator wrote.
-    :param state_dir: the plugin's own folder; the host makes it when a tool asks for it.
+    :param state_dir: the plugin's own folder; the plugin makes it before it first writes.
     """
 
     def __init__(

@@ -108,9 +108,10 @@ class Shell:
             self._check_room(context.session_key, settings.background)
         folder = await asyncio.to_thread(context.files.folder, workdir)
         try:
+            argv = context.wrap([command.program, *command.argv[1:]]) if context.wrap else command.argv
             started = await running.start(
-                command.argv,
-                command.program,
+                argv,
+                argv[0] if context.wrap else command.program,
                 folder=folder,
                 environment=context.environment,
                 limit=settings.max_output_chars,
