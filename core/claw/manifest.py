@@ -155,14 +155,20 @@ def scan() -> tuple[Found, ...]:
     seen: dict[str, Found] = {}
     twice: list[Found] = []
     for entry in entry_points(group=GROUP):
-        dist = entry.dist
-        one = look(entry.name, entry.value, dist.name if dist else "?", dist.version if dist else "?")
+        one = look(entry.name, entry.value, *_name_and_version(entry.dist))
         first = seen.setdefault(one.id, one)
         if first is not one and first.distribution != one.distribution:
             problem, fix = "{this} and {first} both bring a plugin of this id", "uninstall one of the two"
             names = {"this": one.distribution, "first": first.distribution}
             twice.append(replace(one, fault=PluginError(one.id, "find", problem, fix, **names)))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
+
+
+def _name_and_version(dist: Any) -> tuple[str, str]:
+    """Of a distribution, from the head of its METADATA: the standard library puts its e-mail parser to the whole."""
+    text = (dist and (dist.read_text("METADATA") or dist.read_text("PKG-INFO"))) or ""
+    head = dict(re.findall(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", text.partition("\n\n")[0], re.M))
+    return head.get("Name", "?"), head.get("Version", "?")
 
 
 def look(plugin: str, package: str, distribution: str = "?", version: str = "?") -> Found:

@@ -50,37 +50,57 @@ _NO_COMMAND = r"(?!(?:the|a|an|this|that|it|my|our|all|some|me|for)\b)"
 _RUN_ZH = r"(?:运行|执行)(?:一下)?(?:命令)?\s*[:：]?\s*"
 _FIND_ZH = r"(?:查找|寻找|找一下|找到|找出|找)(?:一下)?(?:所有|全部)?的?\s*(?:名为|叫)?\s*"
 
-# Tool and pattern; the groups are the arguments.
+# Tool, words of which one is in whatever the pattern finds (without them it is not even compiled), and the pattern; its
+# groups are the arguments.
 _RULES = (
-    ("write", rf"\b(?:write|save|put|store)\s+(?P<content>{_QUOTED}|(?!(?:a|an|the|some|my|me|down)\s)[^\0]+?)"
-              rf"\s+(?:in)?to\s+(?:(?:a|the|new|file|called|named)\s+)*(?P<path>{_FILE})"),
-    ("write", rf"\b(?:create|make|write)\s+(?:(?:a|the|new|text|file|called|named)\s+)*(?P<path>{_FILE})\s+"
-              r"(?:with|containing|that\s+says|saying)(?:\s+(?:the|text|contents?|words?))*\s*:?\s+(?P<content>[^\0]+)"),
-    ("write", rf"(?:把|将)\s*(?P<content>{_QUOTED}|[^\0]+?)\s*(?:写入|写到|写进|保存到|存到|存入)"
-              rf"\s*(?:文件)?\s*(?P<path>{_FILE})"),
-    ("write", rf"(?:创建|新建|写)\s*(?:一个)?\s*(?:文件)?\s*(?P<path>{_FILE})\s*(?:文件)?\s*[,，]?\s*(?:里面)?"
-              r"(?:内容|写上|写着|写)\s*[为是]?\s*[:：]?\s*(?P<content>[^\0]+)"),
-    ("exec", rf"(?:\b(?:run|execute)\b(?:\s+the)?(?:\s+command)?|{_RUN_ZH})\s*:?\s*(?P<command>{_QUOTED})"),
-    ("exec", rf"^\W*(?:please\s+|now\s+)*(?:run|execute)\s*:?\s+(?:the\s+command\s*:?\s+|{_NO_COMMAND})"
-             r"(?P<command>[\w./-][^\0\n。？！]*?)(?=,?\s+(?:and|then)\s+(?:then\s+)?(?:tell|show|say|explain|give|read|list)\b|[?!.\s]*(?:$|[\0\n。？！]))"),
-    ("exec", rf"{_RUN_ZH}(?P<command>[\w./-][\x20-\x7e]*)"),
-    ("web_search", r"\bsearch\s+(?:on\s+)?(?:the\s+)?(?:web|internet|online)(?:\s+for)?\s+(?P<query>[^\0?？\n]+)"),
-    ("web_search", r"(?:上网|网上)\s*(?:搜索|查找|搜|查)(?:一下)?\s*(?P<query>[^\0?？\n]+)"),
-    ("web_fetch", r"(?P<url>https?://[^\s<>\"'`，。；！？、）)\0]*[^\s<>\"'`，。；！？、）)\0.,;:!?])"),
-    ("grep", rf"\bsearch\s+(?P<path>{_FILE})\s+for\s+(?P<pattern>{_QUOTED}|{_WORD})"),
-    ("grep", rf"\b(?:grep|search)\s+(?:(?:in|through|all|the|my|these|every|files?|text|code|for)\s+)*"
-             rf"(?P<pattern>{_QUOTED}|{_WORD})(?:\s+in\s+(?P<path>{_FILE}|(?!(?:the|this|all|my)\b)[\w./-]+))?"),
-    ("grep", rf"\b(?:which|what)\s+files?\s+(?:contains?|mentions?|uses?|have|has)\s+(?P<pattern>{_QUOTED}|{_WORD})"),
-    ("grep", rf"(?:在\s*(?P<path>{_FILE}|[\w/-]+)\s*(?:里面?|中)?\s*)?(?:搜索|搜一下|搜|检索)(?:一下)?"
-             rf"\s*(?P<pattern>{_QUOTED}|{_ZH_WORD})"),
-    ("grep", rf"(?:文件(?:里面?|中)?)?(?:包含|含有|提到)了?\s*(?P<pattern>{_QUOTED}|{_ZH_WORD})(?:\s*的\s*文件)?"),
-    ("find", r"\b(?:find|locate|where\s+(?:is|are))\s+(?:(?:all|every|any|the|a|my|me|files?|named|called|like)\s+)*"
-             rf"(?:(?P<kind>{_KIND})\s+files?|(?P<pattern>{_GLOB}|{_FILE})(?:\s+files?)?)"),
-    ("find", rf"{_FIND_ZH}(?:(?P<kind>{_KIND})\s*的?\s*文件|(?P<pattern>{_GLOB}|{_FILE})\s*的?(?:文件)?)"),
-    ("find", rf"(?P<pattern>{_FILE})\s*在哪"),
-    ("session_status", r"\b(?:what(?:'s|\s+is)?|tell(?:\s+me)?)\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b"
-                       r"|\btoday'?s\s+date\b|\b(?:which|what)\s+(?:model|time\s*zone)\b|几点|(?:现在|当前)的?.{0,3}时间"
-                       r"|今天.{0,3}(?:几号|日期|星期|周几)|(?:什么|哪个)(?:模型|时区)"),
+    ("write", ("write", "save", "put", "store"),
+        rf"\b(?:write|save|put|store)\s+(?P<content>{_QUOTED}|(?!(?:a|an|the|some|my|me|down)\s)[^\0]+?)"
+        rf"\s+(?:in)?to\s+(?:(?:a|the|new|file|called|named)\s+)*(?P<path>{_FILE})"),
+    ("write", ("create", "make", "write"),
+        rf"\b(?:create|make|write)\s+(?:(?:a|the|new|text|file|called|named)\s+)*(?P<path>{_FILE})\s+"
+        r"(?:with|containing|that\s+says|saying)(?:\s+(?:the|text|contents?|words?))*\s*:?\s+(?P<content>[^\0]+)"),
+    ("write", ("把", "将"),
+        rf"(?:把|将)\s*(?P<content>{_QUOTED}|[^\0]+?)\s*(?:写入|写到|写进|保存到|存到|存入)"
+        rf"\s*(?:文件)?\s*(?P<path>{_FILE})"),
+    ("write", ("创建", "新建", "写"),
+        rf"(?:创建|新建|写)\s*(?:一个)?\s*(?:文件)?\s*(?P<path>{_FILE})\s*(?:文件)?\s*[,，]?\s*(?:里面)?"
+        r"(?:内容|写上|写着|写)\s*[为是]?\s*[:：]?\s*(?P<content>[^\0]+)"),
+    ("exec", ("run", "execute", "运行", "执行"),
+        rf"(?:\b(?:run|execute)\b(?:\s+the)?(?:\s+command)?|{_RUN_ZH})\s*:?\s*(?P<command>{_QUOTED})"),
+    ("exec", ("run", "execute"),
+        rf"^\W*(?:please\s+|now\s+)*(?:run|execute)\s*:?\s+(?:the\s+command\s*:?\s+|{_NO_COMMAND})"
+        r"(?P<command>[\w./-][^\0\n。？！]*?)(?=,?\s+(?:and|then)\s+(?:then\s+)?(?:tell|show|say|explain|give|read|list)\b|[?!.\s]*(?:$|[\0\n。？！]))"),
+    ("exec", ("运行", "执行"),
+        rf"{_RUN_ZH}(?P<command>[\w./-][\x20-\x7e]*)"),
+    ("web_search", ("search",),
+        r"\bsearch\s+(?:on\s+)?(?:the\s+)?(?:web|internet|online)(?:\s+for)?\s+(?P<query>[^\0?？\n]+)"),
+    ("web_search", ("上网", "网上"),
+        r"(?:上网|网上)\s*(?:搜索|查找|搜|查)(?:一下)?\s*(?P<query>[^\0?？\n]+)"),
+    ("web_fetch", ("://",),
+        r"(?P<url>https?://[^\s<>\"'`，。；！？、）)\0]*[^\s<>\"'`，。；！？、）)\0.,;:!?])"),
+    ("grep", ("search",),
+        rf"\bsearch\s+(?P<path>{_FILE})\s+for\s+(?P<pattern>{_QUOTED}|{_WORD})"),
+    ("grep", ("grep", "search"),
+        rf"\b(?:grep|search)\s+(?:(?:in|through|all|the|my|these|every|files?|text|code|for)\s+)*"
+        rf"(?P<pattern>{_QUOTED}|{_WORD})(?:\s+in\s+(?P<path>{_FILE}|(?!(?:the|this|all|my)\b)[\w./-]+))?"),
+    ("grep", ("file",),
+        rf"\b(?:which|what)\s+files?\s+(?:contains?|mentions?|uses?|have|has)\s+(?P<pattern>{_QUOTED}|{_WORD})"),
+    ("grep", ("搜", "检索"),
+        rf"(?:在\s*(?P<path>{_FILE}|[\w/-]+)\s*(?:里面?|中)?\s*)?(?:搜索|搜一下|搜|检索)(?:一下)?"
+        rf"\s*(?P<pattern>{_QUOTED}|{_ZH_WORD})"),
+    ("grep", ("包含", "含有", "提到"),
+        rf"(?:文件(?:里面?|中)?)?(?:包含|含有|提到)了?\s*(?P<pattern>{_QUOTED}|{_ZH_WORD})(?:\s*的\s*文件)?"),
+    ("find", ("find", "locate", "where"),
+        r"\b(?:find|locate|where\s+(?:is|are))\s+(?:(?:all|every|any|the|a|my|me|files?|named|called|like)\s+)*"
+        rf"(?:(?P<kind>{_KIND})\s+files?|(?P<pattern>{_GLOB}|{_FILE})(?:\s+files?)?)"),
+    ("find", ("找",),
+        rf"{_FIND_ZH}(?:(?P<kind>{_KIND})\s*的?\s*文件|(?P<pattern>{_GLOB}|{_FILE})\s*的?(?:文件)?)"),
+    ("find", ("在哪",),
+        rf"(?P<pattern>{_FILE})\s*在哪"),
+    ("session_status", ("what", "tell", "today", "which", "几点", "时间", "今天", "模型", "时区"),
+        r"\b(?:what(?:'s|\s+is)?|tell(?:\s+me)?)\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b"
+        r"|\btoday'?s\s+date\b|\b(?:which|what)\s+(?:model|time\s*zone)\b|几点|(?:现在|当前)的?.{0,3}时间"
+        r"|今天.{0,3}(?:几号|日期|星期|周几)|(?:什么|哪个)(?:模型|时区)"),
 )  # fmt: skip
 _CLAUSE = r"(?:(?![,，。;；?？!！、\0]|\.\s|\b(?:and|then|plus)\b|和|并且?|然后|再|以及|还有)[^\0])+"
 _READ_WORDS = (
@@ -108,7 +128,10 @@ def wishes_in(text: str) -> tuple[Wish, ...]:
     rest, found = plain(text), list[tuple[int, Wish]]()
     if len(rest) > _MOST_CHARS:
         return ()
-    for tool, pattern in _RULES:
+    lower = rest.lower()
+    for tool, words, pattern in _RULES:
+        if not any(word in lower for word in words):
+            continue
         for match in list(re.finditer(pattern, rest, _HOW)):
             found.append((match.start(), Wish(tool, tuple(_told(match)))))
             rest = rest[: match.start()] + "\0" * len(match[0]) + rest[match.end() :]

@@ -64,40 +64,39 @@ _TOKENS = {  # a literal part, without which the pattern need not be tried → t
     ":": r"\d{6,12}:[A-Za-z0-9_-]{30,}",  # Telegram
     ".": r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,}",  # Discord
 }
+# From here on most patterns are plain strings: ``re`` compiles and keeps them when a text first asks for them.
 _TOKEN_PATTERNS = {
-    part: re.compile(
-        rf"(?<![A-Za-z0-9]){pattern}" if part not in ("eyJ", ".") else rf"(?<![A-Za-z0-9_-]){pattern}"
-    )
+    part: rf"(?<![A-Za-z0-9]){pattern}" if part not in ("eyJ", ".") else rf"(?<![A-Za-z0-9_-]){pattern}"
     for part, pattern in _TOKENS.items()
 }
-_KEY_BLOCK = re.compile(
+_KEY_BLOCK = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-])*(?:-----END [A-Z0-9 ]{0,60}-----)?"
 )
-_IN_URL = re.compile(
+_IN_URL = (
     r"""://(?P<user>[^\s/?#@:"'<>\x1b]{0,200})"""
     r"""(?P<password>:(?:[^\s/?#"'<>\x1b]{0,200}|(?!\d{1,5}[/?#])[^\s"'<>@\x1b]{0,200}))?@"""
 )
-_IN_QUERY = re.compile(r"""(?i)([?&#](?:[\w-]{0,40}signature|sig|key|code|auth)=)[^\s&#"'<>\x1b]{6,}""")
+_IN_QUERY = r"""(?i)([?&#](?:[\w-]{0,40}signature|sig|key|code|auth)=)[^\s&#"'<>\x1b]{6,}"""
 _SCHEME = r"(?:Bearer|Basic|Bot|Token|Negotiate|ApiKey)"
-_HEADER = re.compile(
+_HEADER = (
     rf"""(?i)((?:authorization|cookie2?)(?:{_QUOTE})?{_COLOUR}[ \t]{{0,8}}[:=,]{_COLOUR}[ \t]{{0,8}}b?(?:{_QUOTE})?)"""
     rf"""(?!["'{{\[\s])(?:({_SCHEME}[ \t]{{1,8}})[^\s"'\\,\x1b]+|(?:[^\\"'\r\n\x1b]|\\(?!["'rn]))+)"""
 )
-_BEARER = re.compile(r"(?i)\b((?:bearer|basic)[ \t]{1,8})(?=[A-Za-z+/._~=-]{0,60}\d)[A-Za-z0-9+/._~=-]{16,}")
-_BLOCK = re.compile(  # of YAML: all lines as far to the right as the first
+_BEARER = r"(?i)\b((?:bearer|basic)[ \t]{1,8})(?=[A-Za-z+/._~=-]{0,60}\d)[A-Za-z0-9+/._~=-]{16,}"
+_BLOCK = (  # of YAML: all lines as far to the right as the first
     rf"{_NUMBERED}[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}[|>][-+0-9]{{0,2}}[ \t]{{0,80}}(?:#[^\r\n]*)?\r?\n(?P<indent>[ \t]+)"
     r"(?P<block>[^\r\n]+(?:\r?\n(?:(?P=indent)[^\r\n]*|[ \t]*(?=\r?\n)))*)"
 )
-_VALUE = re.compile(rf"{_NUMBERED}{_BETWEEN}(?:{_QUOTED}|{_STRUCTURE}(?P<word>{_WORD})|{_NEXT_LINE})")
-_OPTION = re.compile(rf"[ \t]{{1,8}}(?:{_QUOTED}|(?P<word>(?!-){_WORD}))")
-_OPTION_BEFORE = re.compile(r"(?:\A|[\s'\"])--?[A-Za-z0-9_-]*\Z")
+_VALUE = rf"{_NUMBERED}{_BETWEEN}(?:{_QUOTED}|{_STRUCTURE}(?P<word>{_WORD})|{_NEXT_LINE})"
+_OPTION = rf"[ \t]{{1,8}}(?:{_QUOTED}|(?P<word>(?!-){_WORD}))"
+_OPTION_BEFORE = r"(?:\A|[\s'\"])--?[A-Za-z0-9_-]*\Z"
 _ARGUMENT = rf"(?:{_QUOTED}|(?P<word>{_WORD}))"
 _SHELL = {  # a program → its option for a password
-    "mysql": re.compile(rf"\bmysql\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}"),
-    "mariadb": re.compile(rf"\bmariadb\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}"),
-    "sshpass": re.compile(rf"\bsshpass\s{{1,8}}-p\s{{0,8}}{_ARGUMENT}"),
-    "curl": re.compile(
+    "mysql": rf"\bmysql\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
+    "mariadb": rf"\bmariadb\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
+    "sshpass": rf"\bsshpass\s{{1,8}}-p\s{{0,8}}{_ARGUMENT}",
+    "curl": (
         rf"\bcurl\b[^\r\n;|]{{0,200}}?\s(?:-u|--user)[ =]{{0,4}}[\"']?[^\s:\"']{{1,64}}:(?P<word>{_WORD})"
     ),
 }
@@ -109,22 +108,22 @@ _SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signa
 def mask_shapes(text: str) -> str:
     """``text`` without what looks like a secret; one pass."""
     if "PRIVATE KEY" in text:
-        text = _KEY_BLOCK.sub(MASK, text)
+        text = re.sub(_KEY_BLOCK, MASK, text)
     for part, pattern in _TOKEN_PATTERNS.items():
         if part in text:
-            text = pattern.sub(MASK, text)
+            text = re.sub(pattern, MASK, text)
     if "://" in text:
-        text = _IN_URL.sub(_masked_user, text)
+        text = re.sub(_IN_URL, _masked_user, text)
     lower = text.lower()
     if "authorization" in lower or "cookie" in lower:
-        text = _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+        text = re.sub(_HEADER, lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
     if "bearer" in lower or "basic" in lower:
-        text = _BEARER.sub(rf"\1{MASK}", text)
+        text = re.sub(_BEARER, rf"\1{MASK}", text)
     if "=" in text:
-        text = _IN_QUERY.sub(rf"\1{MASK}", text)
+        text = re.sub(_IN_QUERY, rf"\1{MASK}", text)
     for program, pattern in _SHELL.items():
         if program in text:
-            text = pattern.sub(_masked, text)
+            text = re.sub(pattern, _masked, text)
     return _without_named(text)
 
 
@@ -135,9 +134,9 @@ def _without_named(text: str) -> str:
         if name.start() < done:  # it is part of a value that is masked already
             continue
         end = name.end()
-        found = _BLOCK.match(text, end) or _VALUE.match(text, end)
-        if found is None and _OPTION_BEFORE.search(text[max(0, name.start() - 45) : name.start()]):
-            found = _OPTION.match(text, end)
+        found = re.compile(_BLOCK).match(text, end) or re.compile(_VALUE).match(text, end)
+        if found is None and re.search(_OPTION_BEFORE, text[max(0, name.start() - 45) : name.start()]):
+            found = re.compile(_OPTION).match(text, end)
         value = _value(found) if found else None
         if found and value:
             pieces += [text[done : found.start(value)], MASK]

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from claw import PluginConfig, PromptFacts, PromptSection, hookimpl
 
@@ -104,6 +103,9 @@ def key_is_set(settings: Any) -> Callable[[str], bool]:
     return is_set
 
 
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
 @hookimpl
 def register_prompt_sections(config: PluginConfig) -> Iterable[PromptSection]:
     """The catalogue."""
@@ -128,6 +130,5 @@ def _entry(skill: Skill) -> str:
 
 def _safe(text: str) -> str:
     """For XML, and without control characters, so that no name ends an element or starts a line."""
-    return escape(
-        "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp"))
-    )
+    clean = "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp"))
+    return clean.translate(_ESCAPED)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from claw import say
 
 _VENDORS = ("claw", "openclaw")  # whose key in ``metadata`` is read
@@ -127,6 +126,8 @@ def _split(text: str) -> tuple[Mapping[str, Any], str]:
     found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*\r?$\n?", text, re.DOTALL | re.MULTILINE)
     if not found:
         return {}, text
+    import yaml  # 15 ms, and many homes have no skill
+
     try:
         front = yaml.safe_load(found[1])
     except yaml.YAMLError:
