@@ -13,22 +13,26 @@ from claw.errors import ProviderError
 
 MIN_SECRET_CHARS = 4
 
+_LATER = "try again later, or name a second model under agents.defaults.model.fallbacks"
+_LONGER = "try again later, or wait longer: providers.{name}.timeoutSeconds"
+_ANEW = "begin a new one (/new), or use a model with a larger window"
+_SETTINGS = "check the settings of the model and of providers.{name}"
 # What went wrong, in our words; the service's own words stand behind.
 _WORDS = {
     "auth": ("the service refused the key{said}", "check the key: providers.{name}.apiKey, or its environment variable"),
     "permission": ("this key may not use the model{said}", "use another model, or a key that may use it"),
     "billing": ("the account has no credit left{said}", "check the plan and billing of this account"),
-    "rate_limit": ("the service asks us to slow down{said}", ""),
-    "overloaded": ("the service is overloaded{said}", ""),
-    "server": ("the service failed{said}", ""),
+    "rate_limit": ("the service asks us to slow down{said}", _LATER),
+    "overloaded": ("the service is overloaded{said}", _LATER),
+    "server": ("the service failed{said}", _LATER),
     "network": ("the connection to the service failed{said}", "check the network and providers.{name}.baseUrl"),
-    "truncated": ("the answer was cut off{said}", ""),
-    "timeout": ("the service did not answer in time{said}", ""),
-    "context_overflow": ("the conversation is too long for this model{said}", ""),
-    "request_too_large": ("the request is too large{said}", ""),
-    "bad_request": ("the service did not accept the request{said}", ""),
+    "truncated": ("the answer was cut off{said}", _LATER),
+    "timeout": ("the service did not answer in time{said}", _LONGER),
+    "context_overflow": ("the conversation is too long for this model{said}", _ANEW),
+    "request_too_large": ("the request is too large{said}", "begin a new conversation (/new), or send less"),
+    "bad_request": ("the service did not accept the request{said}", _SETTINGS),
     "model_not_found": ("the service does not know this model{said}", "check its name, and providers.{name}.baseUrl"),
-    "unknown": ("the model call failed{said}", ""),
+    "unknown": ("the model call failed{said}", _LATER),
 }  # fmt: skip
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout"})
 
@@ -74,7 +78,7 @@ def failed(
         retry_after_seconds=retry_after(headers or {}, SYSTEM.now()),
         where=service,
         name=service.partition("/")[0],
-        said=f" ({_short(text)})" if text else "",
+        said=f" ({_short(text)})" if text else f" (HTTP {status})" if status else "",
     )
 
 

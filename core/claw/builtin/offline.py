@@ -15,6 +15,7 @@ from claw import (
     Credential,
     Finished,
     ModelEvent,
+    ProviderError,
     Request,
     Text,
     TextDelta,
@@ -26,6 +27,7 @@ from claw import (
 from claw.builtin.offline_wishes import call_of, wishes_in
 from claw.builtin.offline_words import Done, answer
 
+_MODEL = "rules"
 _PIECE_CHARS = 24
 _CHANGES = frozenset({"write", "exec"})  # what follows may look at what they did
 
@@ -36,7 +38,18 @@ class Offline:
     name = "offline"
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer by rule. It never fails."""
+        """Answer by rule.
+
+        :raises ProviderError: another model than its one was asked for.
+        """
+        if request.model != _MODEL:
+            raise ProviderError(
+                "the stand-in has one model, {model}",
+                where=f"{self.name}/{request.model}",
+                fix="use that one, or name another service's model as PROVIDER/MODEL",
+                reason="model_not_found",
+                model=f"{self.name}/{_MODEL}",
+            )
         message = reply(request)
         text = message.text
         for start in range(0, len(text), _PIECE_CHARS):
