@@ -17,6 +17,9 @@ from claw.words import say
 Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 _MOST_ERRORS = 5
+_OPEN = frozenset(
+    ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
+)
 _validators: dict[int, tuple[Mapping[str, Any], Any]] = {}
 
 
@@ -75,9 +78,8 @@ def of_function(function: Callable[..., Any], given_by_host: type) -> tuple[dict
 def host_parameter(function: Callable[..., Any], given_by_host: type) -> str:
     """The name of the parameter annotated with ``given_by_host``; empty when there is none."""
     hints = _hints(function)
-    return next(
-        (n for n, h in hints.items() if h is given_by_host or given_by_host in typing.get_args(h)), ""
-    )
+    found = (n for n, h in hints.items() if h is given_by_host or given_by_host in typing.get_args(h))
+    return next(found, "")
 
 
 def documented_parameters(function: Callable[..., Any]) -> dict[str, str]:
@@ -119,12 +121,8 @@ def _short(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
         return _short({**definitions[name], **beside}, definitions, (*inside, name))
     short = {key: value for key, value in node.items() if key != "$defs" and not _says_nothing(key, value)}
     options = short.get("anyOf")
-    if (
-        isinstance(options, list)
-        and {"type": "null"} in options
-        and "default" in node
-        and node["default"] is None
-    ):
+    left_out_is_null = "default" in node and node["default"] is None
+    if left_out_is_null and isinstance(options, list) and {"type": "null"} in options:
         options = [option for option in options if option != {"type": "null"}]
         del short["anyOf"]
         short = {**(options[0] if len(options) == 1 else {"anyOf": options}), **short}
@@ -159,11 +157,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as unknown:
         raise _unfit(
-            function,
-            "an annotation names what cannot be found: {unknown}",
-            "import it in the module of the tool, not under TYPE_CHECKING",
-            unknown=unknown,
-        ) from None
+            function, "an annotation names what cannot be found: {unknown}",
+            "import it in the module of the tool, not under TYPE_CHECKING", unknown=unknown,
+        ) from None  # fmt: skip
 
 
 def _unfit(function: Callable[..., Any], problem: str, fix: str, **values: object) -> ClawError:
@@ -183,51 +179,49 @@ def check(schema: Mapping[str, Any], arguments: Any) -> tuple[dict[str, Any], st
     """
     if not isinstance(arguments, dict):
         return {}, say("the arguments must be one JSON object, not {given}", given=_shown(arguments))
-    properties, required = schema.get("properties") or {}, schema.get("required") or ()
-    kept = {
-        name: value
-        for name, value in arguments.items()
-        if value is not None or name in required or _takes_null(properties.get(name))
-    }
-    problems = [*_misspelt(schema, properties, kept)]
+    kept = without_nulls(arguments, schema)
+    problems = [*_misspelt(schema, kept)]
     problems += (_tell(error, kept) for error in _errors(schema, kept))
     problems = list(dict.fromkeys(problems))
     return ({}, "\n".join(problems[:_MOST_ERRORS])) if problems else (kept, "")
 
 
-def _takes_null(schema: Any) -> bool:
+def without_nulls(value: Any, schema: Any) -> Any:
+    """The arguments without the nulls that stand for an optional one left out, at any depth."""
     if not isinstance(schema, Mapping):
-        return False
-    options = [schema, *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
-    return any(
-        "null" in (kind if isinstance(kind := option.get("type"), list) else [kind]) for option in options
-    )
+        return value
+    if isinstance(value, list):
+        return [without_nulls(item, schema.get("items")) for item in value]
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, Mapping):
+        return value
+    required = schema.get("required", ())
+    return {
+        key: without_nulls(item, properties.get(key))
+        for key, item in value.items()
+        if item is not None or key in required or key not in properties or _admits_null(properties[key])
+    }
 
 
-def _misspelt(
-    schema: Mapping[str, Any], properties: Mapping[str, Any], arguments: dict[str, Any]
-) -> Iterator[str]:
-    open_keys = (
-        "additionalProperties",
-        "patternProperties",
-        "unevaluatedProperties",
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "$ref",
-    )
-    if not properties or (
-        schema.get("additionalProperties") is not False and any(key in schema for key in open_keys)
-    ):
-        return
-    for name in arguments:
+def _admits_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or not schema.keys() & {"type", "enum", "anyOf", "oneOf"}:
+        return True
+    if any(_admits_null(choice) for key in ("anyOf", "oneOf") for choice in schema.get(key, ())):
+        return True
+    kinds = schema.get("type", ())
+    return "null" in (kinds if isinstance(kinds, list) else (kinds,)) or None in schema.get("enum", ())
+
+
+def _misspelt(schema: Mapping[str, Any], arguments: dict[str, Any]) -> Iterator[str]:
+    properties = schema.get("properties") or {}
+    takes_others = schema.get("additionalProperties") is not False and not _OPEN.isdisjoint(schema)
+    for name in arguments if properties and not takes_others else ():
         if name not in properties:
+            near, known = nearest(name, properties), ", ".join(properties)
             yield say(
                 "{name}: there is no such argument; did you mean {nearest}? Known: {known}",
-                name=name,
-                nearest=nearest(name, properties),
-                known=", ".join(properties),
-            )
+                name=name, nearest=near, known=known,
+            )  # fmt: skip
 
 
 def nearest(name: str, known: typing.Iterable[str]) -> str:
@@ -268,17 +262,15 @@ def _tell(error: Any, arguments: dict[str, Any]) -> str:
         name = f"{path}.{missing[0]}" if path else missing[0]
         return say("{name} is missing: it must be {wanted}", name=name, wanted=_wanted(inner))
     if error.validator in ("type", "enum", "const", "anyOf", "oneOf"):
-        return say(
-            "{path} must be {wanted}, not {given}", path=path, wanted=_wanted(error.schema), given=given
-        )
+        wanted = _wanted(error.schema)
+        return say("{path} must be {wanted}, not {given}", path=path, wanted=wanted, given=given)
     return say("{path}: {problem}", path=path or "arguments", problem=error.message[:300])
 
 
 def _wanted(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return say(
-            "one of {values}", values=", ".join(json.dumps(v, ensure_ascii=False) for v in schema["enum"])
-        )
+        values = ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+        return say("one of {values}", values=values)
     if "const" in schema:
         return json.dumps(schema["const"], ensure_ascii=False)
     options = schema.get("anyOf") or schema.get("oneOf")

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
 
-from claw import hookspecs
+from claw import hookspecs, seal
+from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
+from claw.deaths import DEATHS, Deaths
 from claw.errors import ClawError, ConfigError, PluginError
 from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
@@ -30,16 +33,6 @@ T = TypeVar("T")
 
 IMPORT_SECONDS = 20.0
 HOOK_SECONDS = 10.0
-_WANTED = {
-    "register_channels": ("name", "run", "send"),
-    "register_providers": ("name", "stream", "credentials"),
-    "register_tools": ("name", "run", "parameters"),
-    "register_prompt_sections": ("name", "position", "render"),
-    "register_sandboxes": ("name", "wrap"),
-    "register_reviewers": ("before",),
-    "register_filters": (),
-    "register_observers": ("hear",),
-}
 
 
 class Host:
@@ -47,6 +40,7 @@ class Host:
 
     :param standings: what ``standing.judge`` made of what is installed.
     :param view: plugin id → the config as that plugin may see it.
+    :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
     :param guests: plugin objects that are not installed but handed in (``claw.testing``), by id.
     """
 
@@ -54,6 +48,7 @@ class Host:
         self,
         standings: Sequence[Standing],
         view: Callable[[str], PluginConfig],
+        deaths: Path,
         guests: Mapping[str, Any] | None = None,
     ) -> None:
         self._standings = {standing.id: standing for standing in standings}
@@ -63,6 +58,7 @@ class Host:
         self._brought: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
         self._guests = dict(guests or {})
         self._lock = threading.RLock()
+        self._deaths = Deaths(deaths)
         self.diagnostics: list[str] = []
 
     @property
@@ -117,7 +113,13 @@ class Host:
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
-        return bounded(lambda: import_module(package), IMPORT_SECONDS)
+        before = seal.marks()
+        with self._deaths.starting(plugin):
+            module = bounded(lambda: import_module(package), IMPORT_SECONDS)
+        for name in seal.broken(before, seal.marks()):
+            line = say("plugin {id} has put another function in the place of claw's own {name}", id=plugin, name=name)
+            self.diagnostics.append(line)
+        return module
 
     def _ask(self, plugin: str, fetch: Callable[[], Any]) -> bool:
         """Import one plugin and ask it every hook; False when it was set aside."""
@@ -129,11 +131,11 @@ class Host:
             view = self._view(plugin)
             others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
             brought: dict[str, list[Any]] = {}
-            for hook, wanted in _WANTED.items():
+            for hook in WANTED:
                 caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
                 if caller.get_hookimpls():
                     brought[hook] = bounded(partial(_answers, caller, view), HOOK_SECONDS)
-                    _check(hook, brought[hook], wanted)
+                    check(hook, brought[hook])
         except BaseException as why:  # noqa: BLE001 - a stranger's code
             if self._manager.has_plugin(plugin):
                 self._manager.unregister(name=plugin)
@@ -141,6 +143,10 @@ class Host:
             return False
         self._brought[plugin] = brought
         return True
+
+    def quarantine(self, plugin: str, stage: str, why: str) -> None:
+        """Set a plugin aside that failed while it ran; what it brought is not asked again by whoever asks here."""
+        self._set_aside(plugin, stage, PluginError(plugin, stage, "{why}", why=why))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = self._standings[plugin].found if plugin in self._standings else _found(plugin)
@@ -207,9 +213,13 @@ class Host:
         for brought in self._all(wanted):
             first = named.setdefault(brought.thing.name, brought)
             if first is not brought:
-                template = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
                 names = {"name": brought.thing.name, "second": brought.plugin, "first": first.plugin}
-                self.diagnostics.append(say(template, **names))
+                self.diagnostics.append(
+                    say(
+                        "{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                        **names,
+                    )
+                )
         return named
 
     def _declares_tools(self, plugin: str) -> bool:
@@ -257,13 +267,6 @@ class Host:
 def _answers(caller: Any, view: PluginConfig) -> list[Any]:
     """What one plugin answers to one hook, joined; a generator is run here, inside the wall."""
     return [thing for answer in caller(config=view) if answer is not None for thing in answer]
-
-
-def _check(hook: str, things: Sequence[Any], wanted: Sequence[str]) -> None:
-    for thing in things:
-        missing = [name for name in wanted if not hasattr(thing, name)]
-        if missing:
-            raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
 
 
 def _found(plugin: str) -> Found:

@@ -125,10 +125,10 @@ def parse(text: str, plugin: str) -> Manifest:
     except (ValueError, RecursionError) as why:
         raise PluginError(plugin, "find", "its manifest is not JSON: {why}", _TO_AUTHOR, why=why) from None
     if manifest.id != plugin:
-        problem = "its manifest says id {id}, its entry point says {entry}"
         raise PluginError(
-            plugin, "find", problem, "make the two the same", id=repr(manifest.id), entry=plugin
-        )
+            plugin, "find", "its manifest says id {id}, its entry point says {entry}", "make the two the same",
+            id=repr(manifest.id), entry=plugin,
+        )  # fmt: skip
     return manifest
 
 
@@ -158,9 +158,11 @@ def scan() -> tuple[Found, ...]:
         one = look(entry.name, entry.value, *_name_and_version(entry.dist))
         first = seen.setdefault(one.id, one)
         if first is not one and first.distribution != one.distribution:
-            problem, fix = "{this} and {first} both bring a plugin of this id", "uninstall one of the two"
-            names = {"this": one.distribution, "first": first.distribution}
-            twice.append(replace(one, fault=PluginError(one.id, "find", problem, fix, **names)))
+            fault = PluginError(
+                one.id, "find", "{this} and {first} both bring a plugin of this id", "uninstall one of the two",
+                this=one.distribution, first=first.distribution,
+            )  # fmt: skip
+            twice.append(replace(one, fault=fault))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
 
 
@@ -176,8 +178,10 @@ def look(plugin: str, package: str, distribution: str = "?", version: str = "?")
     seen = Found(plugin, package, distribution, version)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
-        problem = "its package {package} is not there"
-        return replace(seen, fault=PluginError(plugin, "find", problem, "install it again", package=package))
+        gone = PluginError(
+            plugin, "find", "its package {package} is not there", "install it again", package=package
+        )
+        return replace(seen, fault=gone)
     where = list(spec.submodule_search_locations or ())
     if not where:  # a single module: it has no folder that could hold a manifest
         return seen

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import msgspec
 
+from claw.arguments import without_nulls
 from claw.errors import ConfigError, ProviderError, UsageError
 from claw.failure import failed, hide, told
 from claw.guard.fetch import origin_of
@@ -256,32 +257,7 @@ def tool_arguments(text: str, parameters: Mapping[str, Any] | None = None) -> di
         return None
     if not isinstance(value, dict):
         return None
-    return _without_nulls(value, parameters) if parameters else value
-
-
-def _without_nulls(value: Any, schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return value
-    if isinstance(value, list):
-        return [_without_nulls(item, schema.get("items")) for item in value]
-    properties = schema.get("properties")
-    if not isinstance(value, dict) or not isinstance(properties, Mapping):
-        return value
-    required = schema.get("required", ())
-    return {
-        key: _without_nulls(item, properties.get(key))
-        for key, item in value.items()
-        if item is not None or key in required or key not in properties or _admits_null(properties[key])
-    }
-
-
-def _admits_null(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or not schema.keys() & {"type", "enum", "anyOf", "oneOf"}:
-        return True
-    if any(_admits_null(choice) for key in ("anyOf", "oneOf") for choice in schema.get(key, ())):
-        return True
-    kinds = schema.get("type", ())
-    return "null" in (kinds if isinstance(kinds, list) else (kinds,)) or None in schema.get("enum", ())
+    return without_nulls(value, parameters) if parameters else value
 
 
 def mint_call_id() -> str:
