@@ -24,11 +24,8 @@ def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError) as cause:
-        raise wrong(
-            "{value} is not a known time zone",
-            "Write a name such as Europe/Berlin, or user or local",
-            value=value,
-        ) from cause
+        fix = "Write a name such as Europe/Berlin, or user or local"
+        raise wrong("{value} is not a known time zone", fix, value=value) from cause
     return value
 
 
@@ -38,12 +35,8 @@ Zone = Annotated[str, AfterValidator(_zone)]
 def _people(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, person in enumerate(value):
         if "*" in person:
-            raise wrong(
-                "{person} would make everybody an owner",
-                "Name each owner by id: channel:id",
-                at=(index,),
-                person=person,
-            )
+            problem = "{person} would make everybody an owner"
+            raise wrong(problem, "Name each owner by id: channel:id", at=(index,), person=person)
     return value
 
 
@@ -64,9 +57,7 @@ Model = Annotated[ModelChoice, BeforeValidator(_model, json_schema_input_type=st
 class SkillSettings(Section):
     """Which skills an agent sees, and where they come from."""
 
-    allow: tuple[str, ...] | None = Field(
-        None, description="Names of skills; absent = all, an empty list = none."
-    )
+    allow: tuple[str, ...] | None = Field(None, description="Names of skills; absent = all, empty = none.")
     extra_dirs: tuple[str, ...] = Field((), description="More folders to look for skills in.")
     entries: dict[str, dict[str, Any]] = Field({}, description="By skill name: enabled, env, apiKey.")
     max_in_prompt: int = Field(150, ge=0, description="How many skills the prompt lists.")
@@ -81,12 +72,8 @@ class MemoryFlush(Section):
     """A silent turn before compaction, in which the agent saves what matters."""
 
     enabled: bool = True
-    soft_threshold_tokens: Tokens = Field(
-        4000, description="How far before the compaction threshold it comes."
-    )
-    force_flush_transcript_bytes: Size = Field(
-        2 * 1024 * 1024, description="Flush when the transcript is larger."
-    )
+    soft_threshold_tokens: Tokens = Field(4000, description="How far before the threshold of compaction.")
+    force_flush_transcript_bytes: Size = Field(2 << 20, description="Flush when the transcript is larger.")
     prompt: str | None = None
     system_prompt: str | None = None
 
@@ -152,14 +139,12 @@ class Subagents(Section):
     archive_after_minutes: int = Field(60, ge=0)
     model: Model | None = None
     thinking: Thinking | None = None
-    allow_agents: tuple[str, ...] = Field((), description="Other agents it may start; empty = only itself.")
-    run_timeout_seconds: int = Field(0, ge=0, description="Longest run of a sub-agent; 0 = no limit.")
 
 
 class ActiveHours(Section):
     """From when to when, in which zone."""
 
-    start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM, included.")
+    start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM.")
     end: str | None = Field(
         None, pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$", description="HH:MM, not included."
     )
@@ -191,18 +176,10 @@ class MemorySearch(Section):
     """How memory is searched."""
 
     enabled: bool = True
-    provider: str | None = Field(
-        None, description="Who embeds texts; absent = what is installed, else words only."
-    )
+    provider: str | None = Field(None, description="Who embeds texts; absent = what is installed.")
     model: str | None = None
     citations: Literal["on", "off", "auto"] = "on"
     max_results: int = Field(6, ge=1)
-    min_score: float = Field(0.35, ge=0, le=1)
-    vector_weight: float = Field(0.7, ge=0, le=1)
-    text_weight: float = Field(0.3, ge=0, le=1)
-    chunk_tokens: int = Field(400, ge=1)
-    chunk_overlap: int = Field(80, ge=0)
-    extra_paths: tuple[str, ...] = ()
 
 
 class SandboxSettings(Section):
@@ -212,11 +189,6 @@ class SandboxSettings(Section):
         "off", description="off, all, or all but the main session."
     )
     backend: str | None = Field(None, description="bubblewrap, docker, or another installed one.")
-    scope: Literal["session", "agent", "shared"] = "agent"
-    workspace_access: Literal["none", "ro", "rw"] = "rw"
-    network: Literal["none", "host"] = "none"
-    image: str | None = None
-    mounts: tuple[str, ...] = ()
     tools: ToolLists | None = Field(None, description="Read as tools.sandbox.tools.")
 
 
@@ -226,20 +198,15 @@ class Identity(Section):
     name: str | None = None
     emoji: str | None = None
     owner_numbers: People = Field((), description="Owners; read beside the top-level owners.")
-    owner_display_secret: Secret | None = Field(
-        None, description="Key of the hashes that stand for owners in prompts."
-    )
+    owner_display_secret: Secret | None = Field(None, description="Key of the hashes of owners in prompts.")
 
 
 def _workspace(value: str) -> str:
     if not value.strip():
         raise wrong("is empty", "Write a folder, or leave the key out")
     if value.strip().rstrip("/\\") in ("", "~", "$HOME", "/.") or value.strip().startswith("/.."):
-        raise wrong(
-            "a whole disk or home ({value}) cannot be a workspace",
-            "Name a folder below the root",
-            value=value,
-        )
+        problem = "a whole disk or home ({value}) cannot be a workspace"
+        raise wrong(problem, "Name a folder below the root", value=value)
     return value
 
 
@@ -259,20 +226,14 @@ class AgentSettings(Section):
     ] = part()
     thinking_default: Thinking = "off"
     tool_choice: str = Field(
-        "auto", description="auto, none, required, or a tool; for a turn's first model call."
+        "auto", description="auto, none, required, or a tool, for a turn's first model call."
     )
-    context_tokens: Annotated[int, Field(ge=1000)] | None = Field(
-        None, description="Window; absent = the model's."
-    )
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="Longest answer.")
-    max_turns: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Model calls per message; absent = no limit."
-    )
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    timeout_seconds: Annotated[float, Field(gt=0)] | None = Field(None, description="Longest turn.")
-    history_limit: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="User turns kept in a request; 0 = all."
-    )
+    context_tokens: int | None = Field(None, ge=1000, description="Window; absent = the model's.")
+    max_tokens: int | None = Field(None, ge=1, description="Longest answer.")
+    max_turns: int | None = Field(None, ge=1, description="Model calls per message; absent = no limit.")
+    temperature: float | None = Field(None, ge=0, le=2)
+    timeout_seconds: float | None = Field(None, gt=0, description="Longest turn.")
+    history_limit: int | None = Field(None, ge=0, description="User turns kept in a request; 0 = all.")
     bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
     bootstrap_total_max_chars: int = Field(150_000, ge=0, description="Of all context files in the prompt.")
     compaction: Compaction = part()
@@ -283,22 +244,15 @@ class AgentSettings(Section):
     sandbox: SandboxSettings = part()
     identity: Identity = part()
     user_timezone: Zone | None = None
-    plugins: dict[str, dict[str, Any]] = Field(
-        {}, description="By plugin id: what that plugin reads for this agent."
-    )
+    plugins: dict[str, dict[str, Any]] = Field({}, description="By plugin id: what it reads for this agent.")
 
     @model_validator(mode="after")
     def _room_is_left(self) -> "AgentSettings":
-        reserve = self.compaction.reserve_tokens
-        written = "reserve_tokens" in self.compaction.model_fields_set
-        if written and self.context_tokens is not None and reserve >= self.context_tokens:
-            raise wrong(
-                "{reserve} tokens are reserved, but the context window is not larger than {window}",
-                "Reserve less than contextTokens",
-                at=("compaction", "reserveTokens"),
-                reserve=reserve,
-                window=self.context_tokens,
-            )
+        reserve, window = self.compaction.reserve_tokens, self.context_tokens
+        if "reserve_tokens" in self.compaction.model_fields_set and window is not None and reserve >= window:
+            problem = "{reserve} tokens are reserved, but the context window is not larger than {window}"
+            at = ("compaction", "reserveTokens")
+            raise wrong(problem, "Reserve less than contextTokens", at=at, reserve=reserve, window=window)
         return self
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 
-from claw.config.agents import Agents, AgentSettings, Model, People, Zone
+from claw.config.agents import Agents, AgentSettings, People
 from claw.config.tools import ToolLists, ToolsSettings
-from claw.config.values import Duration, Secret, Section, Size, part, wrong
+from claw.config.values import Secret, Section, part, wrong
 
 __all__ = [
     "AgentSettings",
@@ -27,16 +27,6 @@ _PLACEHOLDERS = re.compile(
 MIN_TOKEN_CHARS = 16
 
 
-class Queue(Section):
-    """What happens to a message that comes while a turn runs."""
-
-    mode: Literal["steer", "followup", "collect", "steer-backlog", "interrupt", "queue"] | None = None
-    debounce: Duration = Field(0.5, validation_alias=AliasChoices("debounce", "debounceSeconds"))
-    debounce_ms: int | None = Field(None, ge=0)
-    cap: int = Field(20, ge=1)
-    drop: Literal["old", "new", "summarize"] = "summarize"
-
-
 class GroupSettings(Section):
     """One group of a channel."""
 
@@ -47,10 +37,6 @@ class GroupSettings(Section):
     tools_by_sender: dict[str, ToolLists] = part()
     require_mention: bool = True
     allow_from: tuple[str, ...] | None = None
-    system_prompt: str | None = None
-    skills: tuple[str, ...] | None = None
-    agent: str | None = None
-    history_limit: int | None = Field(None, ge=0)
 
 
 class GroupEntry(GroupSettings):
@@ -67,12 +53,11 @@ def _groups(value: Any) -> Any:
     if isinstance(value, list):
         joined: dict[str, Any] = {}
         for index, entry in enumerate(value):
-            names = [
-                name for name in ("chatId", "chat_id", "id") if isinstance(entry, dict) and name in entry
-            ]
-            if not names or not isinstance(entry[names[0]], str | int):
+            group = dict(entry) if isinstance(entry, dict) else {}
+            id = next((group.pop(name) for name in ("chatId", "chat_id", "id") if name in group), None)
+            if not isinstance(id, str | int):
                 raise wrong("names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS)
-            joined[str(entry[names[0]])] = {key: part for key, part in entry.items() if key != names[0]}
+            joined[str(id)] = group
         return joined
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
         raise wrong("must be {forms}", "Write it in one of these forms", forms=_GROUP_FORMS)
@@ -100,9 +85,7 @@ class ChannelConfig(Section):
         BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
     ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
     history_limit: int | None = Field(None, ge=0)
-    queue: Queue | None = None
     streaming: bool | str | None = None
-    text_chunk_limit: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _open_is_said_twice(self) -> Self:
@@ -139,26 +122,19 @@ class ProviderConfig(Section):
     auth_order: tuple[str, ...] = Field((), description="Names of authProfiles, in the order to try them.")
     timeout_seconds: float | None = Field(None, gt=0)
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
-    models: dict[str, dict[str, Any]] = Field(
-        {}, description="By model: contextTokens, maxTokens and the like."
-    )
+    models: dict[str, dict[str, Any]] = Field({}, description="By model: contextTokens, maxTokens …")
 
     @model_validator(mode="after")
     def _profiles_are_known_once(self) -> "ProviderConfig":
-        seen: set[str] = set()
-        for index, profile in enumerate(self.auth_profiles):
-            if profile.id in seen:
+        ids = [profile.id for profile in self.auth_profiles]
+        for index, id in enumerate(ids):
+            if id in ids[:index]:
+                at = ("authProfiles", index, "id")
+                raise wrong("duplicate profile id {id}", "Give each profile its own id", at=at, id=id)
+        for index, id in enumerate(self.auth_order):
+            if id not in ids:
                 raise wrong(
-                    "duplicate profile id {id}",
-                    "Give each profile its own id",
-                    at=("authProfiles", index, "id"),
-                    id=profile.id,
-                )
-            seen.add(profile.id)
-        for index, name in enumerate(self.auth_order):
-            if name not in seen:
-                raise wrong(
-                    "no profile is called {id}", "Use ids of authProfiles", at=("authOrder", index), id=name
+                    "no profile is called {id}", "Use ids of authProfiles", at=("authOrder", index), id=id
                 )
         return self
 
@@ -200,15 +176,8 @@ class SessionSettings(Section):
         "per-channel-peer", description="Which direct chats share a conversation."
     )
     main_key: str = "main"
-    identity_links: dict[str, tuple[str, ...]] = Field(
-        {}, description="One person's addresses: name → channel:id."
-    )
+    identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
     reset: Reset = part()
-    reset_by_type: dict[Literal["direct", "dm", "group", "thread"], Reset] = part()
-    reset_by_channel: dict[str, Reset] = part()
-    idle_minutes: int | None = Field(None, ge=1)
-    prune_after: Duration = Field(0.0, description="Delete conversations untouched for so long; off = never.")
-    max_entries: int = Field(0, ge=0, description="Keep so many conversations; 0 = all.")
 
 
 class GatewayAuth(Section):
@@ -216,17 +185,6 @@ class GatewayAuth(Section):
 
     mode: Literal["token", "none"] = "token"
     token: Secret | None = None
-
-
-def _port(value: Any) -> Any:
-    number = int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise wrong("a port is a whole number (an integer) from 1 to 65535", "Write a number such as 18789")
-    if not 1 <= number <= 65535:
-        raise wrong(
-            "{port} is out of range: a port lies in 1 to 65535", "Write a number such as 18789", port=number
-        )
-    return number
 
 
 def _is_loopback(bind: str) -> bool:
@@ -242,7 +200,7 @@ class Gateway(Section):
     """``gateway``: the process that listens."""
 
     bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
-    port: Annotated[int, BeforeValidator(_port)] = 18789
+    port: int = Field(18789, ge=1, le=65535)
     auth: GatewayAuth = part()
     allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
 
@@ -251,37 +209,24 @@ class Gateway(Section):
         token = self.auth.token
         if not _is_loopback(self.bind):
             if self.auth.mode == "none" or token is None:
-                raise wrong(
-                    "{bind} is open to the network and no token guards it",
-                    "Set gateway.auth.token, or bind to loopback (127.0.0.1)",
-                    at=("auth",),
-                    bind=self.bind,
-                )
+                fix = "Set gateway.auth.token, or bind to loopback (127.0.0.1)"
+                open_to_all = "{bind} is open to the network and no token guards it"
+                raise wrong(open_to_all, fix, at=("auth",), bind=self.bind)
             _judge_token(token)
         if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
-            raise wrong(
-                "any web origin (*) and no token: every web page could drive the gateway",
-                "Name the origins, or set gateway.auth.token",
-                at=("allowOrigins",),
-            )
+            problem = "any web origin (*) and no token: every web page could drive the gateway"
+            raise wrong(problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",))
         return self
 
 
 def _judge_token(token: Secret) -> None:
+    at = ("auth", "token")
     if token.empty:
-        raise wrong(
-            "the token is empty", "Write a long random token, or a reference to one", at=("auth", "token")
-        )
-    if token.missing:
-        return
-    text = token.reveal()
-    if _PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS:
-        raise wrong(
-            "the token is weak: a placeholder, or too short",
-            "Take at least {count} random characters",
-            at=("auth", "token"),
-            count=MIN_TOKEN_CHARS,
-        )
+        raise wrong("the token is empty", "Write a long random token, or a reference to one", at=at)
+    text = "" if token.missing else token.reveal()
+    if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
+        fix = "Take at least {count} random characters"
+        raise wrong("the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS)
 
 
 class Hooks(Section):
@@ -291,14 +236,12 @@ class Hooks(Section):
     path: str = "/hooks"
     token: Secret | None = None
     allow_request_session_key: bool = False
-    mappings: tuple[dict[str, Any], ...] = ()
 
     @model_validator(mode="after")
     def _callers_are_known(self) -> "Hooks":
         if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
-            raise wrong(
-                "the token is empty, so anybody could post", "Write a long random token", at=("token",)
-            )
+            problem = "the token is empty, so anybody could post"
+            raise wrong(problem, "Write a long random token", at=("token",))
         return self
 
 
@@ -306,17 +249,9 @@ class CronJob(Section):
     """One job of the clock."""
 
     id: str = Field(min_length=1)
-    name: str | None = None
     enabled: bool = True
     schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
-    every: Duration | None = None
-    at: str | None = Field(None, description="Once, at this ISO time.")
     prompt: str = ""
-    agent: str | None = None
-    session: Literal["main", "isolated"] = "isolated"
-    timezone: Zone = "user"
-    channel: str | None = None
-    to: str | None = None
 
     @property
     def schedule_is_sound(self) -> bool:
@@ -336,38 +271,30 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
         try:
             re.compile(pattern)
         except re.error as cause:
-            raise wrong(
-                "is not a regular expression ({cause})", "Mend the pattern", at=(index,), cause=cause.msg
-            ) from cause
+            problem = "is not a regular expression ({cause})"
+            raise wrong(problem, "Mend the pattern", at=(index,), cause=cause.msg) from cause
     return value
 
 
 class Logging(Section):
     """``logging``."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
     redact_patterns: Annotated[tuple[str, ...], AfterValidator(_patterns)] = Field(
         (), description="More that must never be printed, as regular expressions."
     )
-    max_bytes: Size = 10 * 1024 * 1024
-    keep: int = Field(5, ge=0)
 
 
 class Messages(Section):
     """``messages``."""
 
-    queue: Queue = part()
-    silent_token: str = Field(
-        "NO_REPLY", min_length=1, description="An answer that is only this is not sent."
-    )
-    response_prefix: str | None = None
+    silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
 
 
 class PromptSettings(Section):
     """``prompt``."""
 
     inbound_meta: Literal["system", "user"] = Field(
-        "system", description="Where the facts about a message stand."
+        "system", description="Where facts about a message stand."
     )
     positions: dict[str, int] = Field({}, description="Section name → position, to reorder sections.")
     disabled: tuple[str, ...] = Field((), description="Sections to leave out.")
@@ -396,26 +323,10 @@ class Binding(Section):
     match: Match = part()
 
 
-class Cooldowns(Section):
-    """How long a failing key rests."""
-
-    minutes: tuple[float, ...] = Field((1, 5, 25, 60), min_length=1, description="By consecutive failures.")
-    rate_limit_cap_minutes: float | None = Field(5, gt=0)
-    billing_hours: float = Field(5, gt=0)
-    billing_max_hours: float = Field(24, gt=0)
-
-
-class AuthSettings(Section):
-    """``auth``."""
-
-    cooldowns: Cooldowns = part()
-
-
 class ModelsSettings(Section):
     """``models``."""
 
     aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
-    image: Model | None = None
 
 
 class Settings(Section):
@@ -437,4 +348,3 @@ class Settings(Section):
     messages: Messages = part()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = part()
-    auth: AuthSettings = part()

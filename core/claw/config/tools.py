@@ -4,30 +4,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
+from claw.config.values import Names, Section, part, wrong
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 
-_INTERPRETERS = frozenset(
-    (
-        "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
-        "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk",
-        "sed", "gsed", "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi",
-        "vim", "ed", "ex", "emacs",
-    )
-)  # fmt: skip
+_INTERPRETERS = frozenset({
+    "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
+    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk", "sed",
+    "gsed", "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi", "vim", "ed",
+    "ex", "emacs",
+})  # fmt: skip
 """Programs that run a text they are given; a version behind the name (python3.12) does not change that."""
 
 
 def _filters_only(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, name in enumerate(value):
         if name.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS:
-            raise wrong(
-                "{name} is an interpreter: it runs any program it is given, so it is never a safe filter",
-                "Take it out of safeBins; allow whole commands with tools.exec.allow",
-                at=(index,),
-                name=name,
+            problem = (
+                "{name} is an interpreter: it runs any program it is given, so it is never a safe filter"
             )
+            fix = "Take it out of safeBins; allow whole commands with tools.exec.allow"
+            raise wrong(problem, fix, at=(index,), name=name)
     return value
 
 
@@ -52,9 +49,7 @@ class ToolLists(Section):
 class ToolScope(ToolLists):
     """Lists on top of a profile."""
 
-    profile: Profile | None = Field(
-        None, description="minimal, coding, messaging, full; default = no restriction."
-    )
+    profile: Profile | None = Field(None, description="minimal, coding, messaging, full; default = no limit.")
 
 
 class ExecSettings(Section):
@@ -72,46 +67,10 @@ class ExecSettings(Section):
     )
     trusted_dirs: tuple[str, ...] = Field((), description="Folders whose programs are what they seem.")
     strict_inline_eval: bool = True
-    env_allow: tuple[str, ...] = Field(
-        (), description="Environment variables that a command may see, beside the usual."
-    )
+    env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
     timeout_seconds: float = Field(120.0, gt=0)
     max_output_chars: int = Field(30_000, ge=1000)
     background: bool = Field(True, description="Whether commands may go on in the background.")
-    approval_timeout: Duration = 1800.0
-
-
-class WebSearch(Section):
-    """The tool ``web_search``."""
-
-    provider: str | None = Field(None, description="brave or ddgs.")
-    api_key: Secret | None = None
-    max_results: int = Field(5, ge=1, le=50)
-
-
-class WebFetch(Section):
-    """The tool ``web_fetch``."""
-
-    max_chars: int = Field(50_000, ge=100)
-    timeout_seconds: float = Field(30.0, gt=0)
-    max_bytes: Size = 5 * 1024 * 1024
-    allow_hosts: tuple[str, ...] = Field(
-        (), description="Hosts on private networks that may be fetched all the same."
-    )
-
-
-class WebSettings(Section):
-    """Tools that read the web."""
-
-    search: WebSearch = part()
-    fetch: WebFetch = part()
-
-
-class FileSettings(Section):
-    """Tools that read and write files."""
-
-    workspace_only: bool = True
-    read_max_chars: int = Field(50_000, ge=100)
 
 
 class ScopedTools(Section):
@@ -132,25 +91,11 @@ class SubagentTools(Section):
     tools: SpawnLists = part()
 
 
-class LoopDetection(Section):
-    """Stop an agent that repeats itself."""
-
-    enabled: bool = True
-    history_size: int = Field(30, ge=1)
-    warning_threshold: int = Field(10, ge=1)
-    critical_threshold: int = Field(20, ge=1)
-    global_circuit_breaker_threshold: int = Field(30, ge=1)
-
-
 class ToolsSettings(ToolScope):
     """``tools``, of the house or of one agent."""
 
     by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
     exec: ExecSettings = part()
-    fs: FileSettings = part()
-    web: WebSettings = part()
     sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
     subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
     suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")
-    loop_detection: LoopDetection = part()
-    result_max_chars: int | None = Field(None, ge=1000, description="Longest tool result a model sees.")
