@@ -2,16 +2,16 @@
 
 The floors; a room imports only from floors below it (``tests/core/test_walls.py``):
 
-    10  cli  testing                  commands; the fakes we ship
+    10  cli  testing  serve                commands; the fakes we ship
     9   app  builtin                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
     7   gate                          every tool call: checked, reviewed, run
     6   stage  host           what a message meets; the plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  guests  explain  scenario  wire
-    4   session  journal  prompt  provider  survey  mend
+    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
+    4   session  journal  prompt  provider  survey  mend  deaths
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
-    1   store  clock  message  errors  words  wall  yard
+    1   store  clock  message  errors  words  wall  yard  seal
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """
@@ -38,7 +38,8 @@ _NAMES = {
     "failure": "failed failure_said",
     "growing": "Growing",
     "guard.command": "split_plain",
-    "guard.fetch": "is_loopback",
+    "guard.environment": "child_environment",
+    "guard.fetch": "Network is_loopback",
     "guests": "Review",
     "hookspecs": "hookimpl hookspec",
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
@@ -46,6 +47,7 @@ _NAMES = {
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
     "sandbox": "Sandbox",
+    "store": "make_folder replace_file",
     "tool": "Tool ToolContext ToolResult tool",
     "transcript": "Assistant Image Message Text Thinking ToolCall Usage User",
     "truncation": "result_limit",
@@ -57,6 +59,7 @@ _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()
 _RENAMED = {
     "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE", "parse_manifest": "parse",
     "gemini_schema": "gemini", "openai_strict_schema": "openai_strict", "installed_plugins": "scan",
+    "replace_file": "replace",
 }  # fmt: skip
 
 __all__ = sorted(_ROOMS)  # noqa: PLE0605

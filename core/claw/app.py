@@ -94,9 +94,9 @@ def look_round(
 def commands_host(environ: Mapping[str, str] = os.environ) -> Host:
     """A host that can let a plugin add its commands; nothing is loaded yet."""
     house, network = look_round(environ), Network()
-    home = house.config.home
+    folder = house.config.home / "plugins"
     return Host(
-        house.standings, lambda id: PluginConfig(house.config, id, network.client, home / "plugins" / id)
+        house.standings, lambda id: PluginConfig(house.config, id, network.client, folder / id), folder
     )
 
 
@@ -121,7 +121,7 @@ class App:
         self._told = complain
         self._make_home()
         self._network, self._yard = Network(), Yard()
-        self.host = Host(house.standings, self._view, guests)
+        self.host = Host(house.standings, self._view, self.config.home / "plugins", guests)
         self._database = Database(self.config.home / "state.db", clock, self.complain)
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         self.kit, facts = self._ordered(self.host.gather())

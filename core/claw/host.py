@@ -19,7 +19,7 @@ import pluggy
 from claw import hookspecs, seal
 from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
-from claw.deaths import DEATHS, Deaths
+from claw.deaths import Deaths
 from claw.errors import ClawError, ConfigError, PluginError
 from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
@@ -117,7 +117,9 @@ class Host:
         with self._deaths.starting(plugin):
             module = bounded(lambda: import_module(package), IMPORT_SECONDS)
         for name in seal.broken(before, seal.marks()):
-            line = say("plugin {id} has put another function in the place of claw's own {name}", id=plugin, name=name)
+            line = say(
+                "plugin {id} has put another function in the place of claw's own {name}", id=plugin, name=name
+            )
             self.diagnostics.append(line)
         return module
 
