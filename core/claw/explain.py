@@ -14,20 +14,8 @@ from claw.mend import Edit, edits_for, hand_over
 from claw.policy import Conflict, Judgement, Layer, Reach, Ruling, ToolFact, narrow, sections_for
 from claw.policy.judge import CLOSING, opt_in_words
 from claw.policy.ruling import STANDS
-from claw.standing import BLOCKED, DISABLED, IDLE, LOADED, Standing
+from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, Standing
 from claw.words import say
-
-CAUSES = (
-    "unknown",
-    "not-installed",
-    "no-supplier",
-    "not-brought",
-    "disabled",
-    "blocked",
-    "quarantined",
-    "incompatible",
-)
-"""What can keep a tool from policy, beside the stages of policy itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +40,12 @@ class Explanation:
 
     :param name: as registered; as asked when nobody brings it.
     :param plugin: who brings it, or would; empty when nobody does.
-    :param stage: what took it away: a gate, a layer, or one of ``CAUSES``; empty when it is available.
+    :param stage: what took it away: a gate, a layer, or what kept it from policy (``unknown``, ``not-installed``,
+        ``no-supplier``, ``not-brought``, or the state of its plugin); empty when it is available.
     :param why: the reason in the language in use, with the key.
     :param key: of the deciding rule; ``whose`` the id behind a list index in it, ``file`` and ``line`` its place.
     :param edits: what to change; all of them are needed. ``fix`` says what to do where no edit can help.
-    :param steps: gates and layers in order; empty for one of ``CAUSES``.
+    :param steps: gates and layers in order; empty for what policy never saw.
     :param spare: the fallback model that is to blame.
     :param rivals: what else wanted this name, each with the edits that hand it over.
     """
@@ -89,10 +78,8 @@ def explain(name: str, config: Any, judgement: Judgement, standings: Sequence[St
     found = [fact for fact in judgement.facts if normalise(fact.name) == wanted]
     if not found:
         return _absent(name, wanted, config, judgement, standings)
-    standing = [
-        judgement.facts[at] for at in judgement.positions if normalise(judgement.facts[at].name) == wanted
-    ]
-    kept = [fact for fact in judgement.loaded if normalise(fact.name) == wanted]
+    standing = [fact for fact in map(judgement.facts.__getitem__, judgement.positions) if fact in found]
+    kept = [fact for fact in judgement.loaded if fact in found]
     fact = (standing or kept or found)[0]
     ruling = STANDS if standing else judgement.rulings[fact.name]
     deciding = _deciding(judgement, ruling)
@@ -114,19 +101,16 @@ def explain(name: str, config: Any, judgement: Judgement, standings: Sequence[St
         steps=_steps(fact, config, deciding),
         spare=ruling.spare,
         tokens=fact.tokens,
-        rivals=tuple(_rival(conflict) for conflict in judgement.conflicts if _is(conflict, fact, wanted)),
+        rivals=tuple(
+            _rival(lost) for lost in judgement.conflicts if lost.fact in found and lost.fact is not fact
+        ),
     )
-
-
-def _is(conflict: Conflict, fact: ToolFact, wanted: str) -> bool:
-    return conflict.fact is not fact and normalise(conflict.fact.name) == wanted
 
 
 def _rival(conflict: Conflict) -> tuple[str, tuple[Edit, ...]]:
     fact = conflict.fact
-    text = say(
-        "plugin {id} brings a tool of this name too, and was passed over", id=fact.plugin or fact.supplier
-    )
+    plugin = fact.plugin or fact.supplier
+    text = say("plugin {id} brings a tool of this name too, and was passed over", id=plugin)
     return text, () if conflict.kind == "plugin-id" else hand_over(fact)
 
 
@@ -224,24 +208,16 @@ def _absent(
         )  # fmt: skip
     if supplier:
         why = say("it comes with the plugin {id}, which is not installed", id=supplier)
-        return Explanation(
-            name,
-            False,
-            supplier,
-            True,
-            "not-installed",
-            why,
-            edits=(Edit("install", value=f"claw-{supplier}"),),
-        )
+        install = Edit("install", value=f"claw-{supplier}")
+        return Explanation(name, False, supplier, True, "not-installed", why, edits=(install,))
     if wanted in CORE_TOOLS:
         fix = say("tools.suppliers.{name} hands the name to a plugin that brings it", name=wanted)
         why = say("its name is kept for a core tool that nobody supplies yet")
         return Explanation(name, False, "", True, "no-supplier", why, fix=fix)
     near = nearest(wanted, _known(judgement, standings))
     fix = say("did you mean {near}?", near=near) if near else say("claw tools list --all shows every tool")
-    return Explanation(
-        name, False, stage="unknown", why=say("no installed plugin brings a tool of this name"), fix=fix
-    )
+    why = say("no installed plugin brings a tool of this name")
+    return Explanation(name, False, stage="unknown", why=why, fix=fix)
 
 
 def _tools_of(standing: Standing) -> Iterable[str]:
@@ -256,32 +232,31 @@ def _known(judgement: Judgement, standings: Sequence[Standing]) -> set[str]:
 
 def _set_aside(name: str, plugin: Standing, config: Any) -> Explanation:
     """A plugin that would bring the tool is installed and not in use."""
-    enabled = dotted(("plugins", "entries", plugin.id, "enabled"))
-    plugins = config.settings.plugins
+    plugins, stage, key = config.settings.plugins, plugin.state, ""
     edits: tuple[Edit, ...] = ()
     if plugin.state == DISABLED:
-        stage, key, edits = "disabled", enabled, (Edit("set", enabled, True),)
+        why, key = (
+            say("its plugin {id} is disabled", id=plugin.id),
+            dotted(("plugins", "entries", plugin.id, "enabled")),
+        )
+        edits = (Edit("set", key, True),)
     elif plugin.state == BLOCKED and plugin.id in plugins.deny:
-        stage, key = "blocked", f"plugins.deny[{plugins.deny.index(plugin.id)}]"
+        why = say("its plugin {id} is blocked by {key}", id=plugin.id, key="plugins.deny")
+        key = f"plugins.deny[{plugins.deny.index(plugin.id)}]"
         edits = (Edit("unset", key),)
     elif plugin.state == BLOCKED:
-        stage, key, edits = "blocked", "plugins.allow", (Edit("set", "plugins.allow[]", plugin.id),)
+        why, key = (
+            say("its plugin {id} is blocked by {key}", id=plugin.id, key="plugins.allow"),
+            "plugins.allow",
+        )
+        edits = (Edit("set", "plugins.allow[]", plugin.id),)
     elif plugin.state in (LOADED, IDLE):
-        stage, key = "not-brought", ""
+        why, stage = say("its plugin {id} is there, but does not bring it", id=plugin.id), "not-brought"
+    elif plugin.state == INCOMPATIBLE:
+        why = say("its plugin {id} does not fit this claw: {why}", id=plugin.id, why=plugin.why)
     else:
-        stage, key = plugin.state, ""
-    why = {
-        "disabled": say("its plugin {id} is disabled", id=plugin.id),
-        "blocked": say("its plugin {id} is blocked by {key}", id=plugin.id, key=key.partition("[")[0]),
-        "not-brought": say("its plugin {id} is there, but does not bring it", id=plugin.id),
-        "quarantined": say(
-            "its plugin {id} was set aside at {stage}: {why}",
-            id=plugin.id,
-            stage=plugin.stage,
-            why=plugin.why,
-        ),
-        "incompatible": say("its plugin {id} does not fit this claw: {why}", id=plugin.id, why=plugin.why),
-    }[stage]
+        names = {"id": plugin.id, "stage": plugin.stage, "why": plugin.why}
+        why = say("its plugin {id} was set aside at {stage}: {why}", **names)
     return Explanation(
         name, False, plugin.id, False, stage, why, key, "", config.file if key else "",
         config.line(key) if key else None, edits, "" if edits else plugin.mend,
