@@ -138,30 +138,18 @@ def sender_of(asked: Scenario) -> Sender | None:
     return Sender(asked.sender)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A tool that the run should have and has not, or the other way round.
-
-    :param expected: that the run has it.
-    :param answer: what is, and why.
-    """
-
-    expected: bool
-    answer: Explanation
-
-
 def differences(
     asked: Scenario, found: Judgement, config: Config, standings: Sequence[Standing]
-) -> tuple[Difference, ...]:
-    """What is not as ``asked`` expects; a name that nobody knows is never as expected, for it may be misspelt."""
+) -> tuple[Explanation, ...]:
+    """The tools that are there and should not be, or the other way round; each with the reason.
+
+    A name that nobody knows is never as expected, for it may be misspelt.
+    """
     reach, standing = Reach(found.facts), {normalise(name) for name in found.standing}
 
     def named(words: Iterable[str]) -> set[str]:
-        return {
-            name
-            for word in map(normalise, words)
-            for name in reach.of(word) | GROUPS.get(word, frozenset()) or {word} - {PLUGINS_GROUP}
-        }
+        sets = (reach.of(word) | GROUPS.get(word, frozenset()) or {word} for word in map(normalise, words))
+        return set().union(*sets) - {PLUGINS_GROUP}
 
     wanted = dict.fromkeys(named(asked.has), True) | dict.fromkeys(named(asked.lacks), False)
     if asked.expect is not None:
@@ -170,11 +158,7 @@ def differences(
     answers = (
         (expected, explain(name, config, found, standings)) for name, expected in sorted(wanted.items())
     )
-    return tuple(
-        Difference(expected, answer)
-        for expected, answer in answers
-        if expected != answer.available or answer.stage == "unknown"
-    )
+    return tuple(one for expected, one in answers if expected != one.available or one.stage == "unknown")
 
 
 Tools = frozenset[tuple[str, str]]
@@ -188,22 +172,19 @@ def change(asked: Scenario, old: Ground, new: Ground) -> tuple[Tools, Tools]:
 
     :raises UsageError: neither has the agent.
     """
-    had, has = (
-        frozenset((found.facts[at].name, found.facts[at].supplier) for at in found.positions)
-        if (found := _judged_there(asked, ground))
-        else None
-        for ground in (old, new)
-    )
+    had, has = _tools(asked, old), _tools(asked, new)
     if had is None and has is None:
         new.config.agent(asked.agent)
-    return (has or Tools()) - (had or Tools()), (had or Tools()) - (has or Tools())
+    had, has = had or Tools(), has or Tools()
+    return has - had, had - has
 
 
-def _judged_there(asked: Scenario, ground: Ground) -> Judgement | None:
+def _tools(asked: Scenario, ground: Ground) -> Tools | None:
     try:
-        return judgement_of(asked, ground)
+        found = judgement_of(asked, ground)
     except UsageError:
         return None
+    return Tools((found.facts[at].name, found.facts[at].supplier) for at in found.positions)
 
 
 def derived(*configs: Config) -> tuple[Scenario, ...]:
@@ -244,53 +225,31 @@ class Rule:
 
     :param kind: profile, allow, deny or alsoAllow.
     :param key: dotted key; empty for claw's own tables. ``whose`` is the id behind a list index in it.
+    :param restricts: false for an allow list of nothing but plugin tools: it only switches them on.
+    :param model: the fallback model for which alone it is in force.
     """
 
     kind: str
     words: tuple[str, ...]
-    key: str = ""
-    whose: str = ""
-    file: str = ""
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A gate or layer of a run.
-
-    :param model: the fallback for which this layer is another one.
-    :param restricts: its allow list takes tools away; a list of nothing but plugin tools only switches them on.
-    :param takes: the tools that fell here.
-    """
-
-    name: str
-    gate: bool
-    rules: tuple[Rule, ...] = ()
-    restricts: bool = False
-    takes: tuple[str, ...] = ()
+    key: str
+    whose: str
+    line: int | None
+    restricts: bool = True
     model: str = ""
 
 
-def in_force(found: Judgement, config: Config) -> Iterator[Stage]:
-    """Every gate and layer of a run, in order; a layer that is another one for a fallback model stands there twice."""
-    fell = found.rulings.items()
-
-    def gate(name: str) -> Stage:
-        return Stage(name, True, takes=tuple(tool for tool, ruling in fell if ruling.stage == name))
-
-    yield from map(gate, OPENING)
-    for at, name in enumerate(LAYERS):
-        others = {model_of(one): one for one in found.spares if one.layers[at] != found.layers[at]}
-        for model, one in {"": found, **others}.items():
-            takes = tuple(
-                tool
-                for tool, ruling in fell
-                if ruling.stage == name and (ruling.spare if ruling.spare in others else "") == model
-            )
-            layer = one.layers[at]
-            rules = tuple(_rules(layer, config))
-            yield Stage(name, False, rules, restricts(layer, Reach(one.loaded)), takes, model)
-    yield from map(gate, CLOSING)
+def in_force(found: Judgement, config: Config) -> Iterator[tuple[str, tuple[Rule, ...], tuple[str, ...]]]:
+    """Every gate and layer of a run, in order: its name, its rules, and the tools that it takes away."""
+    layers: dict[str, tuple[Rule, ...]] = {}
+    for one in (found, *found.spares):
+        reach, model = Reach(one.loaded), "" if one is found else model_of(one)
+        for layer in one.layers:
+            known = layers.setdefault(layer.name, ())
+            rules = [rule for rule in _rules(layer, reach, config) if rule not in known]
+            layers[layer.name] = (*known, *(replace(rule, model=model) for rule in rules))
+    for stage in (*OPENING, *LAYERS, *CLOSING):
+        takes = tuple(name for name, ruling in found.rulings.items() if ruling.stage == stage)
+        yield stage, layers.get(stage, ()), takes
 
 
 def model_of(found: Judgement) -> str:
@@ -298,9 +257,9 @@ def model_of(found: Judgement) -> str:
     return f"{found.run.provider}/{found.run.model}"
 
 
-def _rules(layer: Layer, config: Config) -> Iterator[Rule]:
+def _rules(layer: Layer, reach: Reach, config: Config) -> Iterator[Rule]:
     if layer.profile:
-        yield _rule("profile", (layer.profile,), layer.key, layer.whose, config)
+        yield Rule("profile", (layer.profile,), layer.key, layer.whose, config.line(layer.key))
     lists: dict[tuple[str, str, str], dict[str, None]] = {}
     for kind, entries in (("allow", layer.allow or ()), ("deny", layer.deny), ("alsoAllow", layer.opens)):
         for entry in entries:
@@ -308,8 +267,5 @@ def _rules(layer: Layer, config: Config) -> Iterator[Rule]:
                 kept = entry.key.rpartition(".")[2] or kind
                 lists.setdefault((kept, entry.key, entry.whose), {})[entry.word] = None
     for (kind, key, whose), words in lists.items():
-        yield _rule(kind, tuple(words), key, whose, config)
-
-
-def _rule(kind: str, words: tuple[str, ...], key: str, whose: str, config: Config) -> Rule:
-    return Rule(kind, words, key, whose, config.file if key else "", config.line(key) if key else None)
+        narrows = kind != "allow" or restricts(layer, reach)
+        yield Rule(kind, tuple(words), key, whose, config.line(key) if key else None, narrows)

@@ -17,6 +17,7 @@ _NOUNS = {
     "status": "claw.cli.status",
     "plugins": "claw.cli.plugins",
     "tools": "claw.cli.tools",
+    "policy": "claw.cli.policy",
     "config": "claw.cli.config",
     "prompt": "claw.cli.prompt",
     "completion": "claw.cli.completion",
