@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from claw.config.misfit import misfits
 from claw.config.names import Path, nearest, normalise_agent_id
 from claw.config.outline import ANY_ENDPOINT
@@ -68,7 +66,6 @@ def remarks(config: "Config") -> tuple[ConfigError, ...]:
     """What the file itself shows to be odd: keys that are empty, variables that are not set, jobs that cannot run."""
     return (
         *_unset_variables(config),
-        *_secrets(config),
         *_jobs(config),
         *_owners(config),
         *_open_channels(config),
@@ -91,107 +88,55 @@ def absent(config: "Config", known: Known) -> tuple[ConfigError, ...]:
 
 
 def _agents_once(config: "Config") -> Iterator[ConfigError]:
-    seen: dict[str, str] = {}
-    marked = 0
+    tell, seen = config.teller.tell, dict[str, str]()
     for index, entry in enumerate(config.settings.agents.list):
-        path: Path = ("agents", "list", index)
         name = normalise_agent_id(entry.id)
-        if name in seen:
-            yield config.teller.tell(
-                (*path, "id"),
-                "duplicate agent id {id}"
-                if seen[name] == entry.id
-                else "{id} is a duplicate of {first}: case and signs do not count",
-                "Give each agent its own id",
-                id=entry.id,
-                first=seen[name],
+        if first := seen.get(name):
+            same, alike = (
+                "duplicate agent id {id}",
+                "{id} is a duplicate of {first}: case and signs do not count",
             )
+            problem = same if first == entry.id else alike
+            at: Path = ("agents", "list", index, "id")
+            yield tell(at, problem, "Give each agent its own id", id=entry.id, first=first)
         seen.setdefault(name, entry.id)
-        marked += entry.default
-        if entry.default and marked == 2:
-            yield config.teller.tell((*path, "default"), "a second agent is marked as default", "Mark one")
+    for index in [index for index, entry in enumerate(config.settings.agents.list) if entry.default][1:2]:
+        yield tell(("agents", "list", index, "default"), "a second agent is marked as default", "Mark one")
 
 
 def _agents_exist(config: "Config") -> Iterator[ConfigError]:
-    named: list[tuple[Path, str]] = [
-        (("bindings", index, "agent" if "agent" in raw else "agentId"), binding.agent)
-        for index, (binding, raw) in enumerate(
-            zip(config.settings.bindings, config.layout.tree.get("bindings", ()), strict=False)
-        )
-    ]
-    for path, agent in named:
-        if normalise_agent_id(agent) not in (*config.agent_ids, "main"):
+    written = config.layout.tree.get("bindings", ())
+    for index, (binding, raw) in enumerate(zip(config.settings.bindings, written, strict=False)):
+        if normalise_agent_id(binding.agent) not in (*config.agent_ids, "main"):
+            path: Path = ("bindings", index, "agent" if "agent" in raw else "agentId")
+            names = ", ".join(config.agent_ids)
             yield config.teller.tell(
-                path,
-                "no agent is called {id}",
-                "Agents: {names}",
-                id=agent,
-                names=", ".join(config.agent_ids),
+                path, "no agent is called {id}", "Agents: {names}", id=binding.agent, names=names
             )
 
 
 def _unset_variables(config: "Config") -> Iterator[ConfigError]:
-    for path, value in _texts(filled(config.layout.tree, config.environ)):
-        if isinstance(value, Filled) and value.missing:
-            yield config.teller.tell(
-                path,
-                "the environment variable {name} is not set",
-                "Set {name} before claw starts, or take the key out",
-                name=value.missing[0],
-            )
-
-
-def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _texts(part, (*path, key))
-    elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from _texts(part, (*path, index))
-
-
-def _secrets(config: "Config") -> Iterator[ConfigError]:
-    for path, secret in _secrets_in(config.settings, config.layout.tree, ()):
-        if secret.empty:
+    """Texts and secrets with a variable behind them that is not there, and secrets that are empty."""
+    settings = config.settings.model_dump(by_alias=True, exclude_unset=True)
+    secrets = ((path, leaf) for path, leaf in _leaves(settings) if isinstance(leaf, Secret))
+    for path, leaf in (*_leaves(filled(config.layout.tree, config.environ)), *secrets):
+        if isinstance(leaf, Secret) and leaf.empty:
             yield config.teller.tell(
                 path, "the key is empty, so it is not used", "Write a value, or take it out"
             )
-        elif secret.missing and secret.is_reference:
-            yield config.teller.tell(
-                path,
-                "the environment variable {name} is not set",
-                "Set {name} before claw starts, or take the key out",
-                name=secret.missing[0],
-            )
+        elif (isinstance(leaf, Secret) and leaf.is_reference) or isinstance(leaf, Filled):
+            for name in leaf.missing[:1]:
+                fix = "Set {name} before claw starts, or take the key out"
+                yield config.teller.tell(path, "the environment variable {name} is not set", fix, name=name)
 
 
-def _secrets_in(value: Any, tree: Any, path: Path) -> Iterator[tuple[Path, Secret]]:
-    """Every secret that the file names, with its path in the tree."""
-    if isinstance(value, Secret):
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Everything in a tree that is neither mapping nor list, with its path."""
+    if isinstance(value, Mapping | list | tuple):
+        for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(part, (*path, key))
+    else:
         yield path, value
-    elif isinstance(value, BaseModel):
-        for name in value.model_fields_set & type(value).model_fields.keys():
-            key = next(
-                (key for key in _spellings(type(value), name) if isinstance(tree, Mapping) and key in tree),
-                None,
-            )
-            if key is not None and isinstance(tree, Mapping):
-                yield from _secrets_in(getattr(value, name), tree[key], (*path, key))
-    elif isinstance(value, Mapping):
-        for name, part in value.items():
-            if isinstance(tree, Mapping) and name in tree:
-                yield from _secrets_in(part, tree[name], (*path, name))
-    elif isinstance(value, tuple) and isinstance(tree, list):
-        for index, (part, below) in enumerate(zip(value, tree, strict=False)):
-            yield from _secrets_in(part, below, (*path, index))
-
-
-def _spellings(model: type[BaseModel], name: str) -> tuple[str, ...]:
-    field_ = model.model_fields[name]
-    choices = getattr(field_.validation_alias, "choices", ())
-    return (*(choice for choice in choices if isinstance(choice, str)), field_.alias or name, name)
 
 
 def _jobs(config: "Config") -> Iterator[ConfigError]:
@@ -213,62 +158,49 @@ def _owners(config: "Config") -> Iterator[ConfigError]:
     for path, people in lists:
         for index, person in enumerate(people):
             if ":" not in person and not person.startswith("+"):
-                yield config.teller.tell(
-                    (*path, index),
-                    "{person} names nobody",
-                    "Write channel:id, or a phone number with +",
-                    person=person,
-                )
+                fix = "Write channel:id, or a phone number with +"
+                yield config.teller.tell((*path, index), "{person} names nobody", fix, person=person)
 
 
 def _open_channels(config: "Config") -> Iterator[ConfigError]:
     for name, channel in config.settings.channels.items():
         if channel.dm_policy == "open" and "*" not in channel.allow_from:
-            yield config.teller.tell(
-                ("channels", name, "allowFrom"),
-                "dmPolicy is open, but the list has no star: the channel does not start",
-                "Write allowFrom: ['*'] to let everybody in, or choose pairing",
-            )
+            problem = "dmPolicy is open, but the list has no star: the channel does not start"
+            fix = "Write allowFrom: ['*'] to let everybody in, or choose pairing"
+            yield config.teller.tell(("channels", name, "allowFrom"), problem, fix)
 
 
 def _sections(config: "Config", known: Known) -> Iterator[ConfigError]:
-    settings = config.settings
-    providers = [
-        name
-        for name, section in settings.providers.items()
-        if not (section.base_url and ANY_ENDPOINT in known.providers)
-    ]
-    groups: tuple[tuple[Path, Iterable[str], frozenset[str], str], ...] = (
-        (
-            ("channels",),
-            settings.channels,
-            known.channels,
-            "no installed plugin brings a channel {name}: it stays off",
-        ),
-        (("providers",), providers, known.providers, "no installed plugin brings a provider {name}"),
-        (("plugins", "entries"), settings.plugins.entries, known.plugins, "no plugin {name} is installed"),
-    )
-    for path, names, there, problem in groups:
-        for name in names:
-            if name not in there and not (known.silent and path != ("plugins", "entries")):
-                near = nearest(name, there)
-                fix = "Did you mean {near}?" if near else "Install the plugin, or take the section out"
-                yield config.teller.tell((*path, name), problem, fix, name=name, near=near)
+    settings, fix = config.settings, "Install the plugin, or take the section out"
+    if not known.silent:
+        problem = "no installed plugin brings a channel {name}: it stays off"
+        for name in settings.channels:
+            yield from _absent(config, ("channels", name), name, known.channels, problem, fix)
+        for name, section in settings.providers.items():
+            if not (section.base_url and ANY_ENDPOINT in known.providers):
+                problem = "no installed plugin brings a provider {name}"
+                yield from _absent(config, ("providers", name), name, known.providers, problem, fix)
+    for name in settings.plugins.entries:
+        path: Path = ("plugins", "entries", name)
+        yield from _absent(config, path, name, known.plugins, "no plugin {name} is installed", fix)
+
+
+def _absent(
+    config: "Config", path: Path, name: str, there: Iterable[str], problem: str, fix: str
+) -> Iterator[ConfigError]:
+    """A word of the file that is none of those ``there``; the nearest one is a better fix than ``fix``."""
+    if name not in there:
+        near = nearest(name, there)
+        yield config.teller.tell(path, problem, "Did you mean {near}?" if near else fix, name=name, near=near)
 
 
 def _plugin_names(config: "Config", known: Known) -> Iterator[ConfigError]:
     plugins = config.settings.plugins
+    fix = "Install it, or take the entry out"
     for key, names in (("allow", plugins.allow or ()), ("deny", plugins.deny)):
         for index, name in enumerate(names):
-            if name not in known.plugins:
-                near = nearest(name, known.plugins)
-                yield config.teller.tell(
-                    ("plugins", key, index),
-                    "no plugin {name} is installed",
-                    "Did you mean {near}?" if near else "Install it, or take the entry out",
-                    name=name,
-                    near=near,
-                )
+            path: Path = ("plugins", key, index)
+            yield from _absent(config, path, name, known.plugins, "no plugin {name} is installed", fix)
 
 
 def _schemas(config: "Config", known: Known) -> Iterator[ConfigError]:
@@ -286,29 +218,20 @@ def _tools(config: "Config", known: Known) -> Iterator[ConfigError]:
     if known.silent or not known.tools:
         return
     lower = {word.lower() for word in words}
+    problem = "no tool, plugin or group is called {name}"
+    fix = "Install the plugin that brings it, or take the entry out"
     for path, lists in _tool_lists(config):
-        for written, name in _LISTS:
-            for index, word in enumerate(getattr(lists, name) or ()):
+        for written, attribute in _LISTS:
+            for index, word in enumerate(getattr(lists, attribute) or ()):
                 if word.strip() and "*" not in word and word.strip().lower() not in lower:
-                    near = nearest(word, words)
-                    yield config.teller.tell(
-                        (*path, written, index),
-                        "no tool, plugin or group is called {word}",
-                        "Did you mean {near}?"
-                        if near
-                        else "Install the plugin that brings it, or take the entry out",
-                        word=word,
-                        near=near,
-                    )
+                    yield from _absent(config, (*path, written, index), word, words, problem, fix)
 
 
 def _tool_lists(config: "Config") -> Iterator[tuple[Path, Any]]:
-    settings = config.settings
-    scopes: list[tuple[Path, Any]] = [(("tools",), settings.tools)]
-    scopes.append((("agents", "defaults", "tools"), settings.agents.defaults.tools))
-    scopes += [
-        (("agents", "list", index, "tools"), agent.tools) for index, agent in enumerate(settings.agents.list)
-    ]
+    agents = config.settings.agents
+    scopes: list[tuple[Path, Any]] = [(("tools",), config.settings.tools)]
+    scopes.append((("agents", "defaults", "tools"), agents.defaults.tools))
+    scopes += ((("agents", "list", index, "tools"), agent.tools) for index, agent in enumerate(agents.list))
     for path, tools in scopes:
         if tools is None:
             continue

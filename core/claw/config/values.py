@@ -126,7 +126,7 @@ class Secret:
         return core_schema.with_info_plain_validator_function(
             cls._read,
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda secret: "******" if secret else ""
+                lambda secret: "******" if secret else "", when_used="json"
             ),
         )
 
