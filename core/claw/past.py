@@ -2,16 +2,7 @@
 
 from dataclasses import dataclass
 
-from claw.record import (
-    Compaction,
-    Entry,
-    MessageRecord,
-    ModelChange,
-    Record,
-    ThinkingLevelChange,
-    context,
-    shown,
-)
+from claw.record import Compaction, Entry, MessageRecord, Record, context, shown
 from claw.transcript import Assistant, Message, ToolResult, User, sendable
 from claw.usage import Ledger
 
@@ -26,8 +17,6 @@ class Past:
 
     entries: list[Entry]
     messages: list[Message]
-    model: str | None
-    thinking_level: str
     usage: Ledger
     ids: set[str]
     settled: int = 0
@@ -36,13 +25,11 @@ class Past:
 
     @classmethod
     def of(cls, entries: list[Entry]) -> "Past":
-        shows = context(entries)
         usage = Ledger()
         for entry in entries:
             if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
                 usage = usage.plus(entry.message.usage)
-        ids = {entry.id for entry in entries}
-        return cls(entries, list(shows.messages), shows.model, shows.thinking_level, usage, ids)
+        return cls(entries, list(context(entries).messages), usage, {entry.id for entry in entries})
 
     def add(self, entry: Record) -> None:
         self.entries.append(entry)  # type: ignore[arg-type]
@@ -54,12 +41,7 @@ class Past:
             self._settle(message)
             self.messages.append(message)
             self.sent = None
-        if isinstance(entry, ModelChange):
-            self.model = entry.model
-        elif isinstance(entry, ThinkingLevelChange):
-            self.thinking_level = entry.thinking_level
-        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-            self.model = entry.message.model or self.model
+        if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
             self.usage = self.usage.plus(entry.message.usage)
 
     def sendable(self) -> tuple[Message, ...]:

@@ -20,7 +20,6 @@ class Header(msgspec.Struct, frozen=True, tag="session", tag_field="type", renam
     """First line of a session file.
 
     :param key: the session key it was opened under, so that a lost index can be made again.
-    :param parent_session: id of the session it was forked from.
     """
 
     id: str
@@ -28,7 +27,6 @@ class Header(msgspec.Struct, frozen=True, tag="session", tag_field="type", renam
     timestamp: str = ""
     cwd: str = ""
     key: str = ""
-    parent_session: str | None = None
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
@@ -65,13 +63,6 @@ class BranchSummary(Record, frozen=True, kw_only=True, tag="branch_summary"):
     from_id: str = ""
 
 
-class Custom(Record, frozen=True, kw_only=True, tag="custom"):
-    """State of a plugin: never shown to a model."""
-
-    custom_type: str = ""
-    data: Any = None
-
-
 class CustomMessage(Record, frozen=True, kw_only=True, tag="custom_message"):
     """Something that a plugin puts into the conversation."""
 
@@ -91,29 +82,13 @@ class ThinkingLevelChange(Record, frozen=True, kw_only=True, tag="thinking_level
     thinking_level: str
 
 
-class Label(Record, frozen=True, kw_only=True, tag="label"):
-    """A name for another record."""
-
-    target_id: str = ""
-    label: str | None = None
-
-
-class SessionInfo(Record, frozen=True, kw_only=True, tag="session_info"):
-    """A name for the session."""
-
-    name: str = ""
-
-
 class Other(Record, frozen=True, kw_only=True):
     """A record of a kind, or a shape, that we do not know: kept in the file as it is, shown to no model."""
 
     raw: dict[str, Any]
 
 
-Known = (
-    MessageRecord | Compaction | BranchSummary | Custom | CustomMessage | ModelChange | ThinkingLevelChange | Label
-    | SessionInfo
-)  # fmt: skip
+Known = MessageRecord | Compaction | BranchSummary | CustomMessage | ModelChange | ThinkingLevelChange
 Entry = Known | Other
 Line = TypeVar("Line", bound=Header | Record)
 

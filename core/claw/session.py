@@ -74,16 +74,6 @@ class Session:
         return self._past.usage
 
     @property
-    def model(self) -> str | None:
-        """``provider/model`` in force at the newest record; None before any."""
-        return self._past.model
-
-    @property
-    def thinking_level(self) -> str:
-        """How much the model is to think at the newest record; ``off`` before any change."""
-        return self._past.thinking_level
-
-    @property
     def busy(self) -> bool:
         """Held by a turn, or about to be."""
         return self._holders > 0 or self._gate.locked()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from claw.clock import Clock
 from claw.errors import BusyError, ClawError
-from claw.record import Compaction, Header, MessageRecord, ModelChange, ThinkingLevelChange, encode, read
+from claw.record import Compaction, Header, MessageRecord, encode, read
 from claw.session import Session, Sessions
 from claw.store import Database, Disk
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage, User, sendable
@@ -61,7 +61,6 @@ async def test_a_new_session_is_on_disk_at_once_for_our_eyes_only(house):
         "timestamp": "2026-03-01T12:00:00.000Z",
         "cwd": "/w",
         "key": KEY,
-        "parentSession": None,
     }
     assert session.path.name == f"{session.id}.jsonl"
     assert session.path.stat().st_mode & 0o777 == 0o600
@@ -77,16 +76,13 @@ async def test_what_was_appended_is_there_for_the_next_process(house):
         Assistant((ToolCall("t1", "ls", {"path": "."}),), model="x/y", usage=Usage(input=7, output=2))
     )
     session.append(ToolResult("t1", "ls", (Text("a.txt"),)))
-    session.append_entry(ThinkingLevelChange(thinking_level="high"))
     await session.flush()
-    before = (session.id, session.messages, session.usage, session.model, session.thinking_level)
+    before = (session.id, session.messages, session.usage)
     first.close()
 
     again = await house().open(KEY, "a")
 
-    assert (again.id, again.messages, again.usage, again.model, again.thinking_level) == before
-    assert again.model == "x/y"
-    assert again.thinking_level == "high"
+    assert (again.id, again.messages, again.usage) == before
     assert again.notices == ()
 
 
@@ -122,14 +118,6 @@ async def test_a_compaction_changes_what_is_shown_and_the_file_keeps_everything(
     assert len(session.entries) == 4
     sessions.close()
     assert texts(await house().open(KEY, "a")) == ["Summary:\nthey talked", "kept", "new"]
-
-
-async def test_a_change_of_model_is_in_force_from_there_on(house):
-    session = await house().open(KEY, "a")
-    session.append(Assistant((Text("hi"),), model="a/one"))
-    session.append_entry(ModelChange(model="b/two"))
-
-    assert session.model == "b/two"
 
 
 async def test_a_call_that_was_never_answered_is_answered_in_what_a_model_is_sent_and_not_in_the_file(house):

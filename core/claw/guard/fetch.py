@@ -18,14 +18,11 @@ _READ_SECONDS = 120  # a model may think for a while before its first byte
 class Network:
     """One HTTP client for each origin, all with one TLS context. Belongs to one event loop; close it at the end.
 
-    :param trust_env: also obey ``HTTPS_PROXY``, ``NO_PROXY`` and ``SSL_CERT_FILE``.
     :param transport: what carries the requests instead of the network; for tests.
     """
 
-    def __init__(
-        self, *, trust_env: bool = False, transport: "httpx2.AsyncBaseTransport | None" = None
-    ) -> None:
-        self._trust_env, self._transport = trust_env, transport
+    def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
+        self._transport = transport
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
     def client(self, address: str) -> "httpx2.AsyncClient":
@@ -53,9 +50,8 @@ class Network:
             if origin_of(str(request.url)) != origin:
                 raise FenceError(
                     "a request to {other} left the address that was configured, {origin}",
-                    other=request.url.host,
-                    origin=origin,
-                )
+                    other=request.url.host, origin=origin,
+                )  # fmt: skip
 
         return httpx2.AsyncClient(
             base_url=origin,
@@ -63,7 +59,7 @@ class Network:
             verify=self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
             follow_redirects=False,
-            trust_env=self._trust_env,
+            trust_env=False,
             transport=self._transport,
             event_hooks={"request": [stay]},
         )
@@ -72,7 +68,7 @@ class Network:
     def _tls(self) -> ssl.SSLContext:
         import httpx2
 
-        return httpx2.create_ssl_context(trust_env=self._trust_env)
+        return httpx2.create_ssl_context(trust_env=False)
 
 
 def origin_of(address: str) -> str:
@@ -87,11 +83,8 @@ def origin_of(address: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         host, port, parts = "", None, urlsplit("")
-    if (
-        not host
-        or parts.scheme not in ("https", "http")
-        or any(letter.isspace() or letter == "\\" for letter in text)
-    ):
+    strange = any(letter.isspace() or letter == "\\" for letter in text)
+    if not host or parts.scheme not in ("https", "http") or strange:
         raise UsageError(
             "this is not the address of an HTTP service", fix="write it as https://host or http://host:port"
         )
@@ -102,11 +95,8 @@ def origin_of(address: str) -> str:
         )
     scheme = "http" if bare and is_loopback(host) else parts.scheme
     shown = f"[{host}]" if ":" in host else host
-    return (
-        f"{scheme}://{shown}"
-        if port in (None, {"https": 443, "http": 80}[scheme])
-        else f"{scheme}://{shown}:{port}"
-    )
+    usual = port in (None, {"https": 443, "http": 80}[scheme])
+    return f"{scheme}://{shown}" if usual else f"{scheme}://{shown}:{port}"
 
 
 def is_loopback(host: str) -> bool:

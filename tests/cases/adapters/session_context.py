@@ -8,11 +8,11 @@ from claw.record import (
     SUMMARY,
     BranchSummary,
     Compaction,
-    Custom,
     CustomMessage,
     Entry,
     MessageRecord,
     ModelChange,
+    Other,
     ThinkingLevelChange,
     context,
 )
@@ -46,7 +46,7 @@ def _entry(raw: dict[str, Any]) -> Entry:
         case "branch_summary":
             return BranchSummary(summary=raw["summary"], from_id=raw.get("from_id") or "", **place)
         case "custom":
-            return Custom(data=raw.get("data"), **place)
+            return Other(raw=raw, **place)
         case "custom_message":
             return CustomMessage(content=(Text(raw["text"]),), **place)
         case "thinking_level_change":
