@@ -45,7 +45,7 @@ def judge(facts: Sequence[ToolFact], layers: Sequence[Layer], run: Run) -> Judge
     """Rule on every tool: gates, nine layers, gates. The first reason a tool fell is the one that is told."""
     rulings: dict[str, Ruling] = {}
     conflicts: list[Conflict] = []
-    kept = _name_owners(facts, _opted_in(facts, layers, rulings), rulings, conflicts)
+    kept = _name_owners(facts, [*_opted_in(facts, layers, rulings)], rulings, conflicts)
     loaded = tuple(facts[at] for at in kept)
     reach = Reach(loaded)
     standing, fell = reach.names, dict[str, Ruling]()
@@ -167,12 +167,11 @@ def _opted_in(
 
 def _name_owners(
     facts: Sequence[ToolFact],
-    candidates: Iterable[int],
+    candidates: Sequence[int],
     rulings: dict[str, Ruling],
     conflicts: list[Conflict],
 ) -> list[int]:
     """The first plugin that brings a name has it; names of core tools are kept for them."""
-    candidates = list(candidates)
     core = {normalise(facts[at].name): facts[at] for at in candidates if facts[at].plugin is None}
     taken: dict[str, ToolFact] = {}
     kept = []

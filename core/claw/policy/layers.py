@@ -10,15 +10,8 @@ from claw.message import Sender
 from claw.policy.facts import Run
 
 LAYERS = (
-    "profile",
-    "providerProfile",
-    "global",
-    "globalProvider",
-    "agent",
-    "agentProvider",
-    "group",
-    "sandbox",
-    "subagent",
+    *("profile", "providerProfile", "global", "globalProvider", "agent", "agentProvider"),
+    *("group", "sandbox", "subagent"),
 )
 
 
@@ -51,13 +44,16 @@ class Scope:
     deny: tuple[str, ...] | None = None
     also_allow: tuple[str, ...] | None = None
 
+    @property
+    def lists(self) -> dict[str, tuple[str, ...] | None]:
+        """Its lists by their keys, as written."""
+        return {"allow": self.allow, "deny": self.deny, "alsoAllow": self.also_allow}
+
     def entries(self, name: str) -> tuple[Entry, ...]:
         """The words of ``allow``, ``deny`` or ``alsoAllow``; blank ones are dropped."""
-        words = {"allow": self.allow, "deny": self.deny, "alsoAllow": self.also_allow}[name] or ()
-        key = f"{self.key}.{name}"
-        return tuple(
-            Entry(normalise(word), key, index, self.whose) for index, word in enumerate(words) if word.strip()
-        )
+        key, words = f"{self.key}.{name}", self.lists[name] or ()
+        written = ((at, word) for at, word in enumerate(words) if word.strip())
+        return tuple(Entry(normalise(word), key, at, self.whose) for at, word in written)
 
     @property
     def opens(self) -> tuple[Entry, ...]:
@@ -92,13 +88,9 @@ class Sections:
     def list_at(self, key: str) -> tuple[str, ...]:
         """The words of the list at a dotted key, as written; empty when there is none."""
         named = (self.tools, self.agent, self.tools_provider, self.agent_provider, self.group)
-        for scope in (*named, *self.sandboxes, *self.subagents):
-            if scope is not None:
-                lists = {"allow": scope.allow, "deny": scope.deny, "alsoAllow": scope.also_allow}
-                for name, words in lists.items():
-                    if f"{scope.key}.{name}" == key and words is not None:
-                        return words
-        return ()
+        scopes = (scope for scope in (*named, *self.sandboxes, *self.subagents) if scope is not None)
+        written = ((f"{scope.key}.{name}", words) for scope in scopes for name, words in scope.lists.items())
+        return next((words for name, words in written if name == key and words is not None), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +248,8 @@ def _step(name: str) -> str:
 
 def _for_group(config: Any, run: Run) -> Scope | None:
     """First hit: a sender in this group, this group, a sender in the default entry, the default entry."""
-    channel = next(
-        (name for name in config.settings.channels if name.lower() == run.channel.strip().lower()), None
-    )
+    wanted = run.channel.strip().lower()
+    channel = next((name for name in config.settings.channels if name.lower() == wanted), None)
     if run.group is None or channel is None:
         return None
     groups = config.settings.channels[channel].groups
@@ -277,10 +268,8 @@ def _for_group(config: Any, run: Run) -> Scope | None:
 def _group_key(raw: Mapping[str, Any], channel: str, name: str) -> tuple[str, str]:
     """Where a group is written: below ``channels`` or at the top, in a map or in a list (then its id explains it)."""
     held = raw.get("channels") or {}
-    head, section = (
-        (("channels", channel), held[channel]) if channel in held else ((channel,), raw.get(channel) or {})
-    )
-    groups = section.get("groups") or {}
+    head = ("channels", channel) if channel in held else (channel,)
+    groups = (held.get(channel) or raw.get(channel) or {}).get("groups") or {}
     if isinstance(groups, list):
         for index, entry in enumerate(groups):
             if name in {str(entry[key]) for key in ("chatId", "chat_id", "id") if key in entry}:
@@ -301,10 +290,10 @@ def sender_key(keys: Iterable[str], sender: Sender | None) -> str | None:
         if key.strip() == "*":
             read.setdefault(("*", ""), key)
             continue
-        prefix, colon, value = key.partition(":")
-        kind = prefix.strip().lower() if colon else ""
-        known = kind in wanted
-        read.setdefault((kind if known else "id", _person(value if known else key)), key)
+        prefix, _, value = key.partition(":")
+        kind = prefix.strip().lower()
+        kind, value = (kind, value) if kind in wanted and ":" in key else ("id", key)
+        read.setdefault((kind, _person(value)), key)
     for kind, value in wanted.items():
         if value and (kind, value) in read:
             return read[kind, value]

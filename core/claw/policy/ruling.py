@@ -45,11 +45,9 @@ class Ruling:
         if not self.template:
             return ""
         text = say(self.template, key=self.place, pattern=self.pattern or "", **self.values)
-        return (
-            say("{reason}, because of fallback {model}", reason=text, model=self.spare)
-            if self.spare
-            else text
-        )
+        if not self.spare:
+            return text
+        return say("{reason}, because of fallback {model}", reason=text, model=self.spare)
 
 
 STANDS = Ruling(True)
@@ -84,13 +82,8 @@ class Conflict:
         return Ruling(False, "name", key, template=_CONFLICTS[self.kind], values=values)
 
     def __str__(self) -> str:
-        plugin = self.fact.plugin or self.fact.supplier
-        return say(
-            "tool {name} of plugin {id} is skipped: {why}",
-            name=self.fact.name,
-            id=plugin,
-            why=self.ruling.reason,
-        )
+        names = {"name": self.fact.name, "id": self.fact.plugin or self.fact.supplier}
+        return say("tool {name} of plugin {id} is skipped: {why}", why=self.ruling.reason, **names)
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,12 @@ def strays(config: Any, facts: Iterable[ToolFact], plugins: Iterable[str] = ()) 
             continue
         key = dotted(config.layout.as_written(path))
         near = nearest(entry, known)
-        found.append(
-            ConfigError(
-                key,
-                "{word} is the name of no tool, plugin or group here",
-                "did you mean {near}?" if near else "claw tools list --all shows every tool",
-                file=config.file,
-                line=config.line(dotted(path)),
-                word=word.strip(),
-                near=near or "",
-            )
-        )
+        fault = ConfigError(
+            key, "{word} is the name of no tool, plugin or group here",
+            "did you mean {near}?" if near else "claw tools list --all shows every tool",
+            file=config.file, line=config.line(dotted(path)), word=word.strip(), near=near or "",
+        )  # fmt: skip
+        found.append(fault)
     return tuple(found)
 
 
