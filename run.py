@@ -43,7 +43,7 @@ def main(arguments):
     try:
         prepare("claw", members)
         if testing:
-            prepare("test", dev_tools)
+            prepare("test", test_tools)
     except KeyboardInterrupt:
         print("\nclaw: set-up interrupted; the next run takes it up again", file=sys.stderr)
         sys.exit(130)
@@ -99,11 +99,9 @@ def install(stamp, purpose, requirements):
     wanted = requirements()
     count = sum(word != "-e" for word in wanted)
     say(f"installing {count} packages ({purpose}) and what they need; this is done once ...")
-    if purpose == "claw":
+    if purpose == "claw":  # what builds all members; it comes first, and for the tests it is there
         run([*tool, "flit_core", "-c", CONSTRAINTS])
-        run([*tool, "--no-build-isolation", *wanted, "-c", CONSTRAINTS])
-    else:
-        run([*tool, *wanted, "-c", CONSTRAINTS])
+    run([*tool, "--no-build-isolation", *wanted, "-c", CONSTRAINTS])
     with open(stamp + ".new", "w", encoding="utf-8") as file:
         file.write(fingerprint(purpose))
     os.replace(stamp + ".new", stamp)
@@ -111,15 +109,21 @@ def install(stamp, purpose, requirements):
 
 def members():
     """Core and every plugin, on one line, so that each finds its sibling here and not on the index."""
-    return [word for folder in member_folders() for word in ("-e", folder)]
+    return [word for folder in member_folders() if not for_tests(folder) for word in ("-e", folder)]
 
 
-def dev_tools():
-    """The names under ``[dependency-groups] dev``: Debian's pip is too old to read groups itself."""
+def test_tools():
+    """The names under ``[dependency-groups] dev`` (Debian's pip is too old to read groups), and our plugin of pytest."""
     import tomllib
 
     with open(WORKSPACE, "rb") as file:
-        return tomllib.load(file)["dependency-groups"]["dev"]
+        wanted = tomllib.load(file)["dependency-groups"]["dev"]
+    return wanted + [word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)]
+
+
+def for_tests(folder):
+    """Whether a member is a plugin of pytest: a first chat does without pytest."""
+    return "pytest11" in read(os.path.join(folder, "pyproject.toml"))
 
 
 def member_folders():
@@ -135,11 +139,9 @@ def fingerprint(purpose):
     """What an install depends on: where it stands, the venv's Python, the pins and what each member asks for."""
     import hashlib
 
-    files = [CONSTRAINTS, CFG]
-    if purpose == "claw":
-        files += [os.path.join(folder, "pyproject.toml") for folder in member_folders()]
-    else:
-        files.append(WORKSPACE)
+    files = [CONSTRAINTS, CFG, *([WORKSPACE] if purpose == "test" else [])]
+    wanted = [folder for folder in member_folders() if for_tests(folder) == (purpose == "test")]
+    files += [os.path.join(folder, "pyproject.toml") for folder in wanted]
     parts = [ROOT, os.path.realpath(PYTHON), *(f"{name}\n{read(name)}" for name in files)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -156,13 +156,13 @@ def _plain(schema: Schema) -> Schema:
 
 def _strict(node: Any, where: str) -> dict[str, Any]:
     if not isinstance(node, Mapping) or not node:
-        raise _Unsayable(say("{where} may be anything", where=where or "."))
+        raise _Unsayable(say("{place} may be anything", place=where or "."))
     for key in _STRICT_REFUSES:
         if key in node:
-            raise _Unsayable(say("{where} uses {key}", where=where or ".", key=key))
+            raise _Unsayable(say("{place} uses {key}", place=where or ".", key=key))
     if "allOf" in node:
         if len(node["allOf"]) != 1:
-            raise _Unsayable(say("{where} uses {key}", where=where or ".", key="allOf"))
+            raise _Unsayable(say("{place} uses {key}", place=where or ".", key="allOf"))
         node = _merged(node)
     said = {key: value for key, value in node.items() if key not in _STRICT_DROPS}
     if "oneOf" in said:
@@ -178,14 +178,14 @@ def _strict(node: Any, where: str) -> dict[str, Any]:
     elif "array" in (kinds if isinstance(kinds, list) else [kinds]):
         said["items"] = _strict(said.get("items"), f"{where}[]")
     elif not {"type", "enum", "const", "anyOf", "$ref"} & said.keys():
-        raise _Unsayable(say("{where} may be anything", where=where or "."))
+        raise _Unsayable(say("{place} may be anything", place=where or "."))
     return said
 
 
 def _closed(node: Schema, where: str) -> dict[str, Any]:
     """An object with all its properties required and no others."""
     if "properties" not in node or node.get("additionalProperties", False) is not False:
-        raise _Unsayable(say("{where} takes keys of any name", where=where or "."))
+        raise _Unsayable(say("{place} takes keys of any name", place=where or "."))
     wanted = node.get("required", ())
     properties = {}
     for name, inner in node["properties"].items():

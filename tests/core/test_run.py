@@ -210,6 +210,15 @@ def test_the_whole_suite_runs_on_all_cores_and_a_few_files_in_one_process(clone:
     assert "['-n0', '-x']" in clone.run("test", "-n0", "-x")[1]
 
 
+def test_a_plugin_of_pytest_comes_with_the_test_tools_and_not_before(clone: Clone) -> None:
+    folder = clone.folder / "plugins/not-a-member"
+    (folder / "pyproject.toml").write_text("[project.entry-points.pytest11]\n")
+    clone.run()
+    assert str(folder) not in " ".join(clone.installs)
+    clone.run("test")
+    assert f"-e {folder}" in clone.installs[-1]
+
+
 def test_chat_does_not_need_the_test_tools(clone: Clone) -> None:
     clone.run("chat")
     assert not any("pytest ruff" in line for line in clone.installs)

@@ -4,7 +4,8 @@
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,21 @@ def brought(plugin: Any, config: PluginConfig) -> dict[str, list[Any]]:
         takes = inspect.signature(function).parameters
         answers[hook] = list(function(**({"config": config} if "config" in takes else {})) or ())
     return answers
+
+
+@asynccontextmanager
+async def asked(
+    plugin: Any, tree: Mapping[str, Any] | None = None, plugin_id: str = "acme", **given: Any
+) -> AsyncIterator[dict[str, list[Any]]]:
+    """What ``plugin`` brings (:func:`brought`) with ``tree`` as the file; its connections are closed at the end.
+
+    :param given: ``environ`` and ``home`` of :func:`plugin_config`.
+    """
+    network = Network()
+    try:
+        yield brought(plugin, plugin_config(tree, plugin_id, network=network, **given))
+    finally:
+        await network.aclose()
 
 
 def tool_context(workspace: Path, **given: Any) -> ToolContext:

@@ -69,7 +69,7 @@ class FakeChannel:
         :param more: other fields of ``Inbound``: chat_type, mentions_us, kind, reply_to …
         """
         number = next(self._ids)
-        facts = {
+        facts: dict[str, Any] = {
             "message_id": f"message-{number}",
             "event_id": f"event-{number}",
             "sent_at": float(number),

@@ -100,10 +100,10 @@ def _schema(schema: Mapping[str, Any]) -> Iterator[Fault]:
                 "anthropic",
                 say("the argument {name} is not letters, digits, _ . -, at most 64", name=repr(name)),
             )
-    if why := why_not_strict(schema):
-        yield Fault("openai-strict", why)
+    if obstacle := why_not_strict(schema):
+        yield Fault("openai-strict", obstacle)
     for where, lost in _lost(schema, "", _definitions(schema), ()):
-        yield Fault("gemini", say("{where}: {lost}", where=where or ".", lost=lost))
+        yield Fault("gemini", say("{place}: {lost}", place=where or ".", lost=lost))
 
 
 def _lost(

@@ -1,0 +1,108 @@
+"""Our own plugins keep to what pytest-claw asks of everybody's."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import claw_anthropic
+import claw_openai
+import claw_skills
+import claw_tools_std
+import pytest
+from claw import Limits, PromptFacts, Tool, ToolContext, builtin
+from claw.testing import FakeChannel, brought, plugin_config
+from claw.testing.services import AnthropicService, OpenAIService
+from pytest_claw import ChannelSuite, ProviderSuite, SectionSuite, ToolSuite
+
+TOOLS = {tool.name: tool for tool in brought(claw_tools_std, plugin_config())["register_tools"]}
+CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
+STATUS = {"time": "10:00", "model": "fake/m1", "context_tokens": 1000, "used_tokens": 10, "zone": "UTC"}
+SAMPLES: dict[str, dict[str, Any]] = {
+    "read": {"file_path": "notes.txt"},
+    "write": {"file_path": "new.txt", "content": "hello"},
+    "edit": {"file_path": "notes.txt", "old_text": "first", "new_text": "1st"},
+    "apply_patch": {
+        "input": "*** Begin Patch\n*** Update File: notes.txt\n@@\n-first line\n+1st line\n*** End Patch"
+    },
+    "ls": {},
+    "grep": {"pattern": "line"},
+    "find": {"pattern": "*.txt"},
+    "exec": {"command": "echo hello"},
+    "process": {"action": "list"},
+    "message": {"message": "on my way"},
+    "session_status": {},
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+class TestToolsStd(ToolSuite):
+    @pytest.fixture(autouse=True)
+    def _chosen(self, name: str) -> None:
+        self.tool, self.sample = TOOLS[name], SAMPLES[name]
+        self.huge = {"read": {"file_path": "long.txt"}, "exec": {"command": "seq 300000"}}.get(name)
+
+    def prepare(self, workspace: Path) -> None:
+        (workspace / "notes.txt").write_text("first line\nsecond line\n")
+        (workspace / "long.txt").write_text("a line of some length\n" * 100_000)
+
+    def given(self, context: ToolContext) -> ToolContext:
+        return replace(context, status=STATUS)
+
+    def same(self, first: str, second: str) -> bool:
+        return CLOCK.sub("", first) == CLOCK.sub("", second)
+
+
+def test_every_standard_tool_is_tried() -> None:
+    assert sorted(TOOLS) == sorted(SAMPLES)
+    assert all(isinstance(tool, Tool) for tool in TOOLS.values())
+
+
+BUILTIN = {section.name: section for section in builtin.register_prompt_sections(plugin_config())}
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+class TestBuiltinSections(SectionSuite):
+    @pytest.fixture(autouse=True)
+    def _chosen(self, name: str) -> None:
+        self.section = BUILTIN[name]
+
+
+class TestSkillsSection(SectionSuite):
+    section = brought(claw_skills, plugin_config(plugin_id="skills"))["register_prompt_sections"][0]
+    may_ask_clock = True  # it holds the age of a file against it
+
+    def facts(self, workspace: Path) -> PromptFacts:
+        for name in ("stocks", "weather"):
+            folder = workspace / "skills" / name
+            folder.mkdir(parents=True)
+            (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Ask for {name}.\n---\nDo.\n")
+        facts = super().facts(workspace)
+        assert "weather" in self.section.render(facts)
+        return facts
+
+
+class TestAnthropic(ProviderSuite):
+    plugin, name, service = claw_anthropic, "anthropic", AnthropicService
+
+
+class TestOpenAIChat(ProviderSuite):
+    plugin, name, service = claw_openai, "openai", OpenAIService
+
+
+class TestOpenAIResponses(TestOpenAIChat):
+    section = {"api": "responses"}  # noqa: RUF012
+
+
+class TestFakeChannel(ChannelSuite):
+    limits = Limits(text_chars=500)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[FakeChannel]:
+        yield FakeChannel(limits=self.limits)
+
+
+class TestFakeChannelInCodeUnits(TestFakeChannel):
+    limits = Limits(text_chars=300, utf16=True)
