@@ -69,7 +69,7 @@ class Scenario(Section):
 class Scenarios(Section):
     """A file of scenarios."""
 
-    scenarios: tuple[Scenario, ...] = Field(min_length=1)
+    scenarios: tuple[Scenario, ...]
 
 
 class Ground(Protocol):

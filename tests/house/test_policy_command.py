@@ -143,7 +143,7 @@ def test_a_tool_that_nobody_knows_is_never_as_expected(home: Path, tmp_path: Pat
             3,
             ("yaml:3", "scenarios[1]", "expects nothing"),
         ),
-        ("scenarios: []\n", 3, ("scenarios", "at least 1")),
+        ("scenarios: []\n", 3, ("scenarios", "holds no scenario")),
         ("scenarios:\n  - {agent: nobody, has: [read]}\n", 2, ("nobody",)),
         ("scenarios:\n  - {depth: -1, has: [read]}\n", 3, ("scenarios[0].depth", "at least 0")),
     ],

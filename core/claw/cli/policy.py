@@ -134,6 +134,8 @@ def _read(file: Path, expecting: bool = False) -> tuple[Scenario, ...]:
     source = read(file)
     teller = Teller(source.tree, source.lines, str(file))
     found = validate(Scenarios, source.tree, teller, home=file.parent, environ=os.environ).scenarios
+    if not found:
+        raise teller.tell(("scenarios",), "holds no scenario", "Write at least one")
     for at, one in enumerate(found):
         if expecting and one.expect is None and not (one.has or one.lacks):
             raise teller.tell(("scenarios", at), "expects nothing", "Add expect, has or lacks")
