@@ -1,6 +1,5 @@
 """What pydantic found wrong, in our words: dotted key, line, problem, fix, and the nearest name."""
 
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,27 +12,20 @@ from claw.config.variables import Filled
 from claw.errors import ConfigError
 from claw.words import say
 
+_TEXT = ("must be a text (a string)", "Put it in quotes")
+_SWITCH = ("must be true or false", "Write true or false without quotes")
+_WHOLE = ("must be a whole number (an integer)", "Write digits only, without quotes")
+_NUMBER = ("must be a number", "Write digits, without quotes")
+_LIST = ("must be a list (an array)", "Write it as a list: [one, two]")
+_MAP = ("must be a mapping of keys (an object)", "Write key: value below it")
 _SHAPES = {
-    "string_type": ("must be a text (a string)", "Put it in quotes"),
-    "bool_type": ("must be true or false", "Write true or false without quotes"),
-    "bool_parsing": ("must be true or false", "Write true or false without quotes"),
-    "int_type": ("must be a whole number (an integer)", "Write digits only, without quotes"),
-    "int_parsing": ("must be a whole number (an integer)", "Write digits only, without quotes"),
-    "int_from_float": ("must be a whole number (an integer)", "Write it without a fraction"),
-    "float_type": ("must be a number", "Write digits, without quotes"),
-    "float_parsing": ("must be a number", "Write digits, without quotes"),
-    "finite_number": ("must be a finite number", "Write digits"),
-    "tuple_type": ("must be a list (an array)", "Write it as a list: [one, two]"),
-    "list_type": ("must be a list (an array)", "Write it as a list: [one, two]"),
-    "dict_type": ("must be a mapping of keys (an object)", "Write key: value below it"),
-    "mapping_type": ("must be a mapping of keys (an object)", "Write key: value below it"),
-    "model_type": ("must be a mapping of keys (an object)", "Write key: value below it"),
-    "model_attributes_type": ("must be a mapping of keys (an object)", "Write key: value below it"),
-    "missing": ("is required and missing", "Add it"),
+    "string_type": _TEXT, "bool_type": _SWITCH, "bool_parsing": _SWITCH, "int_type": _WHOLE, "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE, "float_type": _NUMBER, "float_parsing": _NUMBER, "finite_number": _NUMBER,
+    "tuple_type": _LIST, "list_type": _LIST, "dict_type": _MAP, "mapping_type": _MAP, "model_type": _MAP,
+    "model_attributes_type": _MAP, "missing": ("is required and missing", "Add it"),
     "string_too_short": ("is empty", "Write a text"),
-    "too_short": ("needs at least {min_length} entries", "Add more"),
-    "string_too_long": ("is longer than {max_length} characters", "Shorten it"),
-}
+    "string_pattern_mismatch": ("does not have the right form", "Write it as in the manual"),
+}  # fmt: skip
 _LIMITS = {
     "greater_than": "{value} is out of range: it must be greater than {limit}",
     "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
@@ -135,11 +127,11 @@ def _read(
         return path, *_unknown_word(_shown(detail["input"]), typing_words(context["expected"]))
     if kind in _LIMITS:
         limit = next(iter(context.values()))
-        return path, _LIMITS[kind], "Write a number within the limits", {
-            "limit": f"{limit:g}" if isinstance(limit, float) else limit, "value": _shown(detail["input"]),
-        }  # fmt: skip
-    if kind == "string_pattern_mismatch":
-        return path, "does not have the right form", "Write it as in the manual", {}
+        values = {
+            "limit": f"{limit:g}" if isinstance(limit, float) else limit,
+            "value": _shown(detail["input"]),
+        }
+        return path, _LIMITS[kind], "Write a number within the limits", values
     problem, fix = _SHAPES.get(kind, ("is not right ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
 
@@ -187,37 +179,20 @@ def typing_words(expected: str) -> list[str]:
     return [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
 
 
-def known_keys(model: Any, path: Path) -> set[str]:
+def known_keys(model: type[BaseModel], path: Path) -> set[str]:
     """The keys that the section at ``path`` below ``model`` knows, as they are written."""
+    here = [model]
     for step in path:
-        model = _below(model, step)
-    found = _models_in(model)
-    return {field.alias or name for each in found for name, field in each.model_fields.items()}
+        fields = [(name, field) for each in here for name, field in each.model_fields.items()]
+        # A step that is no field is an index, or a name of the person's own: the same models are behind it.
+        here = [
+            m for name, field in fields if step in (name, field.alias) for m in _models(field.annotation)
+        ] or here
+    return {field.alias or name for each in here for name, field in each.model_fields.items()}
 
 
-def _below(model: Any, step: str | int) -> Any:
-    for each in _models_in(model):
-        for name, field in each.model_fields.items():
-            if step in (name, field.alias) or step in _choices(field.validation_alias):
-                return field.annotation
-    inner = [arg for arg in _arguments(model) if _models_in(arg)]
-    return inner[-1] if inner else None
-
-
-def _choices(alias: Any) -> tuple[Any, ...]:
-    return tuple(getattr(alias, "choices", ()))
-
-
-def _arguments(annotation: Any) -> tuple[Any, ...]:
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union, typing.Annotated):
-        return tuple(inner for arg in typing.get_args(annotation) for inner in (_arguments(arg) or (arg,)))
-    return typing.get_args(annotation)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a value of this type may be."""
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a value of this type may be or hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union, typing.Annotated):
-        return [model for arg in typing.get_args(annotation) for model in _models_in(arg)]
-    return []
+    return [model for inner in typing.get_args(annotation) for model in _models(inner)]
