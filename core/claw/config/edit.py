@@ -6,8 +6,7 @@ import io
 import json
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,8 @@ def get_value(tree: Mapping[str, Any], key: str) -> Any:
     layout = arrange(tree)
     value = _at(layout.tree, _place(layout, key, must_exist=True))
     if value is _MISSING:
-        raise UsageError(
-            "the file says nothing at {key}", fix="claw config get without a key shows all of it", key=key
-        )
+        fix = "claw config get without a key shows all of it"
+        raise UsageError("the file says nothing at {key}", fix=fix, key=key)
     return value
 
 
@@ -70,55 +68,39 @@ def unset(path: Path, key: str, environ: Mapping[str, str] | None = None) -> boo
 
 def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> bool:
     store.make_folder(path.parent)
-    with _alone(path):
-        old = source.read(path) if path.exists() else source.Source(path)
-        layout = arrange(old.tree)
-        place = layout.as_written(_place(layout, key, must_exist=value is _MISSING))
-        if value is _MISSING and _at(old.tree, place) is _MISSING:
-            return False
-        if value is not _MISSING:
-            place, value = _list_end(old.tree, place, value)
-            if value is _MISSING or _same(_at(old.tree, place), value):
-                return False
-        text = (_in_json if path.suffix == ".json" else _in_yaml)(old.text, place, value)
-        _says(text, old, place, value)
-        _judge(old, text, environ)
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-        store.replace(path, text.encode(), mode)
-    return True
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Two editors at once would lose one change."""
+    # Two editors at once would lose one change.
     lock = store.Lock(
         path.parent / "config.lock", "process {pid} is changing the config file", "Try again", str(path)
     )
     lock.take()
     try:
-        yield
+        old = source.read(path) if path.exists() else source.Source(path)
+        layout = arrange(old.tree)
+        place = layout.as_written(_place(layout, key, must_exist=value is _MISSING))
+        if value is not _MISSING:
+            place, value = _list_end(old.tree, place, value)
+        if _same(_at(old.tree, place), value):
+            return False
+        text = (_in_json if path.suffix == ".json" else _in_yaml)(old.text, place, value)
+        _judge(path, old, text, place, value, environ)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+        store.replace(path, text.encode(), mode)
+        return True
     finally:
         lock.close()
 
 
-def _says(text: str, old: source.Source, place: KeyPath, value: Any) -> None:
-    """The last look: the new text must say what was asked for and nothing else."""
+def _judge(
+    path: Path, old: source.Source, text: str, place: KeyPath, value: Any, environ: Mapping[str, str]
+) -> None:
+    """The last look. The new text must say what was asked for and nothing else; it may not break a file that was
+    sound, and one that was broken may be mended step by step."""
     wanted = copy.deepcopy(dict(old.tree))
     _put(wanted, place, value, dict)
-    path = old.path or Path(source.NAMES[0])
-    if source.parse(text, json_only=path.suffix == ".json", file=str(path))[0] != wanted:
-        raise ConfigError(
-            dotted(place),
-            "cannot be changed without touching other keys",
-            "Change it in an editor",
-            file=str(path),
-        )
-
-
-def _judge(old: source.Source, text: str, environ: Mapping[str, str]) -> None:
-    """Refuse a change that breaks a file that was sound; one that was broken may be mended step by step."""
-    path = old.path or Path(source.NAMES[0])
     tree, _ = source.parse(text, json_only=path.suffix == ".json", file=str(path))
+    if tree != wanted:
+        problem = "cannot be changed without touching other keys"
+        raise ConfigError(dotted(place), problem, "Change it in an editor", file=str(path))
     try:
         judge(source.Source(path, text, tree), path.parent, environ)  # no lines: the file does not have them
     except ConfigError:
@@ -168,28 +150,29 @@ def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -
     if isinstance(step, int):
         if -len(entries) <= step < len(entries):
             return step % len(entries)
-        raise UsageError(
-            "{list} has {count} entries", fix="Indexes begin at 0; [] is behind the last one",
-            list=dotted(path), count=len(entries),
-        )  # fmt: skip
+        fix = "Indexes begin at 0; [] is behind the last one"
+        raise UsageError("{list} has {count} entries", fix=fix, list=dotted(path), count=len(entries))
     if not step.id and not must_exist:
         return len(entries)
     ids = [_id(entry) for entry in entries]
     if step.id in ids:
         return ids.index(step.id)
-    near = nearest(step.id, [id for id in ids if id])
-    raise UsageError(
-        "{key}: no entry of {list} has the id {id}",
-        fix="Did you mean {near}?" if near else "Ids there: {ids}",
-        key=key, list=dotted(path), id=step.id, near=near, ids=", ".join(id for id in ids if id) or "-",
-    )  # fmt: skip
+    there = [id for id in ids if id]
+    near = nearest(step.id, there)
+    fix = "Did you mean {near}?" if near else "Ids there: {ids}"
+    names: dict[str, Any] = {
+        "key": key,
+        "list": dotted(path),
+        "id": step.id,
+        "near": near,
+        "ids": ", ".join(there) or "-",
+    }
+    raise UsageError("{key}: no entry of {list} has the id {id}", fix=fix, **names)
 
 
 def _id(entry: Any) -> str:
-    names = ("id", "chatId", "chat_id")
-    return (
-        str(next((entry[name] for name in names if name in entry), "")) if isinstance(entry, Mapping) else ""
-    )
+    own = entry if isinstance(entry, Mapping) else {}
+    return str(next((own[name] for name in ("id", "chatId", "chat_id") if name in own), ""))
 
 
 def _at(tree: Any, path: KeyPath) -> Any:
@@ -202,17 +185,16 @@ def _at(tree: Any, path: KeyPath) -> Any:
 
 
 def _list_end(tree: Any, place: KeyPath, value: Any) -> tuple[KeyPath, Any]:
-    """For a place behind a list: nothing to do when the entry is there; ``"*"`` without brackets gets them."""
+    """For a place behind a list: an entry that is there already is its own place; ``"*"`` without brackets gets them."""
     if not isinstance(place[-1], int):
         return place, value
     entries = _at(tree, place[:-1])
     if isinstance(entries, list):
-        return place, _MISSING if place[-1] == len(entries) and any(
-            _same(each, value) for each in entries
-        ) else value
-    if entries == "*":
-        return place[:-1], ["*", value]
-    return place[:-1], [value]
+        same = (
+            index for index, each in enumerate(entries) if place[-1] == len(entries) and _same(each, value)
+        )
+        return (*place[:-1], next(same, place[-1])), value
+    return place[:-1], ["*", value] if entries == "*" else [value]
 
 
 def _put(tree: Any, place: KeyPath, value: Any, make: type) -> None:
@@ -236,21 +218,30 @@ def _in_json(text: str, place: KeyPath, value: Any) -> str:
     _put(tree, place, value, dict)
     indent = re.search(r"\n([ \t]+)\S", text)
     width = indent[1] if indent else None if text.strip() and "\n" not in text.strip() else "  "
-    return json.dumps(tree, ensure_ascii=False, indent=width) + (
-        "\n" if text.endswith("\n") or not text else ""
-    )
+    end = "\n" if text.endswith("\n") or not text else ""
+    return json.dumps(tree, ensure_ascii=False, indent=width) + end
 
 
 def _in_yaml(text: str, place: KeyPath, value: Any) -> str:
+    from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
 
-    indents = _indents(text)
-    tree = _yaml(indents).load(text) if text.strip() else CommentedMap()
-    before = _dump(tree, indents)
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.map_indent, yaml.sequence_indent, yaml.sequence_dash_offset = _indents(text)
+
+    def dumped() -> str:
+        out = io.StringIO()
+        yaml.dump(tree, out)
+        return out.getvalue()
+
+    tree = yaml.load(text) if text.strip() else CommentedMap()
+    before = dumped()
     _put(tree, tuple(_word(step) for step in place), _words(value), CommentedMap)
     if not tree:
         return "".join(line for line in text.splitlines(keepends=True) if line.startswith("#")) + "{}\n"
-    after = _dump(tree, indents)
+    after = dumped()
     if not text.strip():
         return text + after
     spliced = _splice(text, before, after)
@@ -269,25 +260,7 @@ def _word(value: Any) -> Any:
 
     if not isinstance(value, str) or (_PLAIN.fullmatch(value) and value.lower() not in _RESERVED):
         return value
-    return (
-        SingleQuotedScalarString(value) if value.isprintable() and value else DoubleQuotedScalarString(value)
-    )
-
-
-def _dump(tree: Any, indents: tuple[int, int, int]) -> str:
-    out = io.StringIO()
-    _yaml(indents).dump(tree, out)
-    return out.getvalue()
-
-
-def _yaml(indents: tuple[int, int, int]) -> Any:
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 100_000
-    yaml.indent(mapping=indents[0], sequence=indents[1], offset=indents[2])
-    return yaml
+    return (SingleQuotedScalarString if value and value.isprintable() else DoubleQuotedScalarString)(value)
 
 
 def _indents(text: str) -> tuple[int, int, int]:
@@ -306,9 +279,8 @@ def _splice(text: str, before: str, after: str) -> str:
     if old and not old[-1].endswith("\n"):
         old[-1] += "\n"
     result: list[str] = []
-    for kind, low, high, start, end in difflib.SequenceMatcher(
-        None, dumped, new, autojunk=False
-    ).get_opcodes():
+    changes = difflib.SequenceMatcher(None, dumped, new, autojunk=False).get_opcodes()
+    for kind, low, high, start, end in changes:
         if kind == "equal":
             result += old[low:high]
             continue
