@@ -232,14 +232,16 @@ class App:
         return PluginConfig(self.config, plugin, self._network.client, self.config.home / "plugins" / plugin)
 
     def _make_home(self) -> None:
+        home, refused = self.config.home, ""
         try:
-            DISK.make_folder(self.config.home)
+            DISK.make_folder(home)
         except ClawError as why:
-            raise ClawError(
-                "the home of claw cannot be used: {why}", where=str(self.config.home),
-                fix="make it readable and writable for you, or set CLAW_HOME to another folder",
-                why=f"{why.where}: {why.problem}",
-            ) from None  # fmt: skip
+            refused = f"{why.where}: {why.problem}"
+        if not refused and not os.access(home, os.W_OK | os.X_OK):
+            refused = say("you may not write there")
+        if refused:
+            fix = "make it readable and writable for you, or set CLAW_HOME to another folder"
+            raise ClawError("the home of claw cannot be used: {why}", where=str(home), fix=fix, why=refused)
 
     def _ordered(self, kit: Kit) -> tuple[Kit, tuple[ToolFact, ...]]:
         """Core tools first, each with what policy must know of it; the positions in both lists agree."""

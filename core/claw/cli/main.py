@@ -78,6 +78,8 @@ def run() -> None:
         code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
         leave(tell(why))
+    if code == 130:  # typer makes an exit code of Ctrl-C
+        tell(KeyboardInterrupt())
     leave(code if isinstance(code, int) else 0)
 
 
