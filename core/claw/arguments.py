@@ -48,16 +48,14 @@ def of_function(function: Callable[..., Any], given_by_host: type) -> tuple[dict
         hint = hints.get(parameter.name, Any)
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise _unfit(
-                function,
-                "the parameter {name} cannot be filled by name",
+                function, "the parameter {name} cannot be filled by name",
                 "give every parameter a name of its own, or pass parameters= with a JSON Schema and take **arguments",
                 name=str(parameter),
-            )
+            )  # fmt: skip
         default = ... if parameter.default is parameter.empty else parameter.default
         # An alias, because a model of pydantic's own keeps names such as "json" and "copy" for itself.
-        named = pydantic.Field(
-            alias=parameter.name, description=_description(hint, descriptions.get(parameter.name))
-        )
+        described = _description(hint, descriptions.get(parameter.name))
+        named = pydantic.Field(alias=parameter.name, description=described)
         fields[f"argument_{len(fields)}"] = (Annotated[hint, named], default)
     model = pydantic.create_model("Arguments", **fields)
     names = {field: typing.cast("str", info.alias) for field, info in model.model_fields.items()}
@@ -66,10 +64,9 @@ def of_function(function: Callable[..., Any], given_by_host: type) -> tuple[dict
         try:
             values = model.model_validate(arguments)
         except pydantic.ValidationError as error:
-            problems = (
-                f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)
-            )
-            raise ToolError("{problems}", problems="; ".join(problems)) from None
+            faults = error.errors(include_url=False)
+            problems = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+            raise ToolError("{problems}", problems=problems) from None
         return {name: getattr(values, field) for field, name in names.items()}
 
     return compact(model.model_json_schema()), read, left_out
@@ -136,11 +133,9 @@ def _short(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
 
 
 def _says_nothing(key: str, value: Any) -> bool:
-    return (
-        (key == "title" and isinstance(value, str))
-        or (key == "default" and value is None)
-        or (key == "additionalProperties" and value is True)
-    )
+    if key == "title":
+        return isinstance(value, str)
+    return (key == "default" and value is None) or (key == "additionalProperties" and value is True)
 
 
 def _description(hint: Any, documented: str | None) -> str | None:

@@ -75,13 +75,8 @@ def with_fallback(
                     failures.append((ref, attempt))
                     continue
                 provider, credential = attempt
-                full = replace(
-                    request,
-                    model=ref.model,
-                    messages=tuple(messages),
-                    tool_choice=tool_choice,
-                    credential=credential,
-                )
+                full = replace(request, model=ref.model, messages=tuple(messages))
+                full = replace(full, tool_choice=tool_choice, credential=credential)
                 spoke = False
                 try:
                     async for event in provider.stream(full):
@@ -106,27 +101,19 @@ def _attempts(
 ) -> list[ProviderError | tuple[Provider, Credential]]:
     provider = providers.get(ref.provider)
     if provider is None:
-        return [
-            ProviderError(
-                "no provider named {provider} is there",
-                reason="model_not_found",
-                where=str(ref),
-                fix="install one that brings it (claw plugins list) or choose another model (claw config set "
-                "agents.defaults.model.primary PROVIDER/MODEL)",
-                provider=ref.provider,
-            )
-        ]
+        missing = ProviderError(
+            "no provider named {provider} is there", reason="model_not_found", where=str(ref), provider=ref.provider,
+            fix="install one that brings it (claw plugins list) or choose another model (claw config set "
+            "agents.defaults.model.primary PROVIDER/MODEL)",
+        )  # fmt: skip
+        return [missing]
     keys = in_order(provider.credentials(), order.get(ref.provider, ()))
     if not keys:
-        return [
-            ProviderError(
-                "{provider} has no key",
-                reason="auth",
-                where=str(ref),
-                fix="run claw init, or set its key in the environment or under providers.{provider}",
-                provider=ref.provider,
-            )
-        ]
+        locked = ProviderError(
+            "{provider} has no key", reason="auth", where=str(ref), provider=ref.provider,
+            fix="run claw init, or set its key in the environment or under providers.{provider}",
+        )  # fmt: skip
+        return [locked]
     return [(provider, key) for key in keys]
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pluggy
 
 from claw import hookspecs, seal
@@ -237,18 +238,7 @@ class Host:
             real = await asyncio.to_thread(self.supply, plugin, line.name)
             return await real.run(arguments, context)
 
-        return Tool(
-            name=line.name,
-            description=line.description,
-            parameters=line.parameters,
-            run=run,
-            optional=line.optional,
-            owner_only=line.owner_only,
-            effects=line.effects,
-            parallel=line.parallel,
-            timeout_seconds=line.timeout_seconds,
-            plugin=plugin,
-        )
+        return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line))
 
     def supply(self, plugin: str, name: str) -> Tool:
         """The real tool behind a declared one.

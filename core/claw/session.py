@@ -221,9 +221,8 @@ class Session:
         self._past = Past.of(list(reading.entries))
 
     def _open_file(self) -> bytes:
-        self._fd = os.open(
-            self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(self.path, flags, 0o600)
         with FileIO(self._fd, closefd=False) as file:
             return file.readall()
 
@@ -238,12 +237,11 @@ class Session:
         self._close_file()
         if data.strip():
             place = self._house.disk.set_aside(self.path, "bad", self._house.clock)
-            self.notices += (
-                say(
-                    "This session's file has no valid first line. It was set aside as {place}; a new session begins",
-                    place=place,
-                ),
+            notice = say(
+                "This session's file has no valid first line. It was set aside as {place}; a new session begins",
+                place=place,
             )
+            self.notices += (notice,)
         else:
             self.path.unlink()
         return self._open_file()
@@ -256,13 +254,11 @@ class Session:
         good = [line for number, line in enumerate(lines_of(data), 1) if number not in bad and line.strip()]
         self._close_file()
         self._house.disk.replace(self.path, b"".join(line.rstrip(b"\r") + b"\n" for line in good))
-        self.notices += (
-            say(
-                "{count} damaged line(s) of this session were left out. The file as it was: {place}",
-                count=len(bad),
-                place=backup,
-            ),
-        )
+        notice = say(
+            "{count} damaged line(s) of this session were left out. The file as it was: {place}",
+            count=len(bad), place=backup,
+        )  # fmt: skip
+        self.notices += (notice,)
         return self._open_file()
 
 

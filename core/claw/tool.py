@@ -209,10 +209,8 @@ async def run(
         if not task.done():
             await _stop(task, grace_seconds)
     seconds = tool.timeout_seconds
-    return Result(
-        say("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds),
-        is_error=True,
-    )
+    late = say("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds)
+    return Result(late, is_error=True)
 
 
 def fit(result: Result, limit: int) -> Result:
@@ -271,10 +269,9 @@ def _as_result(tool: Tool, answer: Any) -> Result:
     if isinstance(answer, Result):
         if isinstance(answer.content, str):
             return replace(answer, content=_clean(answer.content))
-        if isinstance(answer.content, list | tuple) and all(
-            isinstance(b, Text | Image) for b in answer.content
-        ):
-            blocks = (Text(_clean(b.text)) if isinstance(b, Text) else b for b in answer.content)
+        given = answer.content
+        if isinstance(given, list | tuple) and all(isinstance(block, Text | Image) for block in given):
+            blocks = (Text(_clean(block.text)) if isinstance(block, Text) else block for block in given)
             return replace(answer, content=tuple(blocks))
         kind = "ToolResult(content=…)"
     else:

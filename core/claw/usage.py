@@ -13,12 +13,8 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "input": ("input", "inputTokens", "input_tokens", "promptTokens", "prompt_tokens"),
     "output": ("output", "outputTokens", "output_tokens", "completionTokens", "completion_tokens"),
     "cache_read": (
-        "cacheRead",
-        "cache_read",
-        "cache_read_input_tokens",
-        "cached_tokens",
-        "prompt_tokens_details.cached_tokens",
-        "input_tokens_details.cached_tokens",
+        *("cacheRead", "cache_read", "cache_read_input_tokens", "cached_tokens"),
+        *("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"),
     ),
     "cache_write": ("cacheWrite", "cache_write", "cache_creation_input_tokens"),
     "total": ("total", "totalTokens", "total_tokens"),
@@ -73,9 +69,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
     def plus(self, usage: Usage | None) -> "Ledger":
         """The ledger after one more call; one without numbers, or with zeros alone, changes nothing."""
-        if usage is None or not any(
-            (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.total)
-        ):
+        if usage is None or not any(msgspec.structs.astuple(usage)):
             return self
         fresh, out = max(0, usage.input or 0), max(0, usage.output or 0)
         read, write = max(0, usage.cache_read or 0), max(0, usage.cache_write or 0)
