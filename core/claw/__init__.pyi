@@ -28,7 +28,8 @@ from claw.errors import (
 from claw.failure import failed as failed, said as failure_said
 from claw.growing import Growing as Growing
 from claw.guard.command import split_plain as split_plain
-from claw.guard.fetch import is_loopback as is_loopback
+from claw.guard.environment import child_environment as child_environment
+from claw.guard.fetch import Network as Network, is_loopback as is_loopback
 from claw.guests import Review as Review
 from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
 from claw.manifest import (
@@ -64,6 +65,7 @@ from claw.provider import (
     ToolSpec as ToolSpec,
 )
 from claw.sandbox import Sandbox as Sandbox
+from claw.store import make_folder as make_folder, replace as replace_file
 from claw.tool import Result as ToolResult, Tool as Tool, ToolContext as ToolContext, tool as tool
 from claw.transcript import (
     Assistant as Assistant,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from claw.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 from claw.config.outline import ANY_ENDPOINT, Wanted
 from claw.errors import ConfigError
 from claw.manifest import API_VERSION, Found, Manifest, fits
@@ -91,8 +92,8 @@ def _one(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found:
     if fault := found.fault:
         return Standing(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if found.manifest and not fits(found.manifest.api):
-        template = "it was made for plugin API {range}, this is {version}"
-        why = say(template, range=found.manifest.api, version=API_VERSION[0])
+        api, version = found.manifest.api, API_VERSION[0]
+        why = say("it was made for plugin API {range}, this is {version}", range=api, version=version)
         return Standing(found, INCOMPATIBLE, why, "find", say("install a release for this claw"))
     return _use(found, wanted, providers_used, all_found)
 
@@ -125,6 +126,9 @@ def _use(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found:
         reasons.append(say("it takes part in every turn"))
     if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
         reasons.append(say("its tools are offered"))
+    if why := _tools_told_later(found, wanted, all_found):
+        reasons.append(why)
+        eager = True
     if reasons:
         return Standing(found, LOADED, "; ".join(reasons), eager=eager)
     return Standing(found, IDLE, _why_idle(manifest), mend=_how_to_use(manifest))
@@ -146,6 +150,23 @@ def _opted_in(manifest: Manifest, wanted: Wanted) -> bool:
     return bool(manifest.tools) and not named.isdisjoint(wanted.opt_ins)
 
 
+def _tools_told_later(found: Found, wanted: Wanted, all_found: Sequence[Found]) -> str:
+    """Why a plugin of the kind tool that declares none is loaded: what it brings depends on its settings, or on what
+    else is installed, and the file has settings for it, or names it, or names a tool that nobody declares."""
+    manifest = found.manifest
+    if manifest is None or "tool" not in manifest.kinds or manifest.tools:
+        return ""
+    if wanted.entries.get(found.id, {}).get("config"):
+        return say("it is configured")
+    if not wanted.opt_ins.isdisjoint({found.id, PLUGINS_GROUP}):
+        return say("an allow list names it")
+    declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
+    known = declared | CORE_TOOLS.keys() | {one.id for one in all_found}
+    strange = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
+    word = min(strange, default="")
+    return say("an allow list names {word}, which no manifest declares", word=word) if word else ""
+
+
 def _why_idle(manifest: Manifest) -> str:
     if manifest.tools:
         return say("its tools are optional and no allow list names one")
@@ -154,11 +175,14 @@ def _why_idle(manifest: Manifest) -> str:
     if manifest.providers:
         names = ", ".join(line.name for line in manifest.providers if line.name != ANY_ENDPOINT)
         return say("no model of {name} is in use", name=names)
+    if "tool" in manifest.kinds:
+        return say("no settings and no allow list name it")
     return say("nothing uses it")
 
 
 def _how_to_use(manifest: Manifest) -> str:
-    if manifest.tools:
+    needs_settings = (manifest.config_schema or {}).get("required")
+    if manifest.tools or ("tool" in manifest.kinds and not needs_settings):
         return say("claw config set 'tools.alsoAllow[]' {id}", id=manifest.id)
     return ""
 

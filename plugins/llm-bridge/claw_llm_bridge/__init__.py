@@ -1,0 +1,36 @@
+"""Tools of installed llm plugins for claw: functions and toolboxes become optional tools.
+
+What they bring is read once, in a process of its own, and noted; ``llm`` itself is imported at the first call.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import PluginConfig, Tool
+
+_log = logging.getLogger(__name__)
+
+
+@hookimpl
+def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
+    from claw_llm_bridge.bridge import tools_of
+    from claw_llm_bridge.catalogue import BridgeSettings, Catalogue
+
+    settings = config.plugin(BridgeSettings)
+    catalogue = Catalogue(config.state_dir, settings, config.environ)
+    shelf, fresh = catalogue.current()
+    for plugin in shelf if fresh else ():
+        if plugin.why:
+            _log.warning("llm-bridge: %s is left out: %s (claw llm-bridge list)", plugin.name, plugin.why)
+    return tools_of(shelf, settings)
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    from claw_llm_bridge.commands import bridge_app
+
+    app.add_typer(bridge_app, name="llm-bridge")

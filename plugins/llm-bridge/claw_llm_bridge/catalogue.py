@@ -1,0 +1,159 @@
+"""What the installed llm plugins bring, as noted when the environment last changed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from claw import Section, child_environment, make_folder, replace_file
+from pydantic import Field
+
+LOOK_SECONDS = 8.0
+"""What a start may spend on reading the plugins, once after each change of the environment."""
+_FORM = 1  # raised when the noted form changes
+
+
+class BridgeSettings(Section):
+    """``plugins.entries.llm-bridge.config``."""
+
+    toolboxes: dict[str, dict[str, Any]] = Field(
+        {}, description="Constructor arguments: toolbox → name → value."
+    )
+    timeout_seconds: float = Field(60, gt=0, description="How long a call may take.")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One tool of an llm plugin.
+
+    :param name: as llm knows it; ``Toolbox_method`` for one of a toolbox.
+    :param box: the toolbox it belongs to; empty for a function.
+    """
+
+    name: str
+    box: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LlmPlugin:
+    """One llm plugin.
+
+    :param name: of its distribution.
+    :param entry: its entry point, ``value`` what that names.
+    :param lacking: toolboxes that cannot be made, with the constructor arguments that nobody set.
+    :param why: why nothing of it can be used; empty when it can.
+    :param absent: something that it imports is not installed.
+    """
+
+    name: str
+    version: str
+    entry: str
+    value: str
+    tools: tuple[Line, ...] = ()
+    lacking: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    why: str = ""
+    absent: bool = False
+
+    @property
+    def short(self) -> str:
+        """Its name without what they all have in common: ``llm-tools-readonly-fs`` → ``readonly_fs``."""
+        bare = re.sub(r"^llm[-_.](tools[-_.])?", "", self.name.lower())
+        return re.sub(r"[^a-z0-9]+", "_", bare)
+
+    def full_name(self, line: Line) -> str:
+        """The tool's name in claw: ``plugin__tool``, in letters that every model service takes, at most 64."""
+        return re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.short}__{line.name}")[:64]
+
+
+class Catalogue:
+    """The note of what llm plugins bring, in the plugin's folder.
+
+    :param environ: claw's environment; the process that reads the plugins gets the harmless part of it.
+    """
+
+    def __init__(self, folder: Path, settings: BridgeSettings, environ: Mapping[str, str]) -> None:
+        self._file = folder / "catalogue.json"
+        self._settings, self._environ = settings, environ
+
+    def current(self, *, anew: bool = False) -> tuple[tuple[LlmPlugin, ...], bool]:
+        """What is brought now, and whether it had to be read anew; it is not while the environment stays as it was."""
+        mark = fingerprint(sys.path, self._settings)
+        if not anew and (noted := self._noted(mark)) is not None:
+            return noted, False
+        shelf = look(self._settings, self._environ)
+        make_folder(self._file.parent)
+        tree = {"mark": mark, "plugins": [asdict(plugin) for plugin in shelf]}
+        replace_file(self._file, json.dumps(tree, ensure_ascii=False).encode())
+        return shelf, True
+
+    def _noted(self, mark: str) -> tuple[LlmPlugin, ...] | None:
+        try:
+            tree = json.loads(self._file.read_text(encoding="utf-8"))
+            return tuple(map(_plugin, tree["plugins"])) if tree["mark"] == mark else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
+    """What the note depends on: every folder that something can be installed into, by the time of its last change."""
+    times = []
+    for folder in path:
+        try:
+            times.append(os.stat(folder or ".").st_mtime_ns if os.path.isdir(folder) else 0)
+        except OSError:
+            times.append(0)
+    values = [_FORM, sys.version, list(path), times, settings.model_dump(mode="json")]
+    return json.dumps(values, default=repr)
+
+
+def look(
+    settings: BridgeSettings, environ: Mapping[str, str], seconds: float = LOOK_SECONDS
+) -> tuple[LlmPlugin, ...]:
+    """Read every llm plugin in a process of its own; one that takes that process with it is left out by name."""
+    if find_spec("llm") is None:
+        return ()
+    until = time.monotonic() + seconds
+    found: list[LlmPlugin] = []
+    skip: list[list[str]] = []
+    while True:
+        asked = {"path": sys.path, "toolboxes": settings.toolboxes, "skip": skip}
+        lines, ended = _ask(asked, environ, max(until - time.monotonic(), 0.1))
+        found += [_plugin(line) for line in lines if "starts" not in line]
+        if ended or not lines or "starts" not in lines[-1]:
+            return tuple(found)
+        culprit = lines[-1]["starts"]
+        late = time.monotonic() >= until
+        why = f"it was not read within {seconds:g} s" if late else "it ends the process that imports it"
+        found.append(_plugin(culprit | {"why": why}))
+        if late:
+            return tuple(found)
+        skip += [[plugin.name, plugin.entry] for plugin in found]
+
+
+def _ask(asked: Mapping[str, Any], environ: Mapping[str, str], seconds: float) -> tuple[list[Any], bool]:
+    """One run of ``look``: its lines, and whether it came to its end."""
+    environment = child_environment(environ, ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH"))
+    command = [sys.executable, "-P", "-m", "claw_llm_bridge.look"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(asked).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment, timeout=seconds, check=False,
+        )  # fmt: skip
+        text, ended = done.stdout, done.returncode == 0
+    except subprocess.TimeoutExpired as late:
+        text, ended = late.stdout or b"", False
+    lines = [json.loads(line) for line in text.decode("utf-8", "replace").splitlines() if line.endswith("}")]
+    return lines, ended and not (lines and "starts" in lines[-1])
+
+
+def _plugin(tree: Mapping[str, Any]) -> LlmPlugin:
+    return LlmPlugin(**{**tree, "tools": tuple(Line(**line) for line in tree.get("tools", ()))})

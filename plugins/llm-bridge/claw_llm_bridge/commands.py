@@ -1,0 +1,83 @@
+"""``claw llm-bridge``: which llm plugins are there, what they bring, and what keeps the others out."""
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from claw import Network, PluginConfig, look_round, say
+
+from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin
+from claw_llm_bridge.repair import changed, commands, install_words
+
+bridge_app = typer.Typer(
+    no_args_is_help=True, help="Tools of llm plugins: what they bring, what keeps others out."
+)
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@bridge_app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the installed llm plugins and their tools; read anew. All are optional: an allow list names them."""
+    _show(_rows(), as_json)
+
+
+@bridge_app.command()
+def check(as_json: AsJson = False) -> None:
+    """List only what keeps tools out, files that are not what was installed among it; exit 1 when there is any."""
+    rows = [row for row in _rows(checked=True) if row["why"]]
+    _show(rows, as_json)
+    raise typer.Exit(1 if rows else 0)
+
+
+def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
+    house = look_round().config
+    config = PluginConfig(house, "llm-bridge", Network().client, house.home / "plugins" / "llm-bridge")
+    catalogue = Catalogue(config.state_dir, config.plugin(BridgeSettings), config.environ)
+    if find_spec("llm") is None:
+        why = say("llm is not installed (the extra claw-llm-bridge[llm])")
+        return [{"name": "llm", "version": "", "tools": [], "why": why, "run": [install_words("llm >=0.26")]}]
+    shelf, _ = catalogue.current(anew=True)
+    return [row for plugin in shelf for row in (_row(plugin, checked),) if plugin.tools or row["why"]]
+
+
+def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
+    why, run = plugin.why, commands(plugin.name, absent=plugin.absent) if plugin.why else []
+    if checked and not why and (files := _changed(plugin.name)):
+        why = say("not what was installed: {files}", files=", ".join(files))
+        run = commands(plugin.name, absent=False)
+    if not why and plugin.lacking:
+        boxes = "; ".join(f"{box} ({', '.join(names)})" for box, names in plugin.lacking.items())
+        why = say("these toolboxes need settings: {boxes}", boxes=boxes)
+        run = [
+            f"claw config set plugins.entries.llm-bridge.config.toolboxes.{box}.{name} VALUE"
+            for box, names in plugin.lacking.items()
+            for name in names
+        ]
+    tools = [plugin.full_name(line) for line in plugin.tools]
+    return {"name": plugin.name, "version": plugin.version, "tools": tools, "why": why, "run": run}
+
+
+def _changed(name: str) -> list[str]:
+    try:
+        return list(changed(distribution(name)))
+    except PackageNotFoundError:
+        return []
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        body = {"schemaVersion": 1, "kind": "llmPlugins", "plugins": rows}
+        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
+        return
+    for row in rows:
+        typer.echo(f"{row['name']} {row['version']}".rstrip())
+        for tool in row["tools"]:
+            typer.echo(f"    {tool}")
+        if row["why"]:
+            typer.echo(f"    ! {row['why']}")
+        for command in row["run"]:
+            typer.echo("    " + say("run: {command}", command=command))
+    if not rows:
+        typer.echo(say("no llm plugin brings tools"))

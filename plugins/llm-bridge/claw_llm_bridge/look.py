@@ -1,0 +1,125 @@
+"""What one llm plugin brings: the only module that imports ``llm``. Run as a program, it tells of all that are installed.
+
+As a program it reads one JSON document from stdin (``path``: the import path; ``toolboxes``: constructor arguments;
+``skip``: names to leave out) and writes one JSON line for each plugin, before and after it is imported, so that one that
+takes the process with it is known by name.
+
+Facts from llm 0.36 (``llm.get_tools``, ``llm.Toolbox``): a plugin is an entry point of the group ``llm``; its hook
+``register_tools(register)`` registers functions, ``llm.Tool`` objects and ``llm.Toolbox`` classes.
+"""
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+GROUP = "llm"
+
+
+def plugins() -> list[EntryPoint]:
+    """Every installed llm plugin, in order of distribution; none is imported."""
+    found = [entry for entry in entry_points(group=GROUP) if entry.dist is not None]
+    return sorted(found, key=lambda entry: (entry.dist.name if entry.dist else "", entry.name))
+
+
+def registered(entry: EntryPoint) -> list[Any]:
+    """What the plugin registers: ``llm.Tool`` objects and ``llm.Toolbox`` classes. Imports it, and ``llm``.
+
+    :raises Exception: whatever the plugin raises.
+    """
+    import llm
+    import llm.hookspecs
+    import pluggy
+
+    brought: list[Any] = []
+
+    def register(thing: Any, name: str | None = None) -> None:
+        if inspect.isclass(thing) or isinstance(thing, llm.Tool):
+            if name or inspect.isclass(thing):
+                thing.name = name or thing.__name__
+            brought.append(thing)
+        else:
+            brought.append(llm.Tool.function(thing, name=name))
+
+    # A manager for this plugin alone: llm's own would import every plugin, and stop at the first bad one.
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(llm.hookspecs)
+    manager.register(entry.load(), name=entry.name)
+    manager.hook.register_tools(register=register)
+    return brought
+
+
+def needed(box: type) -> list[str]:
+    """The constructor arguments that a toolbox cannot do without."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = list(inspect.signature(box).parameters.values())
+    return [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+
+
+def opened(box: type, arguments: Mapping[str, Any]) -> Any:
+    """A toolbox, made and prepared."""
+    instance = box(**arguments)
+    instance.prepare()
+    return instance
+
+
+def told(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What a plugin brings, as plain data."""
+    tools: list[dict[str, Any]] = []
+    lacking: dict[str, list[str]] = {}
+    for thing in registered(entry):
+        if not inspect.isclass(thing):
+            tools.append(_line(thing, "", thing.implementation))
+            continue
+        box = str(thing.name)  # type: ignore[attr-defined]
+        arguments = toolboxes.get(box, {})
+        if missing := [name for name in needed(thing) if name not in arguments]:
+            lacking[box] = missing
+            continue
+        for one in opened(thing, arguments).tools():
+            tools.append(_line(one, box, one.implementation))
+    return {"tools": tools, "lacking": lacking}
+
+
+def _line(one: Any, box: str, implementation: Callable[..., Any] | None) -> dict[str, Any]:
+    text = one.description or (inspect.getdoc(implementation) if implementation else "") or one.name
+    schema = {"type": "object", "properties": {}, **one.input_schema}
+    return {"name": one.name, "box": box, "description": inspect.cleandoc(text), "parameters": schema}
+
+
+def _lines(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for entry in plugins():
+        assert entry.dist is not None
+        whose = {
+            "name": entry.dist.name, "version": entry.dist.version, "entry": entry.name, "value": entry.value,
+        }  # fmt: skip
+        if [entry.dist.name, entry.name] in asked["skip"]:
+            continue
+        yield {"starts": whose}
+        try:
+            yield whose | told(entry, asked["toolboxes"])
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as why:  # noqa: BLE001  a stranger's code
+            yield whose | {"why": f"{type(why).__name__}: {why}", "absent": isinstance(why, ImportError)}
+
+
+def main() -> None:
+    """Tell of every plugin. What plugins print goes nowhere."""
+    asked = json.load(sys.stdin)
+    sys.path[:] = asked["path"]
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    for line in _lines(asked):
+        out.write(json.dumps(line, default=repr) + "\n")
+        out.flush()
+    out.close()
+    os._exit(0)  # threads that a plugin left behind do not matter here
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Why an llm plugin cannot be imported, and the command that mends it.
+
+Source: packaging.python.org, "Recording installed projects" (RECORD); PEP 405 (pyvenv.cfg).
+"""
+
+import base64
+import hashlib
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def commands(name: str, *, absent: bool) -> list[str]:
+    """What to type so that a distribution is whole again; empty when pip's note shows nothing wrong with it.
+
+    :param absent: something that it imports could not be found.
+    """
+    try:
+        one = distribution(name)
+    except PackageNotFoundError:
+        return [install_words(name)]
+    pin = f"{one.name}=={one.version}"
+    if next(changed(one), None):
+        return [install_words("--force-reinstall", "--no-deps", pin)]
+    return [install_words(pin)] if absent else []
+
+
+def changed(one: Distribution) -> Iterator[str]:
+    """The files of a distribution that are not any more what was installed, or are gone."""
+    for path in one.files or ():
+        if path.hash is None or path.hash.mode != "sha256":
+            continue
+        try:
+            digest = hashlib.sha256(Path(str(one.locate_file(path))).read_bytes())
+        except OSError:
+            yield str(path)
+            continue
+        usual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+        if path.hash.value.rstrip("=") not in (usual, digest.hexdigest()):  # some back ends write it in hex
+            yield str(path)
+
+
+def install_words(*words: str) -> str:
+    """The command that installs into this environment, which may have no pip of its own."""
+    if find_spec("pip"):
+        return shlex.join([sys.executable, "-m", "pip", "install", *words])
+    if uv := shutil.which("uv"):
+        for_uv = ["--reinstall" if word == "--force-reinstall" else word for word in words]
+        return shlex.join([uv, "pip", "install", "--python", sys.executable, *for_uv])
+    config = Path(sys.prefix) / "pyvenv.cfg"
+    found = re.search(r"^home\s*=\s*(.+)$", config.read_text(), re.M) if config.is_file() else None
+    base = str(Path(found[1].strip()) / "python3") if found else sys.executable
+    return shlex.join([base, "-m", "pip", "--python", sys.executable, "install", *words])

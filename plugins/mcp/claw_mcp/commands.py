@@ -1,0 +1,158 @@
+"""``claw mcp``: which servers are there, what they offer, and what waits for the operator's word."""
+
+import difflib
+import json
+from typing import Annotated, Any
+
+import typer
+from claw import Network, PluginConfig, UsageError, look_round, say
+
+from claw_mcp import start
+from claw_mcp.fleet import Fleet
+from claw_mcp.offers import full_name
+from claw_mcp.record import Record
+from claw_mcp.settings import McpSettings
+
+mcp_app = typer.Typer(
+    no_args_is_help=True, help="MCP servers: what they offer, and what waits for your word."
+)
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Servers; all of them when left out.")]
+
+
+@mcp_app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the configured servers: how many tools each has, and what is withheld. Starts nothing."""
+    _, settings, fleet = _house()
+    rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
+    if as_json:
+        _document("mcpServers", {"servers": rows})
+        return
+    for row in rows:
+        typer.echo(f"{row['name']}  {row['state']}  {row['where']}")
+        if row["why"]:
+            typer.echo(f"    {row['why']}")
+        if row["withheld"]:
+            names = ", ".join(f"{offer['name']} ({offer['why']})" for offer in row["withheld"])
+            typer.echo("    " + say("withheld: {names}", names=names))
+            typer.echo("    " + say("run: {command}", command=f"claw mcp show {row['name']}"))
+            typer.echo("    " + say("run: {command}", command=f"claw mcp accept {row['name']}"))
+    if not rows:
+        typer.echo(say("no server is configured (mcpServers)"))
+
+
+@mcp_app.command()
+def show(server: str, as_json: AsJson = False) -> None:
+    """Show what a server offers, word for word: what a model would read. ``!`` marks what is withheld."""
+    _, settings, fleet = _house()
+    _known(server, settings)
+    record = fleet.record(server)
+    held = {offer.name: why for offer, why in record.withheld}
+    if as_json:
+        offers = [
+            {"name": offer.name, "tool": full_name(server, offer.name), "description": offer.description,
+             "parameters": offer.parameters, "effects": offer.effects, "withheld": held.get(offer.name, "")}
+            for offer in record.offers
+        ]  # fmt: skip
+        _document("mcpServer", {"name": server, "offers": offers})
+        return
+    for offer in record.offers:
+        mark = f"! {held[offer.name]}: " if offer.name in held else ""
+        typer.echo(f"{mark}{full_name(server, offer.name)}")
+        for line in (*offer.description.splitlines(), json.dumps(dict(offer.parameters), ensure_ascii=False)):
+            typer.echo(f"    {line}")
+
+
+@mcp_app.command()
+def accept(
+    server: str,
+    tools: Annotated[
+        list[str] | None, typer.Argument(help="Only these; all that waits when left out.")
+    ] = None,
+) -> None:
+    """Accept what a server offers now, so that it stands again."""
+    _, settings, fleet = _house()
+    _known(server, settings)
+    before = fleet.record(server)
+    waiting = [offer.name for offer, _ in before.withheld]
+    bare = [name.removeprefix(f"{server}__") for name in tools or ()]
+    if strange := [name for name in bare if name not in waiting]:
+        listed = ", ".join(waiting) or say("nothing")
+        raise UsageError(
+            "{name} does not wait for acceptance", fix="waiting: {listed}", name=strange[0], listed=listed
+        )
+    after = fleet.accept(server, bare)
+    now = {offer.name for offer in after.standing} & set(waiting)
+    typer.echo(say("accepted: {names}", names=", ".join(sorted(now))) if now else say("nothing waits"))
+
+
+@mcp_app.command()
+def refresh(servers: Names = None) -> None:
+    """Reach the servers now and note what they offer. Exit code 1: one of them could not be reached."""
+    config, settings, fleet = _house()
+    for name in servers or ():
+        _known(name, settings)
+    names = servers or list(settings.servers)
+    failed = start.meet(config, settings, names)
+    for name in names:
+        record = fleet.record(name)
+        if name not in failed:
+            typer.echo(f"{name}: {_counted(record)}")
+            if record.withheld:
+                typer.echo("  " + say("run: {command}", command=f"claw mcp show {name}"))
+                typer.echo("  " + say("run: {command}", command=f"claw mcp accept {name}"))
+            continue
+        why = failed[name]
+        typer.echo(str(why), err=True)
+        for line in getattr(why, "said", ())[-6:]:
+            typer.echo(f"  | {line}", err=True)
+        for command in start.mends(name, settings.servers[name], why):
+            typer.echo("  " + say("run: {command}", command=command), err=True)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _house() -> tuple[PluginConfig, McpSettings, Fleet]:
+    house = look_round().config
+    config = PluginConfig(house, "mcp", Network().client, house.home / "plugins" / "mcp")
+    settings = config.plugin(McpSettings)
+    return config, settings, start.fleet(config, settings)
+
+
+def _known(name: str, settings: McpSettings) -> None:
+    if name in settings.servers:
+        return
+    if name in settings.mcp_servers:
+        raise UsageError("the MCP server {name} is disabled", name=name)
+    near = difflib.get_close_matches(name, settings.servers, 1)
+    raise UsageError(
+        "no MCP server is called {name}",
+        fix="did you mean {near}?" if near else "claw mcp list shows them",
+        name=name,
+        near="".join(near),
+    )
+
+
+def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
+    server = settings.mcp_servers[name]
+    record = fleet.record(name) if not server.disabled else Record("")
+    reached = _counted(record) if record.known else say("not reached yet")
+    state = say("disabled") if server.disabled else reached
+    return {
+        "name": name,
+        "state": state,
+        "where": server.url or " ".join((server.command or "", *server.args)),
+        "known": record.known,
+        "why": record.why,
+        "tools": [full_name(name, offer.name) for offer in record.standing],
+        "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],
+    }
+
+
+def _counted(record: Record) -> str:
+    return say("{count} tools, {held} withheld", count=len(record.standing), held=len(record.withheld))
+
+
+def _document(kind: str, body: dict[str, Any]) -> None:
+    typer.echo(
+        json.dumps({"schemaVersion": 1, "kind": kind, **body}, ensure_ascii=False, indent=2, default=dict)
+    )

@@ -1,0 +1,179 @@
+"""All configured servers: their tools from what was noted, and the calls to them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
+
+from claw_mcp import offers as told, sdk
+from claw_mcp.link import Link, pages
+from claw_mcp.record import Offer, Record, Records, accepted, identity_of, met, missed, pause_seconds
+from claw_mcp.settings import McpSettings, Server
+
+LONGEST_PAUSE_SECONDS = 3600.0
+"""Between two starts that try a server that was never reached."""
+
+Request = Callable[[Any], Awaitable[ToolResult | str]]
+
+
+class Fleet:
+    """The servers of one house. Nothing is started before the first call of one of their tools.
+
+    :param now: seconds since 1970.
+    """
+
+    def __init__(
+        self, settings: McpSettings, records: Records, place: sdk.Place, now: Callable[[], float] = time.time
+    ) -> None:
+        self.servers: Mapping[str, Server] = settings.servers
+        self._records, self._now = records, now
+        self._links = {
+            name: Link(name, server, place, partial(self._greet, name))
+            for name, server in self.servers.items()
+        }
+        self._seals: dict[str, dict[str, str]] = {}
+
+    def record(self, name: str) -> Record:
+        """What is known of a server."""
+        return self._records.read(name, identity_of(self.servers[name].identity))
+
+    def tools(self) -> list[Tool]:
+        """Every tool that is known and accepted."""
+        standing = {name: self.record(name).standing for name in self.servers}
+        return [
+            self._tool(full, server, offer) for full, (server, offer) in told.known_names(standing).items()
+        ]
+
+    def strangers(self) -> list[str]:
+        """The servers that were never reached and are due: the longer one has failed, the rarer it is tried."""
+        records = {name: self.record(name) for name in self.servers}
+        return [
+            name
+            for name, record in records.items()
+            if not record.known
+            and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
+        ]
+
+    async def meet(self, names: Iterable[str], seconds: float | None = None) -> dict[str, ClawError]:
+        """Reach these servers, all at once, and note what they offer.
+
+        :param seconds: for all of them together; None = as long as each may take.
+        :returns: those that could not be reached, and why.
+        """
+        failed: dict[str, ClawError] = {}
+
+        async def one(name: str) -> None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._links[name].offers()
+            except TimeoutError:
+                failed[name] = ToolError("no answer within {seconds:g} s", seconds=seconds)
+            except ClawError as why:
+                failed[name] = why
+            if name in failed:
+                self._records.write(name, missed(self.record(name), failed[name].problem, self._now()))
+
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(one(name))
+        return failed
+
+    def accept(self, name: str, offers: Iterable[str] = ()) -> Record:
+        """Note that the operator accepts what a server offers now."""
+        record = accepted(self.record(name), tuple(offers))
+        self._records.write(name, record)
+        return record
+
+    async def close(self) -> None:
+        """End every session."""
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def _greet(self, name: str, offers: tuple[Offer, ...]) -> None:
+        before = self.record(name)
+        after = met(before, offers)
+        self._seals[name] = {offer.name: offer.seal for offer in offers}
+        if after != before:
+            self._records.write(name, after)
+
+    def _tool(self, full: str, name: str, offer: Offer) -> Tool:
+        server = self.servers[name]
+
+        async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult | str:
+            request = _request(offer, arguments, context)
+
+            async def held(client: Any) -> ToolResult | str:
+                self._hold(name, offer)
+                return await request(client)
+
+            return await self._links[name].ask(held, again=offer.effects != "once")
+
+        return Tool(
+            name=full,
+            description=offer.description or offer.name,
+            parameters=offer.parameters,
+            run=run,
+            optional=server.optional,
+            owner_only=server.owner_only,
+            effects=offer.effects,  # type: ignore[arg-type]
+            timeout_seconds=server.timeout_seconds + server.connect_seconds,
+            close=self.close,
+        )
+
+    def _hold(self, name: str, offer: Offer) -> None:
+        """Stop a call when the server tells of the tool something else than what was accepted."""
+        seals = self._seals.get(name, {})
+        if offer.name not in seals:
+            raise ToolError("the MCP server {name} has no {tool} any more", name=name, tool=offer.name)
+        if seals[offer.name] != offer.seal:
+            raise ToolError(
+                "the MCP server {name} describes {tool} in another way than was accepted, so it is withheld. "
+                "The operator sees the change with: claw mcp show {name}, and accepts it with: claw mcp accept {name}",
+                name=name,
+                tool=offer.name,
+            )
+
+
+def _request(offer: Offer, arguments: dict[str, Any], context: ToolContext) -> Request:
+    """What to ask the server when a model calls this."""
+    if offer.kind == "tool":
+        return partial(_call, offer.name, arguments, context)
+    return partial(_GATED[offer.name], arguments)
+
+
+async def _call(name: str, arguments: dict[str, Any], context: ToolContext, client: Any) -> ToolResult:
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        context.progress(message or (f"{done:g} / {total:g}" if total else f"{done:g}"))
+
+    return told.result_of(await client.call_tool(name, arguments, progress_callback=progress))
+
+
+async def _resource_list(arguments: dict[str, Any], client: Any) -> str:
+    listed = await pages(client.list_resources, "resources")
+    try:
+        templates = await pages(client.list_resource_templates, "resource_templates")
+    except Exception:  # noqa: BLE001  the SDK's; many servers have no templates
+        templates = []
+    return told.resources_told(listed, templates)
+
+
+async def _resource_read(arguments: dict[str, Any], client: Any) -> ToolResult:
+    return told.contents_told((await client.read_resource(arguments["uri"])).contents)
+
+
+async def _prompt_list(arguments: dict[str, Any], client: Any) -> str:
+    return told.prompts_told(await pages(client.list_prompts, "prompts"))
+
+
+async def _prompt_get(arguments: dict[str, Any], client: Any) -> ToolResult:
+    return told.prompt_told(await client.get_prompt(arguments["name"], arguments.get("arguments") or {}))
+
+
+_GATED: dict[str, Callable[..., Awaitable[ToolResult | str]]] = {
+    "resource_list": _resource_list,
+    "resource_read": _resource_read,
+    "prompt_list": _prompt_list,
+    "prompt_get": _prompt_get,
+}

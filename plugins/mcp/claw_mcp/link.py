@@ -1,0 +1,229 @@
+"""A link to one server: made at the first call, made again when it broke, with growing pauses."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from claw import ClawError, ToolError
+
+from claw_mcp import sdk
+from claw_mcp.offers import all_offers
+from claw_mcp.record import Offer, pause_seconds
+from claw_mcp.settings import Server
+
+T = TypeVar("T")
+
+LONGEST_PAUSE_SECONDS = 60.0
+_END_SECONDS = 4.0
+_PAGES = 50
+
+
+class Unreachable(ToolError):
+    """A server could not be reached.
+
+    :param said: the last lines it wrote to stderr.
+    """
+
+    said: tuple[str, ...] = ()
+
+
+@dataclass
+class _Session:
+    """One life of the link. The SDK wants its session entered and left by one task, so a task keeps it.
+
+    :param ready: the client, or why there is none.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    ready: "asyncio.Future[Any]"
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: bool = False
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def alive(self) -> bool:
+        return (
+            self.loop.is_running()
+            and self.task is not None
+            and not self.task.done()
+            and not self.over.is_set()
+        )
+
+
+class Link:
+    """The way to one server.
+
+    :param greet: told what the server offers, each time it was asked.
+    :param clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        place: sdk.Place,
+        greet: Callable[[tuple[Offer, ...]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name, self.server, self.place = name, server, place
+        self._greet, self._clock = greet, clock
+        self._session: _Session | None = None
+        self._gate: asyncio.Lock | None = None
+        self._failures, self._next_try, self._why = 0, 0.0, ""
+
+    async def offers(self) -> tuple[Offer, ...]:
+        """Reach the server and ask what it offers."""
+        client = await self._client()
+        offers = await self._list(client)
+        self._greet(offers)
+        return offers
+
+    async def ask(self, request: Callable[[Any], Awaitable[T]], *, again: bool) -> T:
+        """Put one request to the server.
+
+        :param again: it may be put a second time when the server goes away meanwhile.
+        :raises Unreachable: the server is not there.
+        :raises ToolError: it was lost meanwhile, or said no.
+        """
+        client = await self._client()
+        try:
+            if self._session and self._session.changed:
+                self._session.changed = False
+                self._greet(await self._list(client))
+            answer = await request(client)
+        except ClawError:
+            raise
+        except Exception as why:  # the SDK's and the transport's, by whatever name
+            if not sdk.is_lost(why):
+                raise ToolError(
+                    "the MCP server {name} answered: {why}", name=self.name, why=_leaf(why)
+                ) from why
+            await self._drop()
+            if again:
+                return await self.ask(request, again=False)
+            raise ToolError(
+                "the MCP server {name} went away during the call; whether it was carried out is not known",
+                name=self.name,
+            ) from why
+        self._failures = 0
+        return answer
+
+    async def close(self) -> None:
+        """End the session; a program that was started is ended too."""
+        await self._drop()
+
+    async def _client(self) -> Any:
+        if self._gate is None or (self._session and self._session.loop is not asyncio.get_running_loop()):
+            self._gate, self._session = asyncio.Lock(), None
+        async with self._gate:
+            if self._session and self._session.alive:
+                return self._session.ready.result()
+            wait = self._next_try - self._clock()
+            if wait > 0:
+                raise Unreachable(
+                    "the MCP server {name} is not there ({why}); it is tried again in {seconds:.0f} s",
+                    name=self.name,
+                    why=self._why,
+                    seconds=max(wait, 1),
+                )
+            return await self._connect()
+
+    async def _connect(self) -> Any:
+        loop = asyncio.get_running_loop()
+        new = _Session(loop, loop.create_future())
+        murmur = sdk.Murmur(self.server.secrets)
+        new.task = loop.create_task(self._live(new, murmur), name=f"mcp {self.name}")
+        self._session = new
+        try:
+            client = await asyncio.wait_for(asyncio.shield(new.ready), self.server.connect_seconds)
+            if not isinstance(client, BaseException):
+                self._greet(await asyncio.wait_for(self._list(client), self.server.connect_seconds))
+                return client
+            why: BaseException = client
+        except asyncio.CancelledError:
+            new.over.set()
+            new.task.cancel()
+            raise
+        except Exception as wrong:  # noqa: BLE001  the SDK's, by whatever name
+            why = wrong
+        await self._drop()
+        self._failures += 1
+        self._next_try = self._clock() + pause_seconds(self._failures, LONGEST_PAUSE_SECONDS)
+        raise self._unreachable(why, murmur.settle())
+
+    def _unreachable(self, why: BaseException, said: list[str]) -> Unreachable:
+        leaf = _leaf(why)
+        if isinstance(leaf, TimeoutError):
+            self._why = f"no answer within {self.server.connect_seconds:g} s"
+        elif isinstance(leaf, ClawError):
+            self._why = str(leaf)
+        else:
+            self._why = (said[-1] if said else str(leaf)) or type(leaf).__name__
+        error = Unreachable(
+            "the MCP server {name} could not be reached: {why}", name=self.name, why=self._why
+        )
+        error.said = tuple(said)
+        return error
+
+    async def _live(self, new: _Session, murmur: sdk.Murmur) -> None:
+        def changed() -> None:
+            new.changed = True
+
+        try:
+            async with sdk.session(self.server, self.place, murmur, new.over.set, changed) as client:
+                murmur.close()
+                new.ready.set_result(client)
+                await new.over.wait()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as why:  # noqa: BLE001  told through ``ready``, or the session was over anyway
+            if not new.ready.done():
+                new.ready.set_result(why)
+        finally:
+            new.over.set()
+            murmur.close()
+            if not new.ready.done():
+                new.ready.set_result(ConnectionError("it ended"))
+
+    async def _drop(self) -> None:
+        gone, self._session = self._session, None
+        if gone is None or gone.task is None or gone.loop is not asyncio.get_running_loop():
+            return
+        gone.over.set()
+        done, _ = await asyncio.wait({gone.task}, timeout=_END_SECONDS)
+        if not done:
+            gone.task.cancel()
+            await asyncio.wait({gone.task}, timeout=_END_SECONDS)
+
+    async def _list(self, client: Any) -> tuple[Offer, ...]:
+        has = client.server_capabilities
+        tools = await pages(client.list_tools, "tools") if has.tools is not None else []
+        # Many servers claim both and have none: then nothing is offered for them.
+        resources = has.resources is not None and bool(
+            await pages(client.list_resources, "resources")
+            or await pages(client.list_resource_templates, "resource_templates")
+        )
+        prompts = has.prompts is not None and bool(await pages(client.list_prompts, "prompts"))
+        return all_offers(tools, resources=resources, prompts=prompts)
+
+
+async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
+    """All pages of a list."""
+    found: list[Any] = []
+    cursor = None
+    for _ in range(_PAGES):
+        page = await ask(cursor=cursor)
+        found += getattr(page, what)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _leaf(why: BaseException) -> BaseException:
+    """The first real cause in a group of them."""
+    while isinstance(why, BaseExceptionGroup):
+        why = why.exceptions[0]
+    return why

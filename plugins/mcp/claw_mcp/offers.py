@@ -1,0 +1,136 @@
+"""Between MCP and claw: what a server offers, as tools; what a call answers, as a result. Pure.
+
+Shapes from the MCP specification (modelcontextprotocol.io, revision 2025-06-18): tools, resources, prompts, content.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from claw import Image, Text, ToolResult
+
+from claw_mcp.record import Offer
+
+NAME_CHARS = 64
+"""What the strictest model service takes for a tool's name."""
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "object", "additionalProperties": _TEXT}
+RESOURCES = (
+    Offer("resource_list", "List the resources of this server: addresses that resource_read takes.",
+          {"type": "object", "properties": {}}, "resources", "none"),
+    Offer("resource_read", "Read one resource of this server.",
+          {"type": "object", "properties": {"uri": _TEXT}, "required": ["uri"]}, "resources", "none"),
+)  # fmt: skip
+PROMPTS = (
+    Offer("prompt_list", "List the prompts that this server has ready, with their arguments.",
+          {"type": "object", "properties": {}}, "prompts", "none"),
+    Offer("prompt_get", "Get one prompt of this server, its arguments filled in.",
+          {"type": "object", "properties": {"name": _TEXT, "arguments": _TEXTS},
+           "required": ["name"]}, "prompts", "none"),
+)  # fmt: skip
+
+
+def offer_of(tool: Any) -> Offer:
+    """A tool as its server lists it (``mcp_types.Tool``)."""
+    hints = tool.annotations
+    effects = "once"
+    if hints and hints.read_only_hint:
+        effects = "none"
+    elif hints and hints.idempotent_hint:
+        effects = "idempotent"
+    schema = dict(tool.input_schema or {})
+    schema.setdefault("type", "object")
+    return Offer(tool.name, tool.description or tool.title or "", schema, "tool", effects)
+
+
+def all_offers(tools: Iterable[Any], *, resources: bool, prompts: bool) -> tuple[Offer, ...]:
+    """Everything of a server; its own tools have the first right to a name."""
+    own = [offer_of(tool) for tool in tools]
+    names = {offer.name for offer in own}
+    more = (*(RESOURCES if resources else ()), *(PROMPTS if prompts else ()))
+    return (*own, *(offer for offer in more if offer.name not in names))
+
+
+def full_name(server: str, name: str) -> str:
+    """``server__tool``, in letters that every model service takes; cut ones end in a digest of the whole."""
+    whole = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{name}")
+    if len(whole) <= NAME_CHARS:
+        return whole
+    return f"{whole[: NAME_CHARS - 9]}_{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def result_of(answer: Any) -> ToolResult:
+    """A call's answer (``mcp_types.CallToolResult``): texts and pictures as they are, the rest described."""
+    blocks = tuple(_block(part) for part in answer.content)
+    if not blocks and answer.structured_content is not None:
+        import json
+
+        blocks = (Text(json.dumps(answer.structured_content, ensure_ascii=False)),)
+    return ToolResult(blocks, answer.structured_content, bool(answer.is_error))
+
+
+def resources_told(listed: Any, templates: Any) -> str:
+    """The resources of a server, a line each."""
+    lines = [_line(one.uri, one.name, one.description) for one in listed]
+    lines += [_line(one.uri_template, one.name, one.description) for one in templates]
+    return "\n".join(lines) or "This server has no resources."
+
+
+def contents_told(contents: Iterable[Any]) -> ToolResult:
+    """A resource that was read; it may have several parts."""
+    return ToolResult(tuple(_resource(part) for part in contents))
+
+
+def prompts_told(listed: Iterable[Any]) -> str:
+    """The prompts of a server, a line each."""
+    lines = []
+    for one in listed:
+        arguments = ", ".join(f"{a.name}{'' if a.required else '?'}" for a in one.arguments or ())
+        lines.append(_line(f"{one.name}({arguments})", one.title or "", one.description))
+    return "\n".join(lines) or "This server has no prompts."
+
+
+def prompt_told(answer: Any) -> ToolResult:
+    """A prompt that was filled in: who says what."""
+    blocks: list[Text | Image] = []
+    for message in answer.messages:
+        block = _block(message.content)
+        blocks.append(Text(f"{message.role}: {block.text}") if isinstance(block, Text) else block)
+    return ToolResult(tuple(blocks))
+
+
+def _line(what: object, name: str, description: str | None) -> str:
+    told = " ".join(" ".join(filter(None, (name, description))).split())
+    return f"{what}: {told}" if told else str(what)
+
+
+def _block(part: Any) -> Text | Image:
+    match part.type:
+        case "text":
+            return Text(part.text)
+        case "image":
+            return Image(part.data, part.mime_type)
+        case "resource":
+            return _resource(part.resource)
+        case "resource_link":
+            return Text(_line(part.uri, part.name, part.description))
+        case _:
+            return Text(f"[{part.type}: {getattr(part, 'mime_type', '?')}]")
+
+
+def _resource(part: Any) -> Text | Image:
+    if getattr(part, "text", None) is not None:
+        return Text(part.text)
+    mime = part.mime_type or "application/octet-stream"
+    return Image(part.blob, mime) if mime.startswith("image/") else Text(f"[{part.uri}: {mime}]")
+
+
+def known_names(offers: Mapping[str, Iterable[Offer]]) -> dict[str, tuple[str, Offer]]:
+    """Full name → server and offer. Of two that come to the same name the first has it."""
+    named: dict[str, tuple[str, Offer]] = {}
+    for server, its in offers.items():
+        for offer in its:
+            named.setdefault(full_name(server, offer.name), (server, offer))
+    return named

@@ -1,0 +1,115 @@
+"""Why a server that is a Python program does not start, and the command that mends it.
+
+It looks at what pip noted of the environment the program belongs to: whose it is, and which files changed since.
+Sources: packaging.python.org, "Recording installed projects" (RECORD) and "Entry points"; PEP 405 (pyvenv.cfg).
+"""
+
+import base64
+import hashlib
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+_NO_MODULE = re.compile(r"(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
+_FILE = re.compile(r'File "([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Home:
+    """The environment of a Python program: its interpreter, and where its packages lie."""
+
+    python: str
+    packages: Path
+
+    def owner(self, script: str = "", module: str = "", file: str = "") -> Distribution | None:
+        """The distribution that brought a command, a module or a file; None when nobody did."""
+        for one in distributions(path=[str(self.packages)]):
+            if script and any(e.group == "console_scripts" and e.name == script for e in one.entry_points):
+                return one
+            for path in one.files or ():
+                top = path.parts[0].removesuffix(".py")
+                if (module and top == module) or (file and str(one.locate_file(path)) == file):
+                    return one
+        return None
+
+
+def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str]:
+    """What to type so that a program that did not start is whole again; empty when nobody can say.
+
+    :param program: its full path.
+    :param said: the last lines it wrote to stderr.
+    """
+    home = home_of(Path(program))
+    if home is None:
+        return []
+    module = args[1].partition(".")[0] if list(args[:1]) == ["-m"] and len(args) > 1 else ""
+    main = home.owner(script="" if module else Path(program).name, module=module)
+    if main is None:
+        return []
+    files = [found[1] for line in said if (found := _FILE.search(line))]
+    blamed = home.owner(file=files[-1]) if files else None
+    suspects = {one.name: one for one in (main, blamed) if one is not None}
+    broken = [one for one in suspects.values() if next(changed(one), None)]
+    if broken:
+        pins = [f"{one.name}=={one.version}" for one in broken]
+        return [install_words(home.python, "--force-reinstall", "--no-deps", *pins)]
+    if any(_NO_MODULE.match(line) for line in said):
+        return [install_words(home.python, f"{main.name}=={main.version}")]
+    return []
+
+
+def home_of(program: Path) -> Home | None:
+    """The Python environment that a program runs in: its own when it is a Python, else that of its first lines."""
+    if re.fullmatch(r"python[\d.]*", program.name):
+        python = str(program)
+    else:
+        try:
+            head = program.read_bytes()[:600].decode("utf-8", "replace")
+        except OSError:
+            return None
+        # pip writes the second form where the path is too long for the kernel, or has blanks
+        found = re.match(r"#!(\S*python[\d.]*)\s", head) or re.search(
+            r"'''exec' \"?([^\"\n]*?python[\d.]*)\"? ", head
+        )
+        if not found:
+            return None
+        python = found[1]
+    folders = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages"))
+    return Home(python, folders[-1]) if folders else None
+
+
+def changed(one: Distribution) -> Iterator[str]:
+    """The files of a distribution that are not any more what was installed, or are gone."""
+    for path in one.files or ():
+        if path.hash is None or path.hash.mode != "sha256":
+            continue
+        try:
+            digest = hashlib.sha256(Path(str(one.locate_file(path))).read_bytes())
+        except OSError:
+            yield str(path)
+            continue
+        usual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+        if path.hash.value.rstrip("=") not in (usual, digest.hexdigest()):  # some back ends write it in hex
+            yield str(path)
+
+
+def install_words(python: str, *words: str) -> str:
+    """The command that installs into the environment of ``python``, which may have no pip of its own."""
+    folder = Path(python).parent.parent
+    if any(folder.glob("lib/python3*/site-packages/pip/__init__.py")):
+        return shlex.join([python, "-m", "pip", "install", *words])
+    if uv := shutil.which("uv"):
+        return shlex.join([uv, "pip", "install", "--python", python, *(_for_uv(word) for word in words)])
+    config = folder / "pyvenv.cfg"
+    found = re.search(r"^home\s*=\s*(.+)$", config.read_text(), re.M) if config.is_file() else None
+    base = str(Path(found[1].strip()) / "python3") if found else sys.executable
+    return shlex.join([base, "-m", "pip", "--python", python, "install", *words])
+
+
+def _for_uv(word: str) -> str:
+    return "--reinstall" if word == "--force-reinstall" else word

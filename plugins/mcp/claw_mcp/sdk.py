@@ -1,0 +1,221 @@
+"""The one place that meets the MCP SDK: opening a session to a server. The SDK is imported at the first need."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from claw import ClawError, child_environment, make_folder
+
+from claw_mcp.repair import install_words
+from claw_mcp.settings import Server
+
+if TYPE_CHECKING:
+    import httpx2
+
+SDK = "mcp >=2.3,<3"
+_TAIL_BYTES = 4096
+_LOST = ("connection closed", "session terminated")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session runs.
+
+    :param folder: the working folder of programs that name none.
+    :param http: the client for an address that the operator wrote.
+    """
+
+    folder: Path
+    environ: Mapping[str, str]
+    http: Callable[[str], "httpx2.AsyncClient"]
+
+
+class Murmur:
+    """What a server says on stderr: the end of it is kept for errors, and none of it reaches the terminal."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._secrets = secrets
+        self._chunks: deque[bytes] = deque(maxlen=64)
+        read, write = os.pipe()
+        self.file = os.fdopen(write, "w", encoding="utf-8")
+        self._thread = threading.Thread(
+            target=self._listen, args=(read,), daemon=True, name="claw-mcp-stderr"
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """The server has ended, or has the pipe itself: our own end is not needed any more."""
+        self.file.close()
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines, secrets masked."""
+        text = b"".join(self._chunks)[-_TAIL_BYTES:].decode("utf-8", "replace")
+        for secret in self._secrets:
+            text = text.replace(secret, "******") if secret else text
+        return [line for line in text.splitlines() if line.strip()][-20:]
+
+    def settle(self) -> list[str]:
+        """The last lines of a server that has ended: all that it said is in."""
+        self._thread.join(1.0)
+        return self.lines
+
+    def _listen(self, read: int) -> None:
+        with os.fdopen(read, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(1024):
+                self._chunks.append(chunk)
+
+
+async def load() -> Any:
+    """The SDK, imported off the event loop: that costs one to two seconds of CPU.
+
+    :raises ClawError: it is not installed.
+    """
+    try:
+        sdk = await asyncio.to_thread(import_module, "mcp")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "mcp":
+            raise
+        raise ClawError(
+            "the MCP SDK is not installed (the extra claw-mcp[sdk])",
+            fix="run: {command}",
+            command=install_words(sys.executable, SDK),
+        ) from None
+    # Its loggers speak of the wire, with tracebacks, and a logger without a home speaks to the terminal.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).propagate = False
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    return sdk
+
+
+@contextlib.asynccontextmanager
+async def session(
+    server: Server, place: Place, murmur: Murmur, ended: Callable[[], None], changed: Callable[[], None]
+) -> AsyncIterator[Any]:
+    """An open session (``mcp.Client``) while the block lasts.
+
+    :param ended: called when the server goes away.
+    :param changed: called when the server says that its list of tools is another one now.
+    """
+    sdk = await load()
+
+    async def hear(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            changed()
+
+    async with contextlib.AsyncExitStack() as stack:
+        transport = await _transport(server, place, murmur, stack)
+        client = sdk.Client(
+            _Watched(transport, ended),
+            cache=None,
+            message_handler=hear,
+            client_info=sdk.Implementation(name="claw", version="0.1.0"),
+            read_timeout_seconds=None,
+        )
+        yield await stack.enter_async_context(client)
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether a failed request means that the session is gone, and not that the server said no."""
+    return str(error).strip().lower().startswith(_LOST)
+
+
+async def _transport(server: Server, place: Place, murmur: Murmur, stack: contextlib.AsyncExitStack) -> Any:
+    if server.url:
+        from mcp.client.streamable_http import streamable_http_client
+
+        from claw_mcp.through import client
+
+        headers = {name: secret.reveal() for name, secret in server.headers.items()}
+        own = client(place.http(server.url), headers)
+        return streamable_http_client(server.url, http_client=await stack.enter_async_context(own))
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    environment = child_environment(place.environ, server.env_allow)
+    environment |= {name: secret.reveal() for name, secret in server.env.items()}
+    command = program(server.command or "", environment["PATH"])
+    parameters = StdioServerParameters(
+        command=command, args=list(server.args), env=environment, cwd=_folder(server, place), encoding_error_handler="replace"
+    )
+    return stdio_client(parameters, errlog=murmur.file)
+
+
+def _folder(server: Server, place: Place) -> Path:
+    if server.cwd:
+        return Path(server.cwd).expanduser()
+    make_folder(place.folder)
+    return place.folder
+
+
+def program(command: str, path: str) -> str:
+    """Where a program is: on ``PATH``, else beside the Python that claw runs in.
+
+    :raises ClawError: it is nowhere.
+    """
+    command = os.path.expanduser(command)
+    found = shutil.which(command, path=path)
+    if not found and os.sep not in command:
+        found = shutil.which(command, path=str(Path(sys.executable).parent))
+    if not found:
+        raise ClawError(
+            "the program {command} is not there",
+            fix="install it, or write its full path as command",
+            command=command,
+        )
+    return found
+
+
+class _Watched:
+    """A transport that tells when its reading side has ended, which the SDK itself does not."""
+
+    def __init__(self, transport: Any, ended: Callable[[], None]) -> None:
+        self._transport, self._ended = transport, ended
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        read, write = await self._transport.__aenter__()
+        return _WatchedStream(read, self._ended), write
+
+    async def __aexit__(self, *why: Any) -> Any:
+        return await self._transport.__aexit__(*why)
+
+
+class _WatchedStream:
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream, self._ended = stream, ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> "_WatchedStream":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+
+    async def receive(self) -> Any:
+        try:
+            return await self._stream.receive()
+        except Exception:
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> "_WatchedStream":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *why: Any) -> Any:
+        return await self._stream.__aexit__(*why)

@@ -1,0 +1,75 @@
+"""``mcpServers``: the key that MCP clients share, as the operator writes it."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from claw import Secret, Section
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
+
+
+class Server(Section):
+    """One server: a program that speaks over its pipes (``command``), or an address (``url``, streamable HTTP)."""
+
+    type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = None
+    command: str | None = Field(None, description="The program; found on PATH, or beside claw.")
+    args: tuple[str, ...] = ()
+    env: dict[str, Secret] = Field(
+        {}, description="Variables for the program, beside the harmless ones it gets anyway."
+    )
+    env_allow: tuple[str, ...] = Field((), description="Names of claw's own variables that it may see.")
+    cwd: str | None = Field(None, description="Its working folder; absent = a folder of this plugin.")
+    url: str | None = None
+    headers: dict[str, Secret] = Field({}, description="Sent with each request.")
+    timeout_seconds: float = Field(
+        60, gt=0, validation_alias=AliasChoices("timeoutSeconds", "timeout_seconds", "timeout")
+    )
+    connect_seconds: float = Field(20, gt=0, description="How long connecting may take.")
+    disabled: bool = False
+    optional: bool = Field(False, description="Its tools stand only when an allow list names them.")
+    owner_only: bool = Field(False, description="Its tools are for owners.")
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a server has either a command (and args) or a url")
+        if self.url and urlsplit(self.url).scheme not in ("http", "https"):
+            raise ValueError("its url begins with http:// or https://")
+        return self
+
+    @property
+    def identity(self) -> list[Any]:
+        """What the operator consented to: another program or address is another server."""
+        return [self.command, *self.args] if self.command else [self.url]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value that it is given, for masking."""
+        return tuple(
+            secret.reveal() for secret in (*self.env.values(), *self.headers.values()) if not secret.missing
+        )
+
+
+def _names(servers: dict[str, Server]) -> dict[str, Server]:
+    for name in servers:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name) or "__" in name:
+            rule = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"
+            raise ValueError(f"{name!r} is no name for a server: {rule}")
+    return servers
+
+
+class McpSettings(Section):
+    """``plugins.entries.mcp.config``; ``mcpServers`` may stand at the top of the file too."""
+
+    mcp_servers: Annotated[dict[str, Server], AfterValidator(_names)] = Field({})
+    first_connect_seconds: float = Field(
+        5,
+        ge=0,
+        le=6,
+        description="What a start may wait for servers whose tools are not known yet; 0 = never.",
+    )
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """Those that are switched on."""
+        return {name: server for name, server in self.mcp_servers.items() if not server.disabled}
