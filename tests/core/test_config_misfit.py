@@ -1,0 +1,81 @@
+"""A plugin's own section against its manifest's schema: each wrong key with its path and a fix, no plugin imported."""
+
+import json
+from pathlib import Path
+
+import pytest
+from claw.config import load
+from claw.config.check import absent, check, known_of
+from claw.config.misfit import misfits
+from claw.manifest import Found, Manifest, ProviderLine
+from claw.survey import stand
+from hypothesis import given, strategies as st
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"colour": {"enum": ["red", "blue"]}, "size": {"type": "integer", "minimum": 1}},
+    "required": ["colour"],
+    "additionalProperties": False,
+}
+PAINT = Found("paint", "paint", "paint", "1", manifest=Manifest("paint", config_schema=SCHEMA))
+
+
+def found_wrong(section: object) -> list[tuple[tuple[str | int, ...], str]]:
+    return [(one.path, one.problem) for one in misfits(section, SCHEMA)]
+
+
+def test_what_fits_has_no_misfit() -> None:
+    assert found_wrong({"colour": "red", "size": 2}) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "problem"),
+    [
+        ({}, ("colour",), "is required and missing"),
+        ({"colour": "red", "colur": 1}, ("colur",), "is not a known key"),
+        ({"colour": "green"}, ("colour",), "is not one of the known words"),
+        ({"colour": "red", "size": "big"}, ("size",), "must be of the type {type}"),
+        ({"colour": "red", "size": 0}, ("size",), "does not fit the plugin's schema ({rule})"),
+    ],
+)
+def test_each_kind_of_wrong_names_its_key(section: object, path: tuple[str, ...], problem: str) -> None:
+    assert found_wrong(section) == [(path, problem)]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
+def test_no_section_and_no_schema_breaks_it(value: object) -> None:
+    list(misfits(value, SCHEMA))
+    list(misfits({}, {"type": value, "properties": value}))
+
+
+def test_a_variable_is_filled_in_before_it_is_judged() -> None:
+    raw = {"plugins": {"entries": {"paint": {"config": {"colour": "${HUE}"}}}}}
+    assert [one.state for one in stand([PAINT], raw, {"HUE": "red"})] == ["idle"]
+    [wrong] = stand([PAINT], raw, {"HUE": "green"})
+    assert (wrong.state, wrong.stage) == ("quarantined", "config")
+    assert wrong.why.startswith("plugins.entries.paint.config.colour: ") and "red, blue" in wrong.mend
+
+
+def test_a_plugin_that_is_switched_off_keeps_its_own_state() -> None:
+    raw = {"plugins": {"entries": {"paint": {"enabled": False, "config": {}}}}}
+    assert [one.state for one in stand([PAINT], raw, {})] == ["disabled"]
+
+
+def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) -> None:
+    tree = {
+        "providers": {"ollama": {"baseUrl": "http://127.0.0.1:9"}, "nobody": {}},
+        "tools": {"allow": ["acme_status"]},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    config = load(tmp_path, {})
+    compatible = Found("openai", "x", "x", "1", manifest=Manifest("openai", providers=(ProviderLine("*"),)))
+    known = known_of([compatible], ["read"], [])
+    assert [one.key for one in absent(config, known)] == ["providers.nobody"]
+    assert [one.key for one in check(config, known)] == ["providers.nobody", "tools.allow[0]"]
+    silent = known_of([compatible, Found("acme", "acme", "acme", "1")], ["read"], [])
+    assert check(config, silent) == ()
