@@ -57,12 +57,9 @@ _NAMES = {
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 _RENAMED = {
-    "usage_of": (
-        "normalise", "ToolResult": "Result", "failure_said": "said", "
-        ""STREAM_DONE": "DONE", "parse_manifest": "parse"
-    ),
-    "gemini_schema": "gemini", "openai_strict_schema": "openai_strict", "installed_plugins": "scan",
-    "replace_file": "replace",
+    "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE",
+    "parse_manifest": "parse", "gemini_schema": "gemini", "openai_strict_schema": "openai_strict",
+    "installed_plugins": "scan", "replace_file": "replace",
 }  # fmt: skip
 
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
