@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import inspect
 import os
-import platform
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +39,6 @@ from claw.manifest import Found, scan
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import LOCAL, TERMINAL, admit
-from claw.scenario import declared
 from claw.session import Sessions
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
@@ -67,6 +65,8 @@ class House:
     @cached_property
     def facts(self) -> tuple[ToolFact, ...]:
         """The tools that the manifests promise."""
+        from claw.scenario import declared  # asked for by commands alone
+
         return declared(self.standings, self.config.settings.tools.suppliers)
 
 
@@ -288,9 +288,10 @@ def _secrets(config: Config) -> Iterator[str]:
 
 
 def _machine() -> dict[str, str]:
+    system = os.uname()
     return {
         "host": socket.gethostname(),
-        "os": f"{platform.system()} ({platform.machine()})",
+        "os": f"{system.sysname} ({system.machine})",
         "python": ".".join(map(str, sys.version_info[:3])),
         "shell": Path(os.environ.get("SHELL", "")).name,
     }

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from claw.event import Event, ToolProgress
 from claw.guard.environment import child_environment
@@ -31,6 +32,13 @@ class Caller:
     rooms: Rooms
     emit: Emit
     used_tokens: int = 0
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """What programs of this turn's tools see of ours."""
+        config, tools = self.rooms.config, self.stage.agent.settings.tools
+        settings = (tools and tools.exec) or config.settings.tools.exec
+        return child_environment(config.environ, settings.env_allow)
 
 
 async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
@@ -89,8 +97,7 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
         return (await rooms.deliver(let_out)).message_ids if let_out else ()
 
     config, settings = rooms.config, stage.agent.settings
-    exec_settings = (settings.tools and settings.tools.exec) or config.settings.tools.exec
-    environment = child_environment(config.environ, exec_settings.env_allow)
+    environment = dict(caller.environment)
 
     def wrap(argv: Sequence[str]) -> list[str]:
         assert stage.sandbox is not None

@@ -235,7 +235,12 @@ class Host:
         async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
             import asyncio
 
-            real = await asyncio.to_thread(self.supply, plugin, line.name)
+            here = plugin in self._brought  # else it is imported now, which may take its time
+            real = (
+                self.supply(plugin, line.name)
+                if here
+                else await asyncio.to_thread(self.supply, plugin, line.name)
+            )
             return await real.run(arguments, context)
 
         return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line))

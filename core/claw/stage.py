@@ -10,7 +10,7 @@ from claw.config import Agent, Config
 from claw.fallback import ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import owner_hash
-from claw.guard.fence import Fence
+from claw.guard.fence import Fence, fence_round
 from claw.guard.redact import Redactor
 from claw.guard.way import Root
 from claw.guests import rendered
@@ -142,7 +142,7 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
     for section in rooms.kit.sections:
         readable = getattr(section, "readable", None)
         roots += [Root(folder, write=False) for folder in (readable(agent) if readable else ())]
-    return Fence(roots, workspace, closed=(rooms.config.home,))
+    return fence_round(roots, workspace, rooms.config.home)
 
 
 def _left_out(piece: Piece) -> str:

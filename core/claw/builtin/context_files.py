@@ -1,6 +1,11 @@
-"""The agent's own files for the prompt: which ones, from where, and read again only when one of them changed."""
+"""The agent's own files for the prompt: which ones, from where, and read again only when one of them changed.
 
+Whether a file came or went shows in its folder's time, so that only the files that are there need a look of their own.
+"""
+
+import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +26,11 @@ _NAMES = (
 _OF_A_PROJECT = ("AGENTS.md", "CLAUDE.md")  # what a folder that is not the agent's own may say
 _READ_BYTES = 1_000_000
 
-_State = tuple[tuple[int, int, int] | None, ...]
+_SETTLED_SECONDS = (
+    0.05  # a file system's clock ticks in milliseconds: what changed just now may change again unseen
+)
+
+_Stat = tuple[int, int, int] | None
 
 
 class ContextFiles:
@@ -47,7 +56,11 @@ class ContextFiles:
         places += [(workspace, name) for name in (_NAMES if own_workspace else _OF_A_PROJECT)]
         self._places = sorted(places, key=lambda place: _NAMES.index(place[1]))
         self._agent_dir = agent_dir
-        self._seen: _State | None = None
+        self._folders = (str(agent_dir), str(workspace))
+        self._watched: tuple[str, ...] = ()
+        self._there: dict[str, _Stat] = {}
+        self._seen: tuple[_Stat, ...] = ()
+        self._settled = False
         self._read: tuple[tuple[str, ContextFile], ...] = ()
         self._fitted: dict[bool, tuple[ContextFile, ...]] = {}
 
@@ -56,22 +69,36 @@ class ContextFiles:
 
         :param private: a private session of an owner; MEMORY.md stands only there.
         """
-        state = tuple(_stat(folder / name) for folder, name in self._places)
-        if state != self._seen:
-            self._read = tuple(self._files(state))
-            self._seen, self._fitted = state, {}
+        if not self._settled or self._look() != self._seen:
+            self._read_all()
         if private not in self._fitted:
             files = [file for name, file in self._read if private or name != "MEMORY.md"]
             self._fitted[private] = bootstrap(files, *self._limits)
         return self._fitted[private]
 
-    def _files(self, state: _State) -> Iterator[tuple[str, ContextFile]]:
+    def _look(self) -> tuple[_Stat, ...]:
+        return tuple(map(_stat, (*self._folders, *self._watched)))
+
+    def _read_all(self) -> None:
+        """The times are taken first, so that a change while reading is seen at the next call."""
+        paths = [str(folder / name) for folder, name in self._places]
+        self._watched = tuple(path for path in paths if os.path.lexists(path))
+        seen = self._look()
+        newest = max((found[0] for found in seen if found), default=0)
+        self._settled = time.time() - newest / 1e9 > _SETTLED_SECONDS
+        self._seen = seen
+        there = dict(zip(self._watched, seen[len(self._folders) :], strict=True))
+        if there != self._there:
+            self._there, self._fitted = there, {}
+            self._read = tuple(self._files())
+
+    def _files(self) -> Iterator[tuple[str, ContextFile]]:
         """Those that are there. One of the agent's own wins over its namesake in the workspace; the instructions of
         a project stand beside the agent's, unless they say the same."""
         taken: set[str] = set()
         texts: set[str] = set()
-        for (folder, name), there in zip(self._places, state, strict=True):
-            if there is None or (name in taken and name not in _OF_A_PROJECT):
+        for folder, name in self._places:
+            if self._there.get(str(folder / name)) is None or (name in taken and name not in _OF_A_PROJECT):
                 continue
             text = _text(folder / name, folder)
             if text is None or (name in _OF_A_PROJECT and text in texts):
@@ -81,13 +108,14 @@ class ContextFiles:
             yield name, ContextFile(str(folder / name) if folder == self._agent_dir else name, text)
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    """What tells one version of a file from another; None when there is no such regular file."""
+def _stat(path: str) -> _Stat:
+    """What tells one version of a file or folder from another; None when there is neither."""
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+    is_ours = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if is_ours else None
 
 
 def _text(path: Path, folder: Path) -> str | None:

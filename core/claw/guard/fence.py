@@ -10,6 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -167,6 +168,27 @@ class Fence:
                 yield way.end(names if path.startswith("/") else [*self.workspace.parts[1:], *names])
             except OSError as broken:
                 raise _error(broken.errno or 0, path) from None
+
+
+def fence_round(roots: Iterable[Root], workspace: Path, closed: Path) -> Fence:
+    """The fence of these roots: the one made before, while every root leads to where it led."""
+    given = tuple(roots)
+    return _fence(given, workspace, closed, tuple(_led_to(root.path) for root in given))
+
+
+@lru_cache(maxsize=64)
+def _fence(
+    roots: tuple[Root, ...], workspace: Path, closed: Path, led_to: tuple[tuple[int, int] | None, ...]
+) -> Fence:
+    return Fence(roots, workspace, (closed,))
+
+
+def _led_to(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _replace(spot: Spot, data: bytes, mode: int | None) -> None:

@@ -23,6 +23,7 @@ class Catalogue:
     def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
         self._texts: dict[Any, tuple[Any, str]] = {}
+        self._looked: dict[str, tuple[Skill, ...]] = {}
 
     def render(self, facts: PromptFacts) -> str:
         """The section; empty without skills, or without the tool that opens them."""
@@ -30,17 +31,20 @@ class Catalogue:
             return ""
         settings = facts.agent.settings.skills
         shelved = self._shelves.look(facts.agent, facts.workspace)
+        self._looked[facts.agent.id] = usable(shelved, settings)
         key = facts.agent.id, facts.workspace
         known = self._texts.get(key)
         if known is None or known[0][0] is not shelved or known[0][1] != settings:
-            known = (shelved, settings), catalogue(usable(shelved, settings), settings.max_prompt_chars)
+            known = (shelved, settings), catalogue(self._looked[facts.agent.id], settings.max_prompt_chars)
             self._texts[key] = known
         return known[1]
 
     def readable(self, agent: Any) -> tuple[Path, ...]:
-        """The folders of the agent's skills that lie outside of its workspace."""
-        shelved = self._shelves.look(agent, None)
-        return tuple(skill.file.parent for skill in usable(shelved, agent.settings.skills))
+        """The folders of the agent's skills that lie outside of its workspace. A turn renders first: it looks once."""
+        skills = self._looked.pop(agent.id, None)
+        if skills is None:
+            skills = usable(self._shelves.look(agent, None), agent.settings.skills)
+        return tuple(skill.file.parent for skill in skills if skill.source != "workspace")
 
 
 def usable(shelved: Sequence[Shelved], settings: Any) -> tuple[Skill, ...]:
