@@ -13,16 +13,9 @@ from claw import ContextFile, bootstrap
 
 # By weight: when the budget runs out, the later ones give way.
 _NAMES = (
-    "AGENTS.md",
-    "SOUL.md",
-    "TOOLS.md",
-    "IDENTITY.md",
-    "USER.md",
-    "BOOTSTRAP.md",
-    "MEMORY.md",
-    "CLAUDE.md",
+    "AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "MEMORY.md", "CLAUDE.md",
     "HEARTBEAT.md",
-)
+)  # fmt: skip
 _OF_A_PROJECT = ("AGENTS.md", "CLAUDE.md")  # what a folder that is not the agent's own may say
 _READ_BYTES = 1_000_000
 

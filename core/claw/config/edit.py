@@ -160,14 +160,8 @@ def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -
     there = [id for id in ids if id]
     near = nearest(step.id, there)
     fix = "Did you mean {near}?" if near else "Ids there: {ids}"
-    names: dict[str, Any] = {
-        "key": key,
-        "list": dotted(path),
-        "id": step.id,
-        "near": near,
-        "ids": ", ".join(there) or "-",
-    }
-    raise UsageError("{key}: no entry of {list} has the id {id}", fix=fix, **names)
+    problem, names = "{key}: no entry of {list} has the id {id}", ", ".join(there) or "-"
+    raise UsageError(problem, fix=fix, key=key, list=dotted(path), id=step.id, near=near, ids=names)
 
 
 def _id(entry: Any) -> str:

@@ -113,28 +113,24 @@ class Config:
             wanted = self.default_agent_id
         if wanted not in self.agent_ids:
             near = nearest(wanted, self.agent_ids)
-            raise UsageError(
-                "no agent is called {id}",
-                fix="Did you mean {near}? Agents: {names}" if near else "Agents: {names}",
-                id=agent_id,
-                near=near,
-                names=", ".join(self.agent_ids),
-            )
+            fix = "Did you mean {near}? Agents: {names}" if near else "Agents: {names}"
+            names = ", ".join(self.agent_ids)
+            raise UsageError("no agent is called {id}", fix=fix, id=agent_id, near=near, names=names)
         return self._agents[wanted]
 
     @cached_property
     def _agents(self) -> dict[str, Agent]:
-        entries = self.settings.agents.list
-        return {
-            id: self._resolve(id, index, entries[index] if entries else None)
-            for index, id in enumerate(self.agent_ids)
-        }
+        entries = self.settings.agents.list or (None,)
+        return {id: self._resolve(id, index, entries[index]) for index, id in enumerate(self.agent_ids)}
 
     def _resolve(self, id: str, index: int, entry: AgentEntry | None) -> Agent:
         defaults = self.settings.agents.defaults
         own = entry.model_fields_set - {"id", "name", "default"} if entry else set()
         settings = defaults.model_copy(update={name: getattr(entry, name) for name in own})
         named = settings.workspace if "workspace" in own or id == self.default_agent_id else None
+        short = {
+            camel(str(place[-1])): dotted(as_was) for place, as_was in self.layout.moved if len(place) == 3
+        }
         return Agent(
             id=id,
             name=(entry.name if entry else None) or id,
@@ -144,11 +140,7 @@ class Config:
             settings=settings,
             key=dotted(self.layout.as_written(("agents", "list", index))) if entry else "agents.defaults",
             own=frozenset(camel(name) for name in own),
-            short={
-                camel(str(place[-1])): dotted(written)
-                for place, written in self.layout.moved
-                if len(place) == 3
-            },
+            short=short,
         )
 
     def _folder(self, written: str) -> Path:

@@ -22,9 +22,8 @@ def wrong(
 
     :param at: where inside the validated value it is, when not the value itself.
     """
-    return PydanticCustomError(
-        "claw", "{problem}", {"problem": problem, "fix": fix, "at": at, "values": values}
-    )
+    told = {"problem": problem, "fix": fix, "at": at, "values": values}
+    return PydanticCustomError("claw", "{problem}", told)
 
 
 class Section(BaseModel):
@@ -59,7 +58,7 @@ class Secret:
         source: str | Mapping[str, str],
         *,
         environ: Mapping[str, str] | None = None,
-        home: Path | None = None,
+        home: Path = Path(),
     ) -> None:
         self._source, self._environ, self._home = source, environ or {}, home
 
@@ -68,24 +67,19 @@ class Secret:
 
         :raises ConfigError: the variable is not set, or the file cannot be read. The caller adds the key.
         """
+        for name in self.missing:
+            fix = "Set {name} before claw starts, or write another source"
+            raise ConfigError("", "the environment variable {name} is not set", fix, name=name)
         if isinstance(self._source, str):
-            if missing := self.missing:
-                raise _unset(missing[0])
             return str(self._source)
-        if name := self._source.get("env"):
-            if name not in self._environ:
-                raise _unset(name)
-            return self._environ[name]
-        path = (self._home or Path()) / Path(self._source["file"])
+        if "env" in self._source:
+            return self._environ[self._source["env"]]
+        path = self._home / self._source["file"]
         try:
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as cause:
-            raise ConfigError(
-                "",
-                "the file {path} that holds the secret cannot be read",
-                "Check the path and its rights",
-                path=path,
-            ) from cause
+            problem = "the file {path} that holds the secret cannot be read"
+            raise ConfigError("", problem, "Check the path and its rights", path=path) from cause
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -141,25 +135,13 @@ class Secret:
         if isinstance(value, Secret):
             return value
         context = info.context or {}
-        fits = isinstance(value, str) or (
-            isinstance(value, Mapping)
-            and len(value) == 1
-            and all(
-                name in ("env", "file") and isinstance(text, str) and text for name, text in value.items()
-            )
-        )
-        if not fits:
-            raise wrong(
-                "must be {forms}", "Put a text in quotes", forms="text, ${NAME}, {env: NAME} or {file: path}"
-            )
-        return cls(value, environ=context.get("environ"), home=context.get("home"))
-
-
-def _unset(name: str) -> ConfigError:
-    return ConfigError(
-        "", "the environment variable {name} is not set", "Set {name} before claw starts, or write another source",
-        name=name,
-    )  # fmt: skip
+        points = isinstance(value, Mapping) and set(value) in ({"env"}, {"file"})
+        if not isinstance(value, str) and not (
+            points and all(isinstance(t, str) and t for t in value.values())
+        ):
+            forms = "text, ${NAME}, {env: NAME} or {file: path}"
+            raise wrong("must be {forms}", "Put a text in quotes", forms=forms)
+        return cls(value, environ=context.get("environ"), home=context.get("home", Path()))
 
 
 def _duration(value: Any) -> Any:
