@@ -41,5 +41,4 @@ TABLES_OF_LATER_ISSUES = {
     "heartbeat_ack": _CLOCK,
     "heartbeat_file_empty": _CLOCK,
     "active_hours": _CLOCK,
-    "plugin_bad": _PLUGINS,
 }

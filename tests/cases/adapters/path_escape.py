@@ -51,7 +51,9 @@ def _call(tool: str, fence: Fence, path: Any) -> tuple[str, bool]:
             return "", False
         if tool == "list":
             return "\n".join(entry.name for entry in fence.entries(path)), False
-        return fence.read(path).decode("utf-8"), False  # read, and media: an attachment is read through the fence
+        return fence.read(path).decode(
+            "utf-8"
+        ), False  # read, and media: an attachment is read through the fence
     except ToolError as error:
         return str(error), True
 

@@ -1,0 +1,1 @@
+"""What adapters build for their rows."""
