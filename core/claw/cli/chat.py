@@ -148,12 +148,8 @@ class Talk:
         from claw.app import from_terminal
 
         stage = self._runner.run(self._app.stage(from_terminal(""), self._wish))
-        text = say(
-            "{agent} with {model}, in {folder}",
-            agent=stage.agent.id,
-            model=stage.models[0],
-            folder=stage.workspace,
-        )
+        who, model, folder = stage.agent.id, stage.models[0], stage.workspace
+        text = say("{agent} with {model}, in {folder}", agent=who, model=model, folder=folder)
         self._screen.aside(f"claw · {text} · {say('/help lists the commands')}")
 
 
@@ -181,7 +177,8 @@ class Screen:
             sys.stdout.write(event.text)
             sys.stdout.flush()
         elif isinstance(event, ToolBegan):
-            self.aside(f"· {event.call.name} {_short(event.call.arguments)}")
+            given = json.dumps(event.call.arguments, ensure_ascii=False)
+            self.aside(f"· {event.call.name} {_short(given, 100)}")
         elif isinstance(event, ToolEnded) and event.result.is_error:
             self.aside(f"! {event.call.name}: {_line(event.result)}")
         elif isinstance(event, ToolProgress | Notice):
@@ -232,9 +229,8 @@ class History:
         from claw.store import SYSTEM
 
         count = self._readline.get_current_history_length()
-        lines = [
-            self._readline.get_history_item(at) for at in range(max(1, count - self._keep + 1), count + 1)
-        ]
+        kept = range(max(1, count - self._keep + 1), count + 1)
+        lines = [self._readline.get_history_item(at) for at in kept]
         SYSTEM.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
 
 
@@ -251,12 +247,10 @@ async def _opened(model: str) -> "App":
     return App(look_round(models=[model]), complain=complain)
 
 
-def _short(arguments: Any, limit: int = 100) -> str:
-    text = json.dumps(arguments, ensure_ascii=False)
+def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _line(result: Any, limit: int = 160) -> str:
+def _line(result: Any) -> str:
     text = " ".join(block.text for block in result.blocks if hasattr(block, "text")).strip()
-    first = text.splitlines()[0] if text else ""
-    return first if len(first) <= limit else first[: limit - 1] + "…"
+    return _short(text.partition("\n")[0], 160)

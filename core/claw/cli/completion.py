@@ -33,8 +33,9 @@ _HINTS = {
 def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:
     """Print the completion script of SHELL; its first line says where it goes."""
     if shell not in _HINTS:
+        shells = ", ".join(_HINTS)
         raise UsageError(
-            "no completion for {shell}", fix="Choose one of {shells}", shell=shell, shells=", ".join(_HINTS)
+            "no completion for {shell}", fix="Choose one of {shells}", shell=shell, shells=shells
         )
     typer.echo(f"{_HINTS[shell]}\n{script(shell, commands())}", nl=False)
 

@@ -100,16 +100,7 @@ def schema() -> None:
     from claw.config.schema import schema as whole
     from claw.manifest import scan
 
-    manifests = [
-        {
-            "id": one.manifest.id,
-            "channels": one.manifest.channels,
-            "providers": [line.name for line in one.manifest.providers],
-            "configSchema": one.manifest.config_schema,
-        }
-        for one in scan()
-        if one.manifest
-    ]
+    manifests = [one.manifest for one in scan() if one.manifest]
     sys.stdout.write(json.dumps(whole(manifests), ensure_ascii=False, indent=2) + "\n")
 
 

@@ -66,9 +66,8 @@ def init(
         write(path, {"locale": _language(os.environ), **tree_of(choice)}, os.environ)
         typer.echo(say("wrote {path}", path=path))
     elif provider or key or model or base_url:
-        raise UsageError(
-            "{path} is there already", fix="Change it with claw config set, or move it away", path=existing
-        )
+        fix = "Change it with claw config set, or move it away"
+        raise UsageError("{path} is there already", fix=fix, path=existing)
     else:
         typer.echo(say("{path} is there already and stays as it is", path=existing))
     for made in seed(home):
@@ -97,12 +96,11 @@ def decide(
         if not model:
             raise UsageError("{provider} needs a model", fix="Add --model NAME", provider=provider)
         return Choice(provider, key, model, base_url, "openai")
-    near = nearest(provider, [*lines, OFFLINE])
-    raise UsageError(
-        "no installed plugin serves the provider {provider}",
-        fix="Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model",
-        provider=provider, near=near, names=", ".join([*lines, OFFLINE]),
-    )  # fmt: skip
+    names = [*lines, OFFLINE]
+    near = nearest(provider, names)
+    problem = "no installed plugin serves the provider {provider}"
+    fix = "Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model"
+    raise UsageError(problem, fix=fix, provider=provider, near=near, names=", ".join(names))
 
 
 def tree_of(choice: Choice) -> dict[str, Any]:
@@ -115,12 +113,8 @@ def tree_of(choice: Choice) -> dict[str, Any]:
     written = {name: value for name, value in section.items() if value}
     tree: dict[str, Any] = {"providers": {choice.provider: written}} if written else {}
     if choice.model:
-        model = (
-            choice.model
-            if choice.model.startswith(f"{choice.provider}/")
-            else f"{choice.provider}/{choice.model}"
-        )
-        tree["agents"] = {"defaults": {"model": model}}
+        model = choice.model.removeprefix(f"{choice.provider}/")
+        tree["agents"] = {"defaults": {"model": f"{choice.provider}/{model}"}}
     return tree
 
 

@@ -65,12 +65,8 @@ def described(pieces: Sequence[Piece], tools: Iterable["Tool"]) -> dict[str, Any
 
 def _section(piece: Piece) -> dict[str, Any]:
     section = piece.section
-    body = {
-        "section": section.name,
-        "plugin": section.plugin or "claw",
-        **_cost(piece.text),
-        "stable": piece.stable,
-    }
+    head = {"section": section.name, "plugin": section.plugin or "claw"}
+    body = {**head, **_cost(piece.text), "stable": piece.stable}
     return body | {"fault": piece.fault} if piece.fault else body
 
 

@@ -10,12 +10,11 @@ from claw.config.settings import Settings
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(manifests: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def schema(manifests: Iterable[Any] = ()) -> dict[str, Any]:
     """The whole schema, draft 2020-12.
 
-    :param manifests: what ``claw-plugin.json`` of each installed plugin says (``id``, ``channels``, ``providers``,
-        ``configSchema``); no plugin is imported. A ``configSchema`` describes the plugin's own section: its channel's,
-        else its provider's, else ``plugins.entries.ID.config``.
+    :param manifests: ``claw.manifest.Manifest`` of each installed plugin; no plugin is imported. A ``config_schema``
+        describes the plugin's own section: its channel's, else its provider's, else ``plugins.entries.ID.config``.
     """
     whole: dict[str, Any] = {"$schema": DIALECT, **Settings.model_json_schema(by_alias=True)}
     whole["title"] = "claw config"
@@ -23,14 +22,17 @@ def schema(manifests: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
         top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
     for manifest in manifests:
-        own = manifest.get("configSchema")
-        if not isinstance(own, Mapping):
+        own = manifest.config_schema
+        if not own:
             continue
-        for key in ("channels", "providers"):
-            for name in manifest.get(key) or ():
-                _of_section(top[key], str(name), sections, own)
-        if not manifest.get("channels") and not manifest.get("providers"):
-            _of_plugin(str(manifest["id"]), sections, own)
+        for key, names in (
+            ("channels", manifest.channels),
+            ("providers", [line.name for line in manifest.providers]),
+        ):
+            for name in names:
+                _of_section(top[key], name, sections, own)
+        if manifest.keeps_own_section:
+            _of_plugin(manifest.id, sections, own)
     return whole
 
 
