@@ -1,8 +1,7 @@
 """Where keys may stand: the short forms that the file allows are moved to their one place, and remembered.
 
 ``telegram: {…}`` at the top is ``channels.telegram``; ``heartbeat: {…}`` at the top is ``agents.defaults.heartbeat``;
-``agents.entries`` is ``agents.list``; ``mcpServers`` are settings of the plugin mcp. An error is told with the path as
-the person wrote it.
+``agents.entries`` is ``agents.list``. An error is told with the path as the person wrote it.
 """
 
 from collections.abc import Mapping
@@ -12,30 +11,21 @@ from typing import Any
 from claw.config.names import Path
 
 AGENT_KEYS = {
-    "workspace", "workspaceDir", "systemPrompt", "skills", "thinkingDefault", "toolChoice", "contextTokens", "maxTokens",
-    "maxTurns", "compaction", "contextPruning", "subagents", "heartbeat", "memorySearch", "sandbox", "identity",
-    "userTimezone", "model", "historyLimit", "bootstrapMaxChars", "bootstrapTotalMaxChars",
+    "workspace", "workspaceDir", "systemPrompt", "skills", "thinkingDefault", "toolChoice", "contextTokens",
+    "maxTokens", "maxTurns", "compaction", "contextPruning", "subagents", "heartbeat", "memorySearch", "sandbox",
+    "identity", "userTimezone", "model", "historyLimit", "bootstrapMaxChars", "bootstrapTotalMaxChars",
 }  # fmt: skip
 """Keys of ``agents.defaults`` that may stand at the top level too."""
 
-CHANNELS = frozenset(
-    (
-        "terminal", "feishu", "telegram", "discord", "slack", "whatsapp", "signal", "matrix", "imessage", "teams", "line",
-        "irc", "wechat", "dingtalk", "webchat",
-    )
-)  # fmt: skip
-_CHANNEL_KEYS = frozenset(
-    (
-        "groups", "allowFrom", "allow_from", "dmPolicy", "dm_policy", "groupPolicy", "group_policy", "botToken",
-        "bot_token", "appId", "app_id",
-    )
-)  # fmt: skip
-_TOP = frozenset(
-    (
-        "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
-        "hooks", "cron", "logging", "messages", "bindings", "models", "auth",
-    )
-)  # fmt: skip
+CHANNELS = frozenset({
+    "terminal", "feishu", "telegram", "discord", "slack", "whatsapp", "signal", "matrix", "imessage", "teams",
+    "line", "irc", "wechat", "dingtalk", "webchat",
+})  # fmt: skip
+_CHANNEL_KEYS = frozenset({"groups", "allowFrom", "dmPolicy", "groupPolicy", "botToken", "appId"})
+_TOP = frozenset({
+    "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
+    "hooks", "cron", "logging", "messages", "bindings", "models",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +62,6 @@ def arrange(raw: Mapping[str, Any], channels: frozenset[str] = CHANNELS) -> Layo
             target = ("agents", "defaults", key)
         elif key in channels or (key not in _TOP and _looks_like_a_channel(raw[key])):
             target = ("channels", key)
-        elif key == "queue":
-            target = ("messages", "queue")
-        elif key == "mcpServers":  # where every MCP client looks for them
-            target = ("plugins", "entries", "mcp", "config", "mcpServers")
         if target and _place(tree, target, raw[key]):
             del tree[key]
             moved.append((target, (key,)))
@@ -84,7 +70,7 @@ def arrange(raw: Mapping[str, Any], channels: frozenset[str] = CHANNELS) -> Layo
 
 
 def _looks_like_a_channel(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(key in _CHANNEL_KEYS for key in value)
+    return isinstance(value, Mapping) and any(camel(key) in _CHANNEL_KEYS for key in value)
 
 
 def _place(tree: dict[str, Any], target: Path, value: Any) -> bool:
@@ -104,14 +90,10 @@ def _place(tree: dict[str, Any], target: Path, value: Any) -> bool:
 
 def _entries_to_list(tree: dict[str, Any]) -> list[tuple[Path, Path]]:
     agents = tree.get("agents")
-    if (
-        not isinstance(agents, Mapping)
-        or "list" in agents
-        or not isinstance(agents.get("entries"), Mapping | list)
-    ):
+    entries = agents.get("entries") if isinstance(agents, Mapping) and "list" not in agents else None
+    if not isinstance(agents, Mapping) or not isinstance(entries, Mapping | list):
         return []
-    tree["agents"] = agents = dict(agents)
-    entries = agents.pop("entries")
+    tree["agents"] = agents = {key: value for key, value in agents.items() if key != "entries"}
     if isinstance(entries, list):
         agents["list"] = entries
         return [(("agents", "list"), ("agents", "entries"))]
