@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _PRINTED_CHARS = 2000
+_IDLE_SECONDS = 10.0
 
 
 class Printed(io.TextIOBase):
@@ -66,14 +67,15 @@ def bounded(run: Callable[[], T], seconds: float) -> T:
 class Threads:
     """At most ``width`` calls at once, each in a daemon thread: one that hangs does not keep the process from ending.
 
-    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would hold the terminal.)
+    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would hold the terminal.) A thread
+    waits a while for the next call, as making one costs more than most calls.
     """
 
     def __init__(self, width: int, name: str) -> None:
         self._width, self._name = width, name
-        self._busy = 0
+        self._alive = self._idle = 0
         self._waiting: deque[Callable[[], None]] = deque()
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
 
     async def run(self, call: Callable[[], T]) -> T:
         """The answer of ``call``, which must not raise. Who is cancelled while he waits for a thread leaves the queue."""
@@ -88,8 +90,9 @@ class Threads:
 
         with self._guard:
             self._waiting.append(work)
-            start = self._busy < self._width
-            self._busy += start
+            start = self._idle < len(self._waiting) and self._alive < self._width
+            self._alive += start
+            self._guard.notify()
         if start:
             threading.Thread(target=self._work, daemon=True, name=self._name).start()
         return await answer
@@ -98,7 +101,11 @@ class Threads:
         while True:
             with self._guard:
                 if not self._waiting:
-                    self._busy -= 1
+                    self._idle += 1
+                    self._guard.wait(_IDLE_SECONDS)
+                    self._idle -= 1
+                if not self._waiting:
+                    self._alive -= 1
                     return
                 work = self._waiting.popleft()
             work()

@@ -47,7 +47,7 @@ def body(request: Request, rows: "Rows", maker: str, max_tokens: int | None, qui
     vendor = maker == "openai"
     system = request.system.whole
     head = [{"role": quirks.system_role, "content": system}] if system else []
-    wire: Row = {"model": request.model, "stream": True, "messages": head + rows.whole}
+    wire: Row = {"model": request.model, "stream": True, "messages": [*head, *rows.whole]}
     if quirks.stream_options:
         wire["stream_options"] = {"include_usage": True}
     if most := request.max_tokens or max_tokens:
@@ -89,30 +89,35 @@ class Rows:
     def __init__(self, maker: str, quirks: Quirks) -> None:
         self._maker, self._quirks = maker, quirks
         self._ids = CallIds(40)
-        self._rows: list[Row] = []
+        self._rows: list[msgspec.Raw] = []
         self._pictures: list[Row] = []
 
     @property
-    def whole(self) -> list[Row]:
-        """All of them."""
+    def whole(self) -> list[msgspec.Raw]:
+        """All of them, as JSON."""
         return [*self._rows, *self._shown()]
 
     def add(self, message: Message) -> None:
         """One more message."""
         if not isinstance(message, User | Assistant):
             call_id = self._ids.of_result(message.call_id)
-            self._rows.append({"role": "tool", "tool_call_id": call_id, "content": message.text})
+            self._rows.append(raw({"role": "tool", "tool_call_id": call_id, "content": message.text}))
             self._pictures += [picture(part) for part in message.content if isinstance(part, Image)]
             return
         self._rows += self._shown()
         self._pictures = []
         if isinstance(message, User):
-            self._rows.append({"role": "user", "content": _content(message.content)})
+            self._rows.append(raw({"role": "user", "content": _content(message.content)}))
         else:
-            self._rows += _said(message, self._maker, self._ids, self._quirks)
+            self._rows += map(raw, _said(message, self._maker, self._ids, self._quirks))
 
-    def _shown(self) -> list[Row]:
-        return [{"role": "user", "content": self._pictures}] if self._pictures else []
+    def _shown(self) -> list[msgspec.Raw]:
+        return [raw({"role": "user", "content": self._pictures})] if self._pictures else []
+
+
+def raw(row: Row) -> msgspec.Raw:
+    """A row written once: into a body it is only copied."""
+    return msgspec.Raw(msgspec.json.encode(row))
 
 
 def picture(image: Image) -> Row:

@@ -31,7 +31,7 @@ from claw import (
     tool_arguments,
 )
 
-from claw_openai.chat import Row, apart, to_function
+from claw_openai.chat import Row, apart, raw, to_function
 
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
@@ -74,19 +74,19 @@ class Items:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(64)
-        self.whole: list[Row] = []
+        self.whole: list[msgspec.Raw] = []
 
     def add(self, message: Message) -> None:
         """One more message."""
         if isinstance(message, User):
-            self.whole.append({"role": "user", "content": _parts(message.content)})
+            self.whole.append(raw({"role": "user", "content": _parts(message.content)}))
         elif isinstance(message, Assistant):
-            self.whole += _said(message, self._maker, self._model, self._ids)
+            self.whole += map(raw, _said(message, self._maker, self._model, self._ids))
         else:
             pictures = any(isinstance(part, Image) for part in message.content)
             output = _parts(message.content) if pictures else message.text
             call_id = self._ids.of_result(message.call_id)
-            self.whole.append({"type": "function_call_output", "call_id": call_id, "output": output})
+            self.whole.append(raw({"type": "function_call_output", "call_id": call_id, "output": output}))
 
 
 def _parts(content: Iterable[Text | Image]) -> list[Row]:
