@@ -46,6 +46,7 @@ from claw.store import SYSTEM as DISK, Database
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.turn import take_turn
+from claw.wall import bounded, name_of
 from claw.words import say
 from claw.yard import Yard
 
@@ -217,12 +218,13 @@ class App:
         for brought in self.host.closables():
             if close := getattr(brought.thing, "close", None):
                 try:
-                    answer = close()
-                    if inspect.isawaitable(answer):
-                        await asyncio.wait_for(answer, _CLOSE_SECONDS)
+                    if inspect.iscoroutinefunction(close):
+                        await asyncio.wait_for(close(), _CLOSE_SECONDS)
+                    else:
+                        await asyncio.to_thread(bounded, close, _CLOSE_SECONDS)
                 except Exception as why:  # noqa: BLE001 - a stranger's code
-                    cause = f"{type(why).__name__}: {why}"
-                    self.complain(say("plugin {id} did not end well: {why}", id=brought.plugin, why=cause))
+                    told = say("plugin {id} did not end well: {why}", id=brought.plugin, why=name_of(why))
+                    self.complain(told)
         self._yard.close()
         await self._network.aclose()
         self.rooms.sessions.close()

@@ -3,15 +3,17 @@
 First form: in the order written, within one turn. Cooldowns and classified waits come with the issue on models.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from claw.auth import Credential, in_order
-from claw.errors import ProviderError
+from claw.errors import ClawError, ProviderError
 from claw.provider import Ask, Finished, ModelEvent, Provider, Request
 from claw.transcript import Message
+from claw.wall import name_of
 from claw.words import say
 
 
@@ -79,11 +81,12 @@ def with_fallback(
                 full = replace(full, tool_choice=tool_choice, credential=credential)
                 spoke = False
                 try:
-                    async for event in provider.stream(full):
-                        if not spoke and failures:
-                            await notice(_switched(failures, ref))
-                        spoke, start = True, index
-                        yield _signed(event, ref)
+                    async with aclosing(_walled(provider, full)) as stream:
+                        async for event in stream:
+                            if not spoke and failures:
+                                await notice(_switched(failures, ref))
+                            spoke, start = True, index
+                            yield _signed(event, ref)
                     if spoke:
                         return
                     raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
@@ -94,6 +97,21 @@ def with_fallback(
         raise _all_failed(failures)
 
     return ask
+
+
+async def _walled(provider: Provider, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    """The provider's stream; a stranger's exception that is none of ours is told with the stranger's name."""
+    stream = provider.stream(request)
+    try:
+        async for event in stream:
+            yield event
+    except ClawError:
+        raise
+    except Exception as why:
+        raise ProviderError("provider {name} failed: {why}", name=provider.name, why=name_of(why)) from why
+    finally:
+        if close := getattr(stream, "aclose", None):
+            await close()
 
 
 def _attempts(

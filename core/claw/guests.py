@@ -49,7 +49,7 @@ async def review(call: ToolCall, reviewers: Sequence[Brought[Any]], yard: Yard) 
     strictest = Review()
     for one in reviewers:
         try:
-            answer = await yard.ask(one.thing.before, call, seconds=REVIEW_SECONDS)
+            answer = await yard.ask(one.thing.before, call, seconds=REVIEW_SECONDS, who=one.plugin)
             said = Review() if answer is None else answer
             rank = _STRICTNESS.index(said.verdict)
         except Exception as why:  # noqa: BLE001 - a stranger's code
@@ -73,7 +73,7 @@ async def review_result(
         if after is None:
             continue
         try:
-            result = await yard.ask(after, call, result, seconds=REVIEW_SECONDS) or result
+            result = await yard.ask(after, call, result, seconds=REVIEW_SECONDS, who=one.plugin) or result
         except Exception as why:  # noqa: BLE001 - a stranger's code
             result = Result(
                 say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)), is_error=True
@@ -93,7 +93,7 @@ async def filtered(
         if step is None:
             continue
         try:
-            answer = await yard.ask(step, message, seconds=FILTER_SECONDS)
+            answer = await yard.ask(step, message, seconds=FILTER_SECONDS, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - a stranger's code
             complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
             continue
@@ -110,7 +110,7 @@ async def tell(event: Event, observers: Sequence[Brought[Any]], yard: Yard, comp
     """Tell every observer."""
     for one in observers:
         try:
-            await yard.ask(one.thing.hear, event, seconds=OBSERVE_SECONDS)
+            await yard.ask(one.thing.hear, event, seconds=OBSERVE_SECONDS, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - a stranger's code
             complain(say("observer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
 
@@ -127,7 +127,7 @@ async def rendered(
 
 async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
     try:
-        text = await yard.ask(section.render, facts, seconds=SECTION_SECONDS)
+        text = await yard.ask(section.render, facts, seconds=SECTION_SECONDS, who=section.plugin)
     except Exception as why:  # noqa: BLE001 - a stranger's code
         fault = PluginError(section.plugin, "run", "{why}", why=name_of(why))
         return replace(section, render=partial(_raised, fault))

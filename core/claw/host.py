@@ -5,6 +5,7 @@ plugin is set aside with stage, cause and mend, and the others go on. ``plugins.
 round: then the start stops.
 """
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ import pluggy
 from claw import hookspecs, seal
 from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
-from claw.deaths import Deaths
+from claw.deaths import DEATHS, Deaths
 from claw.errors import ClawError, ConfigError, PluginError
 from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
@@ -76,6 +77,9 @@ class Host:
         for plugin in self._guests:
             self._standings.setdefault(plugin, Standing(_found(plugin), LOADED, eager=True))
             self._ask(plugin, partial(self._guests.get, plugin))
+        for plugin, count in self._deaths.culprits().items():
+            if count >= DEATHS and plugin in self._standings:
+                self._standings[plugin] = self._deadly(self._standings[plugin], count)
         for standing in self.standings:
             if standing.state in (QUARANTINED, INCOMPATIBLE) and not standing.required:
                 self._tell(standing)
@@ -83,6 +87,14 @@ class Host:
                 self._load(standing.id)
         self._stop_if_required_is_missing()
         return self._kit()
+
+    def _deadly(self, standing: Standing, count: int) -> Standing:
+        why = say("claw died {count} times while it was loaded", count=count)
+        mend = say(
+            "update or uninstall {distribution}; it is tried again a day later",
+            distribution=standing.found.distribution,
+        )
+        return replace(standing, state=QUARANTINED, why=why, stage="import", mend=mend, eager=False)
 
     def closables(self) -> tuple[Brought[Any], ...]:
         """Everything here that may have a ``close``: what the plugins brought, and the plugins themselves."""
@@ -114,9 +126,12 @@ class Host:
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
-        before = seal.marks()
+        before, raised = seal.marks(), list[BaseException]()
         with self._deaths.starting(plugin):
-            module = bounded(lambda: import_module(package), IMPORT_SECONDS)
+            module = bounded(lambda: import_module(package), IMPORT_SECONDS, threads=raised.append)
+        for why in raised:
+            line = say("a thread of plugin {id} failed: {why}", id=plugin, why=name_of(why))
+            self.diagnostics.append(line)
         for name in seal.broken(before, seal.marks()):
             line = say(
                 "plugin {id} has put another function in the place of claw's own {name}", id=plugin, name=name
@@ -263,7 +278,15 @@ class Host:
 
 def _answers(caller: Any, view: PluginConfig) -> list[Any]:
     """What one plugin answers to one hook, joined; a generator is run here, inside the wall."""
-    return [thing for answer in caller(config=view) if answer is not None for thing in answer]
+    things: list[Any] = []
+    for answer in caller(config=view):
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise TypeError(
+                "its hook is a coroutine function: hooks are asked once, at start, and answer at once"
+            )
+        things += answer or ()
+    return things
 
 
 def _found(plugin: str) -> Found:

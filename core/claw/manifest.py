@@ -94,6 +94,34 @@ class Manifest(Part, frozen=True):
         return not (self.channels or self.providers)
 
 
+FIRST_PARTY = frozenset(
+    [
+        "builtin",
+        "tools-std",
+        "anthropic",
+        "openai",
+        "google",
+        "mistral",
+        "local",
+        "feishu",
+        "telegram",
+        "discord",
+        "skills",
+        "memory",
+        "agents",
+        "clock",
+        "mcp",
+        "llm-bridge",
+        "sandbox",
+        "http",
+        "otel",
+        "cluster",
+    ]
+)
+"""Plugin ids that are claw's own: only ``claw-ID`` may bring them."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
 @dataclass(frozen=True)
 class Found:
     """An installed plugin, seen and not imported.
@@ -176,6 +204,13 @@ def _name_and_version(dist: Any) -> tuple[str, str]:
 def look(plugin: str, package: str, distribution: str = "?", version: str = "?") -> Found:
     """See one plugin by its import package, through the path finders only: nothing is imported."""
     seen = Found(plugin, package, distribution, version)
+    if not _ID.fullmatch(plugin):
+        problem = "its id is not a plain name: letters, digits, - and _, at most 64"
+        return replace(seen, fault=PluginError(plugin, "find", problem, _TO_AUTHOR))
+    if plugin in FIRST_PARTY and distribution not in ("?", f"claw-{plugin}"):
+        problem = "its id belongs to claw-{id}, and {distribution} is another package"
+        fault = PluginError(plugin, "find", problem, "uninstall it", id=plugin, distribution=distribution)
+        return replace(seen, fault=fault)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
         gone = PluginError(

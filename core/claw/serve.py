@@ -21,6 +21,7 @@ from claw.words import say
 TRIES = 5
 FIRST_PAUSE_SECONDS = 1.0
 SEND_SECONDS = 30.0
+STOP_SECONDS = 10.0
 WAITING = 1000
 """Messages taken in and not yet answered, at most; beyond it a channel waits at the door."""
 
@@ -54,7 +55,8 @@ class Serving:
     def __init__(self, app: App, pause_seconds: float = FIRST_PAUSE_SECONDS) -> None:
         self._app, self._pause = app, pause_seconds
         self._room = asyncio.Semaphore(WAITING)
-        self._answers: asyncio.TaskGroup | None = None
+        self._answers: set[asyncio.Task[None]] = set()
+        self._open = True
 
     @property
     def channels(self) -> Mapping[str, Brought[Channel]]:
@@ -62,22 +64,24 @@ class Serving:
         return {name: one for name, one in self._app.kit.channels.items() if name != "terminal"}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Listen on every channel until ``stop`` is set; messages that were taken in are answered first."""
-        async with asyncio.TaskGroup() as answers:
-            self._answers = answers
-            listening = [asyncio.ensure_future(self._listen(one)) for one in self.channels.values()]
+        """Listen on every channel until ``stop`` is set; what was taken in is answered first, within a limit."""
+        listening = {asyncio.ensure_future(self._listen(one)) for one in self.channels.values()}
+        try:
             await stop.wait()
-            for task in listening:
-                task.cancel()
-            await asyncio.wait(listening, timeout=SEND_SECONDS) if listening else None
+        finally:
+            self._open = False
+            await _ended(listening, 0)
+            await _ended(self._answers, STOP_SECONDS)
 
     async def take_in(self, inbound: Inbound) -> bool:
         """Journal first, then the answer, beside everything else that runs."""
         await self._room.acquire()
-        if self._answers is None or not self._app.rooms.journal.accept(inbound):
+        if not self._open or not self._app.rooms.journal.accept(inbound):
             self._room.release()
-            return True
-        self._answers.create_task(self._answer(inbound))
+            return self._open
+        task = asyncio.ensure_future(self._answer(inbound))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
         return True
 
     async def _listen(self, one: Brought[Channel]) -> None:
@@ -97,6 +101,7 @@ class Serving:
             "run",
             say("channel {name} failed {count} times: {why}", name=name, count=TRIES, why=why),
         )
+        self._app.complain(self._app.host.diagnostics[-1])
 
     async def _answer(self, inbound: Inbound) -> None:
         try:
@@ -120,6 +125,17 @@ class Serving:
                 why=name_of(why),
             )
             self._app.complain(text)
+
+
+async def _ended(tasks: set[asyncio.Task[None]], seconds: float) -> None:
+    """Give tasks so long to end by themselves, then cancel what is left and give that a moment."""
+    if tasks and seconds:
+        await asyncio.wait(tasks, timeout=seconds)
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=STOP_SECONDS)
 
 
 async def _nowhere(event: Event) -> None:

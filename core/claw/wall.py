@@ -37,11 +37,14 @@ class Printed(io.TextIOBase):
         return len(text)
 
 
-def bounded(run: Callable[[], T], seconds: float) -> T:
+def bounded(
+    run: Callable[[], T], seconds: float, threads: Callable[[BaseException], None] = lambda why: None
+) -> T:
     """Run a stranger's code for at most so long, in a thread that is left behind when it hangs.
 
     The working folder is put back afterwards; what it prints is swallowed; signal handlers it sets are not set.
 
+    :param threads: told what a thread raised that it started meanwhile.
     :raises TimeoutError: it did not come back. Whatever else it raises comes through.
     """
     outcome: list[T] = []
@@ -53,7 +56,7 @@ def bounded(run: Callable[[], T], seconds: float) -> T:
         except BaseException as why:  # noqa: BLE001 - handed on to the caller
             raised.append(why)
 
-    with _folder_kept(), _signals_kept(), contextlib.redirect_stdout(Printed()):
+    with _folder_kept(), _signals_kept(), _threads_heard(threads), contextlib.redirect_stdout(Printed()):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
@@ -136,6 +139,22 @@ def _folder_kept() -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+@contextlib.contextmanager
+def _threads_heard(tell: Callable[[BaseException], None]) -> Iterator[None]:
+    """What a stranger's own thread raises is told here and not printed over the person's screen."""
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if raised.exc_value is not None:
+            tell(raised.exc_value)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextlib.contextmanager

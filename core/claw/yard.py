@@ -7,8 +7,13 @@ import asyncio
 import contextlib
 import inspect
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+PATIENCE = 2
+STRAYS = 1000
+"""Tasks that plugins may leave behind in the yard; beyond it they are cancelled."""
 
 
 class Yard:
@@ -16,26 +21,37 @@ class Yard:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._late: Counter[str] = Counter()
 
-    async def ask(self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float) -> Any:
+    async def ask(
+        self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float, who: str = ""
+    ) -> Any:
         """Call ``step`` in the yard, sync or async, and wait for its answer for at most ``seconds``.
 
+        :param who: the plugin that answers; one that was late ``PATIENCE`` times is not asked again.
         :raises TimeoutError: it did not answer; when it blocks the loop, the yard is left behind.
         """
+        if who and self._late[who] >= PATIENCE:
+            raise TimeoutError(f"it did not answer {PATIENCE} times, and is not asked again")
         loop = self._running()
 
         async def inside() -> Any:
             answer = step(*values)
-            return await answer if inspect.isawaitable(answer) else answer
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if len(strays := asyncio.all_tasks() - {asyncio.current_task()}) > STRAYS:
+                for task in strays:  # somebody starts tasks and never waits for them
+                    task.cancel()
+            return answer
 
         future = asyncio.run_coroutine_threadsafe(inside(), loop)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
         except TimeoutError:
+            self._late[who] += 1
             future.cancel()
             if not await self._answers(loop):
                 self._loop = None  # somebody blocks it: that thread stays with him
-            raise
+            raise TimeoutError(f"it did not answer within {seconds:g} s") from None
 
     def close(self) -> None:
         """End the loop; a task that somebody left there is cancelled, a blocked thread is a daemon."""

@@ -100,3 +100,13 @@ async def test_a_model_of_nobody_and_a_provider_without_key_say_what_to_do():
         await answer(refs("nobody/m"), [])
     with pytest.raises(ProviderError, match="a has no key"):
         await answer(refs("a/m"), [FakeProvider(name="a", keys=[])])
+
+
+async def test_a_provider_that_raises_something_of_its_own_is_named_and_the_next_one_is_asked():
+    first = FakeProvider(KeyError("choices"), name="a")
+
+    events = await answer(refs("a/m", "b/n"), [first, FakeProvider(says("hi"), name="b")], notices := [])
+
+    assert events[-1].message.text == "hi"
+    assert "provider a failed" in notices[0]
+    assert "choices" in notices[0]

@@ -24,7 +24,7 @@ from claw.transcript import ToolResult
 
 from cases.made import plugins as made
 
-FUNCTIONS = ("claw.host:Host.gather", "claw.serve:Serving.take_in")
+FUNCTIONS = ("claw.host:Host.gather",)
 _GATEWAY = "issue: The gateway and three real channels"
 LATER = {
     "pb-s040": _GATEWAY + " (results wrapped as untrusted content)",
@@ -109,7 +109,10 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
         await _until(lambda: "a reply" in fakes.beta.shown, 20)
         if plugin.after:
             await plugin.after(app, fakes)
-        assert (await app.call_tool("good_news", {}, from_terminal(""), Wish())).content == "all is well"
+        if plugin.reviews:
+            assert "good_news" in (await app.stage(from_terminal(""))).tools
+        else:
+            assert (await app.call_tool("good_news", {}, from_terminal(""), Wish())).content == "all is well"
     finally:
         stop.set()
         await asyncio.wait_for(serving, 20)
@@ -118,7 +121,7 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
         assert time.monotonic() - started < limit
     if expect.get("log_names_plugin") and plugin.named:
         assert any(plugin.id in line for line in complaints), complaints
-    _states(app, plugin, expect, extra)
+    _states(app, plugin, expect, [*extra.get("state_may_be", ()), *case.get("state_may_be", ())])
     _extras(app, plugin, fakes, extra, complaints, case, tmp_path)
 
 
@@ -143,11 +146,11 @@ async def _until(true: Any, seconds: float) -> None:
             await asyncio.sleep(0.005)
 
 
-def _states(app: App, plugin: Any, expect: dict[str, Any], extra: dict[str, Any]) -> None:
+def _states(app: App, plugin: Any, expect: dict[str, Any], may_be: list[str]) -> None:
     if "plugin_state" not in expect or plugin.state_of is None:
         return
     state = STATES[{standing.id: standing.state for standing in app.host.standings}[plugin.state_of]]
-    allowed = {expect["plugin_state"], *extra.get("state_may_be", ()), *plugin.also}
+    allowed = {expect["plugin_state"], *may_be, *plugin.also}
     assert state in allowed, f"{state} is none of {allowed}"
 
 

@@ -36,6 +36,7 @@ class Made:
     state_of: str | None = "bad"
     also: tuple[str, ...] = ()
     named: bool = True
+    reviews: bool = False
 
 
 def plugin(case: dict[str, Any], site: Path, tmp_path: Path) -> Made:
@@ -49,7 +50,7 @@ def plugin(case: dict[str, Any], site: Path, tmp_path: Path) -> Made:
         made = write(
             site, code + ("" if number in (1,) else "\n" + HEAD + A_TOOL + registers("tools", "[bad_tool]"))
         )
-        made.named = number not in (7, 8, 9, 6)  # a plugin that is well has nothing said of it
+        made.named = number not in (6, 7, 8, 10)  # a plugin that is well has nothing said of it
         return made
     if at == "register":
         return write(
@@ -115,7 +116,7 @@ def reviewer(code: str, site: Path) -> Made:
         + registers("tools", "[bad_tool]")
         + registers("reviewers", "[Guard()]"),
     )
-    made.answers, made.named = [calls("bad_tool"), says("a reply")], False
+    made.answers, made.named, made.reviews = [calls("bad_tool"), says("a reply")], False, True
     return made
 
 
@@ -125,13 +126,12 @@ def no_such_attribute(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def id_with_a_path(code: str, site: Path, tmp_path: Path) -> Made:
-    made = write(site, "x = 1")
+    write(site, "x = 1")
     return Made([look("../../x", "plugin_bad", "claw-plugin-bad", "1.0")], id="../../x", state_of="../../x")
 
 
 def id_of_ours(code: str, site: Path, tmp_path: Path) -> Made:
-    made = write(site, "x = 1", "telegram", "plugin_telegram", "a-stranger")
-    return made
+    return write(site, "x = 1", "telegram", "plugin_telegram", "a-stranger")
 
 
 def switched_off(code: str, site: Path, tmp_path: Path) -> Made:
@@ -234,8 +234,7 @@ def coroutine_hook(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def calls_itself(code: str, site: Path, tmp_path: Path) -> Made:
-    made = reviewer("return await self.before(call)", site)
-    return made
+    return reviewer("return await self.before(call)", site)
 
 
 def leaks_tasks(code: str, site: Path, tmp_path: Path) -> Made:
@@ -313,10 +312,9 @@ def flood(code: str, site: Path, tmp_path: Path) -> Made:
         + ")\nawait asyncio.Event().wait()"
     )
     made = channel(run)(code, site, tmp_path)
-    made.answers = []
+    made.answers = [says("a reply")] * 400
 
     async def after(app: App, fakes: Any) -> None:
-        fakes.model._answers += [says("a reply")] * 400
         async with asyncio.timeout(60):
             while sys.modules["plugin_bad"].Odd.sends < 300:
                 await asyncio.sleep(0.01)
@@ -327,7 +325,7 @@ def flood(code: str, site: Path, tmp_path: Path) -> Made:
 
 def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
     """A supervisor starts the house again each time it dies; at the third start it lives, without the plugin."""
-    made = write(site, code)
+    write(site, code)
     script = (
         "import sys\nfrom claw.app import App, look_round\nfrom claw.manifest import look\n"
         f"sys.path.insert(0, {str(site)!r})\n"
@@ -349,7 +347,7 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
             )
             codes.append(done.returncode)
             told = done.stdout + done.stderr
-        assert codes == [1, 1, 0], told
+        assert codes == [1, 1, 0], (codes, told)
         assert "('bad', 'quarantined', 'import')" in told
 
     return Made([], after=after, state_of=None, named=False)
