@@ -13,12 +13,26 @@ def main() -> None:
         from claw import __version__
 
         print(f"claw {__version__}")
-    elif words in (["plugins", "list"], ["plugins", "list", "--json"]):
+        return
+    _use_layer()
+    if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         _list_plugins(as_json=len(words) == 3)
     else:
         from claw.cli.main import run
 
         run()
+
+
+def _use_layer() -> None:
+    """What ``claw plugins install`` brought joins the path; without any, nothing is imported for it."""
+    import os
+
+    home = os.environ.get("CLAW_HOME", "").strip() or os.path.join("~", ".claw")
+    home = os.path.expanduser(home)
+    if os.path.lexists(os.path.join(home, "plugins.d")):
+        from claw.lifecycle.layer import activate
+
+        activate(home)
 
 
 def _list_plugins(as_json: bool) -> None:

@@ -71,6 +71,7 @@ def stand(
     :param models: further models that this process may ask, as ``provider/model``.
     :param lines: where each key of ``file`` stands.
     """
+    found = _sealed(found, home_of(environ))
     wanted = outline(raw)
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
     misfits = _misfits(found, wanted, environ)
@@ -86,6 +87,15 @@ def stand(
         for id, (path, misfit) in misfits.items()
     }
     return judge(found, wanted, used, wrong)
+
+
+def _sealed(found: Sequence[Found], home: Path) -> Sequence[Found]:
+    """Once there is a lock, a plugin whose files changed carries that as its fault."""
+    if not (home / "pylock.toml").exists():
+        return found
+    from claw.lifecycle.integrity import sealed
+
+    return sealed(found, home)
 
 
 def _misfits(

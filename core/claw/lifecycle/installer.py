@@ -1,0 +1,176 @@
+"""pip, asked: what would it take to install this, and fetch exactly that. Its complaints become our errors."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from claw import store
+from claw.errors import ClawError, UsageError
+from claw.lifecycle.environment import plain
+from claw.lifecycle.plan import Pin, from_report
+
+# pip as we need it, whatever a machine's own settings say: no question, no other target than ours.
+_SETTINGS = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_USER": "0",
+    "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_COLOR": "1", "PIP_PROGRESS_BAR": "off",
+}  # fmt: skip
+_NOT_OURS = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT", "PYTHONPATH")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One thing to install, as a person gave it: a name with or without version, a path, a wheel, a Git address."""
+
+    text: str
+    editable: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """For pip's command line."""
+        return ("-e", self.text) if self.editable else (self.text,)
+
+    @property
+    def name(self) -> str:
+        """The plain name of a package of the index; empty for a path or an address."""
+        found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*(?=$|[\[\s<>=!~;])", self.text)
+        return plain(found[0]) if found and not self.is_path else ""
+
+    @property
+    def is_path(self) -> bool:
+        """As pip tells it: by a separator, or by the ending of a wheel."""
+        return "://" not in self.text and (
+            self.editable or os.sep in self.text or self.text.endswith((".whl", ".gz"))
+        )
+
+    def means(self, pin: Pin) -> bool:
+        """Whether ``pin`` is what this asked for."""
+        if self.name:
+            return pin.name == self.name
+        if self.is_path:
+            return unquote(urlsplit(pin.url).path) == self.text
+        return pin.source in ("git", "file") and pin.url in self.text
+
+
+def wish(text: str, editable: bool = False) -> Wish:
+    """Read what a person typed.
+
+    :raises UsageError: a path that is not there.
+    """
+    told = Wish(text, editable)
+    if not told.is_path:
+        if told.name or re.match(r"(git\+|https?://|file://)", text):
+            return told
+        raise UsageError(
+            "{text} names no package", fix="give a name, a path, a wheel or git+https://...", text=text
+        )
+    path = Path(text).expanduser().resolve()
+    if not path.exists():
+        raise UsageError("there is no {path}", fix="a package of the index has no / in its name", path=path)
+    return Wish(str(path), editable)
+
+
+class Pip:
+    """One pip, acting for one Python.
+
+    :param command: of ``environment.pip_command``.
+    :param told: hears each line that pip prints, while it works.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._command, self._told = list(command), told
+        self._environ = {name: value for name, value in environ.items() if name not in _NOT_OURS} | _SETTINGS
+
+    def resolve(
+        self, roots: Sequence[Wish], scratch: Path, *, fixed: Mapping[str, str], beside: Path | None = None,
+        from_source: bool = False, upgrade: bool = False,
+    ) -> tuple[Pin, ...]:  # fmt: skip
+        """What would have to be brought so that ``roots`` are there; nothing is installed.
+
+        :param scratch: an existing folder for notes.
+        :param fixed: name → the version it has to keep.
+        :param beside: a folder whose distributions count as installed.
+        :raises ClawError: it cannot be done, with pip's reason in a sentence.
+        """
+        report, constraints = scratch / "report.json", scratch / "constraints.txt"
+        lines = [f"{name}=={version}\n" for name, version in fixed.items()]
+        store.SYSTEM.jot(constraints, "".join(lines).encode())
+        options = ["--dry-run", "--report", str(report), "-c", str(constraints), "--retries", "2"]
+        options += ["--upgrade"] if upgrade else []
+        options += [] if from_source else ["--only-binary", ":all:"]
+        self._run(["install", *options, *(word for root in roots for word in root.words)], beside)
+        entries: list[Any] = json.loads(report.read_bytes())["install"]
+        return tuple(from_report(entry) for entry in entries)
+
+    def fetch(self, pins: Sequence[Pin], target: Path, scratch: Path) -> None:
+        """Install exactly ``pins`` into the empty folder ``target``, each with its hash checked.
+
+        :raises ClawError: a file is not there any more, or is another than the one that was planned.
+        """
+        wanted = scratch / "requirements.txt"
+        store.SYSTEM.jot(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
+        hashed = ["--require-hashes"] if all(pin.sha256 for pin in pins) else []
+        self._run(
+            ["install", "--no-deps", *hashed, "--target", str(target), "--retries", "2", "-r", str(wanted)]
+        )
+
+    def install(self, words: Sequence[str]) -> None:
+        """A plain install into the Python that this pip acts for."""
+        self._run(["install", *words])
+
+    def _run(self, words: Sequence[str], beside: Path | None = None) -> None:
+        environ = self._environ | ({"PYTHONPATH": str(beside)} if beside else {})
+        heard: list[str] = []
+        with subprocess.Popen(
+            [*self._command, *words], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as process:  # fmt: skip
+            for line in process.stdout or ():
+                heard.append(line.rstrip())
+                self._told(line.strip())
+        if process.returncode:
+            raise why_failed(heard)
+
+
+def why_failed(heard: Sequence[str]) -> ClawError:
+    """What pip's last words mean for a person."""
+    text = "\n".join(heard)
+    if re.search(r"Retrying \(|Failed to establish|ConnectionError|SSLError|ReadTimeout", text):
+        return ClawError("the package index cannot be reached", fix="is the network there? Try again")
+    if missing := re.search(r"No matching distribution found for ([^\s(]+)", text):
+        versions = re.search(r"from versions: ([^)]*)\)", text)
+        if versions and versions[1] not in ("none", ""):
+            return ClawError(
+                "the index has no release {name} that fits here", fix="there are: {versions}",
+                name=missing[1], versions=versions[1],
+            )  # fmt: skip
+        return ClawError(
+            "the index has no package {name}",
+            fix="check its name; one that is there as source only needs --from-source",
+            name=missing[1],
+        )
+    if conflict := re.search(r"The conflict is caused by:\n((?:[ \t]+.*\n?)+)", text):
+        why = "; ".join(line.strip() for line in conflict[1].splitlines())
+        return ClawError(
+            "it does not fit what is here: {why}",
+            fix="ask for another release, or upgrade claw first",
+            why=why,
+        )
+    if "DO NOT MATCH THE HASHES" in text:
+        return ClawError(
+            "a file of the index is not the one that was planned or locked",
+            fix="somebody changed a release: do not install it before you know why",
+        )
+    errors = [line.removeprefix("ERROR: ") for line in heard if line.startswith("ERROR: ")]
+    why = "; ".join(errors or [line for line in heard if line.strip()][-3:])
+    return ClawError("pip could not do it: {why}", fix="nothing was changed", why=why[:1000])

@@ -1,0 +1,119 @@
+"""The lock: ``CLAW_HOME/pylock.toml``, the standard file of PEP 751, with a table of ours for what is seen at start."""
+
+import json
+import sys
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from claw import __version__, store
+from claw.errors import ClawError
+from claw.lifecycle.environment import plain
+from claw.lifecycle.integrity import LOCK, Damage, record_of
+from claw.lifecycle.plan import Pin, Source
+from claw.manifest import Found
+
+
+def write(home: Path, pins: Sequence[Pin], found: Sequence[Found], accepted: Sequence[Damage] = ()) -> Path:
+    """Lock the layer's ``pins``, and what every installed plugin is made of, also those of the environment.
+
+    :param accepted: files that may be as they are now, and not as they were installed.
+    """
+    records = {plain(one.distribution): digest for one in found if (digest := _record(one))}
+    text = lock_text(pins, records, {one.key: one.digest for one in accepted if one.digest})
+    store.replace(home / LOCK, text.encode(), mode=0o644)
+    return home / LOCK
+
+
+def _record(found: Found) -> str:
+    record = record_of(found)
+    return sha256(record.read_bytes()).hexdigest() if record and record.exists() else ""
+
+
+def lock_text(pins: Sequence[Pin], records: Mapping[str, str], accepted: Mapping[str, str]) -> str:
+    """The file as text (pure but for the version of this Python).
+
+    :param records: distribution → SHA-256 of its RECORD.
+    :param accepted: as in ``Expected``: the hash that it may have, beside the one in its RECORD.
+    """
+    names = {pin.name for pin in pins}
+    lines = ['lock-version = "1.0"', f"created-by = {_quoted(f'claw {__version__}')}"]
+    lines.append(f'requires-python = ">={sys.version_info[0]}.{sys.version_info[1]}"')
+    for pin in sorted(pins, key=lambda pin: pin.name):
+        lines += ["", "[[packages]]", *_package(pin, names)]
+    lines += [
+        "",
+        "[tool.claw.records]",
+        *(f"{_quoted(name)} = {_quoted(records[name])}" for name in sorted(records)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _package(pin: Pin, names: Collection[str]) -> Iterator[str]:
+    yield f"name = {_quoted(pin.name)}"
+    yield f"version = {_quoted(pin.version)}"
+    if needs := [f"{{ name = {_quoted(need)} }}" for need in pin.needs if need in names]:
+        yield f"dependencies = [{', '.join(needs)}]"
+    if pin.source == "git":
+        yield f'vcs = {{ type = "git", url = {_quoted(pin.url)}, commit-id = {_quoted(pin.commit)} }}'
+    elif pin.source == "directory":
+        path = _quoted(pin.url.removeprefix("file://"))
+        yield f"directory = {{ path = {path}, editable = {str(pin.editable).lower()} }}"
+    else:
+        file = f"url = {_quoted(pin.url)}, hashes = {{ sha256 = {_quoted(pin.sha256)} }}"
+        if pin.source == "file":
+            yield f"archive = {{ {file} }}"
+        elif pin.url.endswith(".whl"):
+            yield f"wheels = [{{ {file} }}]"
+        else:
+            yield f"sdist = {{ {file} }}"
+    if pin.asked:
+        yield f"[packages.tool.claw]\nasked = {_quoted(pin.asked)}"
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string; JSON writes the same escapes."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def read(home: Path) -> tuple[Pin, ...]:
+    """The pins of the lock.
+
+    :raises ClawError: there is none, or it cannot be read.
+    """
+    path = home / LOCK
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        if not str(tree["lock-version"]).startswith("1."):
+            raise ValueError(tree["lock-version"])
+        return tuple(map(_pin, tree.get("packages", ())))
+    except FileNotFoundError:
+        raise ClawError("there is no lock", where=str(path), fix="claw plugins lock writes it") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as why:
+        raise ClawError(
+            "the lock cannot be used ({why})", where=str(path), fix="restore it, or write it anew: claw plugins lock",
+            why=repr(why),
+        ) from None  # fmt: skip
+
+
+def _pin(package: Mapping[str, Any]) -> Pin:
+    source: Source = "index"
+    url = sha = commit = ""
+    editable = False
+    if vcs := package.get("vcs"):
+        source, url, commit = "git", vcs["url"], vcs["commit-id"]
+    elif folder := package.get("directory"):
+        source, url, editable = "directory", Path(folder["path"]).as_uri(), bool(folder.get("editable"))
+    else:
+        source = "file" if "archive" in package else "index"
+        file = package.get("archive") or package.get("sdist") or package["wheels"][0]
+        if "wheels" in package:
+            file = package["wheels"][0]
+        url, sha = file.get("url", ""), file["hashes"]["sha256"]
+    return Pin(
+        plain(package["name"]), package["version"], source, url, sha, commit, editable,
+        asked=package.get("tool", {}).get("claw", {}).get("asked", ""),
+        needs=tuple(need["name"] for need in package.get("dependencies", ())),
+    )  # fmt: skip
