@@ -86,10 +86,12 @@ class TestSkillsSection(SectionSuite):
 
 class TestAnthropic(ProviderSuite):
     plugin, name, service = claw_anthropic, "anthropic", AnthropicService
+    patience_seconds = 0.3
 
 
 class TestOpenAIChat(ProviderSuite):
     plugin, name, service = claw_openai, "openai", OpenAIService
+    patience_seconds = 0.3
 
 
 class TestOpenAIResponses(TestOpenAIChat):

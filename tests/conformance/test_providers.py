@@ -1,13 +1,10 @@
-"""What every provider plugin keeps to, whatever its protocol: shown against loopback services of the true protocols."""
+"""What our provider plugins keep to beyond the suite for everybody (``test_kit.py``), whatever their protocol."""
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,40 +86,6 @@ async def test_one_attempt_is_one_request(wire, status, reason):
     assert len(service.requests) == 1
     assert (error.reason, error.retryable, error.status) == (reason, True, status)
     assert error.retry_after_seconds == 9
-
-
-async def test_cancelling_closes_the_connection_at_once(wire):
-    async with (
-        wire.service([Reply(text="a long story", hang=True)]) as service,
-        wire.model(service.url) as model,
-    ):
-        begun = asyncio.Event()
-
-        async def listen() -> None:
-            async for _ in model.stream(asks()):
-                begun.set()
-
-        task = asyncio.create_task(listen())
-        await asyncio.wait_for(begun.wait(), 10)
-        task.cancel()
-        cancelled = time.monotonic()
-        await asyncio.wait_for(service.left.wait(), 5)
-
-        assert time.monotonic() - cancelled < 0.3
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-
-async def test_a_listener_who_goes_away_closes_the_connection(wire):
-    async with (
-        wire.service([Reply(text="a long story", hang=True)]) as service,
-        wire.model(service.url) as model,
-    ):
-        stream = model.stream(asks())
-        await anext(stream)
-        await stream.aclose()
-
-        await asyncio.wait_for(service.left.wait(), 0.3)
 
 
 async def test_a_silent_service_is_given_up_and_the_connection_closed(wire):
@@ -303,22 +266,3 @@ assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("plugin", "model"), [("anthropic", "AnthropicConfig"), ("openai", "OpenAIConfig")])
-def test_the_manifest_describes_the_section_that_the_code_reads(plugin, model):
-    package = import_module(f"claw_{plugin}.config")
-    manifest = json.loads((Path(package.__file__).parent / "claw-plugin.json").read_text())
-
-    schema = getattr(package, model).model_json_schema(by_alias=True)
-    assert manifest["configSchema"] == inlined(schema, schema.pop("$defs"))
-
-
-def inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """The schema without references: it becomes a part of the schema of the whole file."""
-    if isinstance(schema, list):
-        return [inlined(item, parts) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    here = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
-    return {key: inlined(value, parts) for key, value in (here | schema).items() if key != "$ref"}

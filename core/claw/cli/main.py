@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from claw import words
+from claw.cli import brought
 from claw.cli.ending import leave, tell
 from claw.errors import UsageError
 
@@ -20,6 +21,7 @@ _NOUNS = {
     "policy": "claw.cli.policy",
     "config": "claw.cli.config",
     "prompt": "claw.cli.prompt",
+    "upgrade": "claw.cli.upgrade",
     "completion": "claw.cli.completion",
 }
 
@@ -37,7 +39,7 @@ class Nouns(TyperGroup):
             command = typer.main.get_command(import_module(_NOUNS[cmd_name]).app)
             command.name = cmd_name  # a group has none of its own, and the list of commands prints it
             return command
-        return _of_a_plugin(cmd_name)
+        return brought.command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As usual, but an unknown name ends in our own words."""
@@ -45,7 +47,7 @@ class Nouns(TyperGroup):
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
             import difflib
 
-            near = difflib.get_close_matches(name, [*_NOUNS, *_plugin_commands()], 1)
+            near = difflib.get_close_matches(name, [*_NOUNS, *brought.names()], 1)
             fix = "did you mean claw {near}?" if near else "claw --help lists them"
             raise UsageError("there is no command {name}", fix=fix, name=name, near=near[0] if near else "")
         return super().resolve_command(ctx, args)
@@ -81,22 +83,3 @@ def run() -> None:
     if code == 130:  # typer makes an exit code of Ctrl-C
         tell(KeyboardInterrupt())
     leave(code if isinstance(code, int) else 0)
-
-
-def _of_a_plugin(name: str) -> Any:
-    """The command that an installed plugin brings, or None."""
-    if name not in _plugin_commands():
-        return None
-    from claw.app import commands_host
-
-    brought = typer.Typer(add_completion=False, no_args_is_help=True)
-    brought.callback()(lambda: None)  # so that it stays a group when it holds one command
-    if not commands_host().command(name, brought):
-        return None
-    return typer.main.get_group(brought).commands.get(name)
-
-
-def _plugin_commands() -> dict[str, str]:
-    from claw.manifest import scan
-
-    return {name: one.id for one in scan() if one.manifest for name in one.manifest.commands}

@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from claw.cli.brought import Plugins
 from claw.cli.plugin_list import described, show
 from claw.cli.show import document
 from claw.errors import UsageError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="What is installed, how it stands, and why.")
+app = typer.Typer(
+    cls=Plugins, add_completion=False, no_args_is_help=True, help="What is installed, how it stands, and why."
+)
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 

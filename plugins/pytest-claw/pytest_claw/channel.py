@@ -101,7 +101,8 @@ class ChannelSuite:
     def test_a_long_answer_comes_in_pieces_that_fit(self) -> None:
         async def trial(place: Any, channel: Channel) -> None:
             text = _long(channel.limits)
-            receipt = await channel.send(Outbound("key-long", place.address(), text))
+            async with _running(channel):
+                receipt = await channel.send(Outbound("key-long", place.address(), text))
             shown = [self.plain(message) for message in place.shown]
             too_long = [_units(message, channel.limits) for message in shown]
             assert max(too_long) <= channel.limits.text_chars, "a message is longer than channel.limits"
@@ -113,8 +114,9 @@ class ChannelSuite:
     def test_the_same_delivery_key_is_shown_once(self) -> None:
         async def trial(place: Any, channel: Channel) -> None:
             hello = Outbound("key-1", place.address(), "hello")
-            first = await channel.send(hello)
-            second = await channel.send(hello)
+            async with _running(channel):
+                first = await channel.send(hello)
+                second = await channel.send(hello)
             assert [self.plain(message) for message in place.shown] == ["hello"]
             assert first == second, "the receipt of the second time is that of the first"
 
@@ -122,17 +124,19 @@ class ChannelSuite:
 
     def test_a_cancelled_send_ends_at_once(self) -> None:
         async def trial(place: Any, channel: Channel) -> None:
-            await _done(place.hang_next())
-            sending = asyncio.ensure_future(channel.send(Outbound("key-hung", place.address(), "never")))
-            await asyncio.sleep(0.05)
-            assert not sending.done(), "hang_next: the service answered"
-            begun = time.monotonic()
-            sending.cancel()
-            await asyncio.wait({sending}, timeout=self.patience_seconds)
-            took = time.monotonic() - begun
-            assert took <= self.abort_seconds, f"send went on for {took:.1f} s after it was cancelled"
-            await channel.send(Outbound("key-next", place.address(), "next"))
-            assert [self.plain(message) for message in place.shown] == ["next"]
+            async with _running(channel):
+                await channel.send(Outbound("key-1", place.address(), "first"))
+                await _done(place.hang_next())
+                sending = asyncio.ensure_future(channel.send(Outbound("key-2", place.address(), "never")))
+                await asyncio.sleep(0.05)
+                assert not sending.done(), "hang_next: the service answered"
+                begun = time.monotonic()
+                sending.cancel()
+                await asyncio.wait({sending}, timeout=self.patience_seconds)
+                took = time.monotonic() - begun
+                assert took <= self.abort_seconds, f"send went on for {took:.1f} s after it was cancelled"
+                await channel.send(Outbound("key-3", place.address(), "next"))
+            assert [self.plain(message) for message in place.shown] == ["first", "next"]
 
         self._try(trial)
 

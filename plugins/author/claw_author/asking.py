@@ -1,0 +1,204 @@
+"""Ask a plugin what it brings, in a process of its own: ``python -m claw_author.asking ROOT PACKAGE ID ANSWER``.
+
+The answer is written to the file ANSWER: a plugin may print what it likes. Nothing the plugin does outlives the process.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from claw import ClawError, ToolLine
+from claw.testing import brought, plugin_config
+
+SECONDS = 60
+KINDS = {
+    "register_channels": "channel",
+    "register_providers": "provider",
+    "register_tools": "tool",
+    "register_prompt_sections": "section",
+    "register_sandboxes": "sandbox",
+    "register_reviewers": "reviewer",
+    "register_filters": "filter",
+    "register_observers": "observer",
+    "register_stores": "store",
+}
+_LISTED = {
+    "register_prompt_sections": "prompt_sections",
+    "register_sandboxes": "sandboxes",
+    "register_reviewers": "reviewers",
+    "register_filters": "filters",
+    "register_observers": "observers",
+    "register_stores": "stores",
+}
+
+
+def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
+    """What the code of ``package`` brings, as fields of a manifest; providers by name only.
+
+    :raises ClawError: it cannot be imported or asked; its own last words stand in the error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        command = [sys.executable, "-m", "claw_author.asking", str(root), package, plugin, str(answer)]
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise ClawError(
+                "the package {package} did not come back within {seconds} s", package=package, seconds=SECONDS
+            ) from None
+        if done.returncode or not answer.exists():
+            why = (done.stderr.strip() or "it ended without an answer").splitlines()[-1]
+            raise ClawError("the package {package} cannot be asked: {why}", package=package, why=why)
+        fields: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+        return fields
+
+
+class Noted:
+    """The config of an empty file that notes which sections are read, and by which model."""
+
+    def __init__(self, plugin: str) -> None:
+        self._config = plugin_config({}, plugin)
+        self.channels: dict[str, Any] = {}
+        self.providers: dict[str, Any] = {}
+        self.own: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    def channel(self, name: str, model: Any) -> Any:
+        """As if ``channels.NAME`` held just what is required."""
+        self.channels[name] = model
+        return _least(model)
+
+    def provider(self, name: str, model: Any) -> Any:
+        """As if ``providers.NAME`` held just what is required."""
+        self.providers[name] = model
+        return _least(model)
+
+    def plugin(self, model: Any) -> Any:
+        """As if ``plugins.entries.ID.config`` held just what is required."""
+        self.own = model
+        return _least(model)
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the section that is this plugin's own."""
+        for model in (*self.channels.values(), *self.providers.values(), self.own):
+            if model is not None:
+                schema = model.model_json_schema(by_alias=True)
+                inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+                return inlined
+        return None
+
+
+def asked(package: str, plugin: str) -> dict[str, Any]:
+    """The fields of the manifest that the code knows."""
+    module, config = import_module(package), Noted(plugin)
+    answers = brought(module, config)  # type: ignore[arg-type]  it quacks
+    fields: dict[str, Any] = {"id": plugin}
+    kinds = [kind for hook, kind in KINDS.items() if hook in answers]
+    fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
+    fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
+    fields["providers"] = [{"name": one.name} for one in answers.get("register_providers", ())]
+    for hook, field in _LISTED.items():
+        fields[_camel(field)] = [_name(thing) for thing in answers.get(hook, ())]
+    if commands := _commands(module):
+        kinds.append("command")
+    fields |= {"kinds": kinds, "commands": commands}
+    if schema := config.schema:
+        fields["configSchema"] = schema
+    return fields
+
+
+def _line(tool: Any) -> dict[str, Any]:
+    names = {field: getattr(tool, field) for field in ToolLine.__struct_fields__}
+    return {_camel(name): dict(value) if name == "parameters" else value for name, value in names.items()}
+
+
+def _commands(module: Any) -> list[str]:
+    register = getattr(module, "register_commands", None)
+    if register is None:
+        return []
+    import typer
+
+    app = typer.Typer()
+    register(app)
+    groups = [group.name for group in app.registered_groups]
+    return [str(name) for name in [*groups, *(command.name for command in app.registered_commands)] if name]
+
+
+def _name(thing: Any) -> str:
+    return str(getattr(thing, "name", "") or type(thing).__name__)
+
+
+def _least(model: Any) -> Any:
+    schema = model.model_json_schema(by_alias=True)
+    return model.model_validate(_example(schema, schema.get("$defs", {})))
+
+
+def _example(schema: dict[str, Any], parts: dict[str, Any]) -> Any:
+    """The least value that ``schema`` takes, as far as one can guess."""
+    if "$ref" in schema:
+        return _example(parts[schema["$ref"].rpartition("/")[2]], parts)
+    for key in ("default", "const"):
+        if key in schema:
+            return schema[key]
+    if "enum" in schema:
+        return schema["enum"][0]
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        return _example(option, parts)
+    match schema.get("type"):
+        case "object":
+            wanted = schema.get("required", ())
+            return {name: _example(schema["properties"][name], parts) for name in wanted}
+        case "array":
+            return []
+        case "boolean":
+            return False
+        case "integer" | "number":
+            return schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+    return "x" * schema.get("minLength", 7)
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema without references, since it becomes a part of the schema of the whole file, and without the titles
+    that pydantic makes of names."""
+    if isinstance(schema, list):
+        return [_inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    here = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    return {
+        key: {name: _inlined(inner, parts) for name, inner in value.items()}
+        if key == "properties"
+        else _inlined(value, parts)
+        for key, value in (here | schema).items()
+        if key not in ("$ref", "title")
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+def main(root: str, package: str, plugin: str, answer: str) -> None:
+    """In the process of its own."""
+    sys.path.insert(0, root)
+    Path(answer).write_text(json.dumps(asked(package, plugin), default=str), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

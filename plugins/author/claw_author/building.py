@@ -1,0 +1,97 @@
+"""The manifest from the code: what the code knows comes from the code, the rest stays as the author wrote it. Pure."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from claw import Manifest, ProviderLine, ToolLine
+
+BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
+ANY_ENDPOINT = "*"
+
+
+def built(fields: Mapping[str, Any], before: Manifest | None, description: str) -> Manifest:
+    """The manifest as it should be.
+
+    :param fields: of ``asking.ask``.
+    :param before: the manifest that is there; its hand-written fields, the environment variables and default models of
+        its providers, and a schema that the code does not know or that has a ``$comment`` (it is written by hand), are
+        kept.
+    :param description: of the project, when the manifest has none.
+    """
+    manifest = msgspec.convert(fields, Manifest)
+    if before is None:
+        named = manifest.id.replace("-", " ").capitalize()
+        return msgspec.structs.replace(manifest, name=named, description=description)
+    kept: dict[str, Any] = {field: getattr(before, field) for field in BY_HAND}
+    if manifest.config_schema is None or "$comment" in (before.config_schema or {}):
+        kept["config_schema"] = before.config_schema
+    lines = {line.name: line for line in before.providers}
+    providers = [lines.get(line.name, line) for line in manifest.providers]
+    known = {line.name for line in providers}
+    providers += [line for name, line in lines.items() if name == ANY_ENDPOINT and name not in known]
+    return msgspec.structs.replace(manifest, **kept, providers=tuple(providers))
+
+
+def written(manifest: Manifest) -> str:
+    """The text of the file: defaults left out, two blanks a level."""
+    return json.dumps(plain(manifest), ensure_ascii=False, indent=2) + "\n"
+
+
+def plain(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as plain data, what a reader would assume left out."""
+    tree = _without_defaults(manifest, Manifest(id=""), keep=("api", "kinds"))
+    for field, empty in (("tools", ToolLine(name="")), ("providers", ProviderLine(name=""))):
+        if lines := getattr(manifest, field):
+            tree[field] = [_without_defaults(line, empty, keep=("description",)) for line in lines]
+    return tree
+
+
+def differences(built: Manifest, found: Manifest) -> Iterator[str]:
+    """The fields in which two manifests differ; of tools, which and how."""
+    ours, theirs = plain(built), plain(found)
+    for field in dict.fromkeys([*ours, *theirs]):
+        if field == "tools" or ours.get(field) == theirs.get(field):
+            continue
+        if field == "kinds" and sorted(built.kinds) == sorted(found.kinds):
+            continue
+        if field == "configSchema" and _meaning(ours.get(field)) == _meaning(theirs.get(field)):
+            continue
+        yield field
+    code = {tool.name: tool for tool in built.tools}
+    file = {tool.name: tool for tool in found.tools}
+    for name in dict.fromkeys([*code, *file]):
+        if name not in file or name not in code:
+            yield f"tools: {name} is only in the {'code' if name in code else 'manifest'}"
+        elif code[name] != file[name]:
+            fields = [
+                f for f in ToolLine.__struct_fields__ if getattr(code[name], f) != getattr(file[name], f)
+            ]
+            yield f"tools: {name}: {', '.join(fields)}"
+    if list(code) != list(file) and sorted(code) == sorted(file):
+        yield "tools: another order"
+
+
+def _meaning(schema: Any) -> Any:
+    """A schema without its words."""
+    if isinstance(schema, list):
+        return [_meaning(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _meaning(inner) for name, inner in value.items()}
+        if key == "properties"
+        else _meaning(value)
+        for key, value in schema.items()
+        if key not in ("title", "description")
+    }
+
+
+def _without_defaults(part: msgspec.Struct, empty: msgspec.Struct, keep: tuple[str, ...]) -> dict[str, Any]:
+    tree, defaults = msgspec.to_builtins(part), msgspec.to_builtins(empty)
+    return {
+        key: value
+        for key, value in tree.items()
+        if key in ("id", "name", *keep) or value != defaults.get(key)
+    }

@@ -1,0 +1,134 @@
+"""``claw plugins new``, ``build`` and ``check``: parse, call, print."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from claw import ClawError, Manifest, PluginError, UsageError, installed_plugins, nearest, parse_manifest
+from claw.testing import tool_tokens
+
+from claw_author import asking, building, linting, scaffold
+from claw_author.project import Project, find
+
+Kind = Annotated[str, typer.Option("--kind", help="tool, channel, provider or section.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def new(
+    name: str,
+    kind: Kind = "tool",
+    path: Annotated[
+        Path | None, typer.Option(help="Folder to write; claw-plugin-NAME here when left out.")
+    ] = None,
+) -> None:
+    """Write a plugin that passes its own tests at once, to start from."""
+    plugin = scaffold.plugin_of(name)
+    folder = path or Path(f"claw-plugin-{plugin}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            "{folder} is there and not empty", fix="name another folder with --path", folder=folder
+        )
+    for file, text in scaffold.files(plugin, kind).items():
+        target = folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    project = find(folder)
+    project.manifest.write_text(building.written(_built(project)), encoding="utf-8")
+    typer.echo(f"{folder}: the {kind} plugin {plugin}")
+    typer.echo(f'next: cd {folder} && python -m pip install -e ".[test]" && python -m pytest')
+
+
+def build(
+    path: Annotated[Path, typer.Argument(help="Folder of the project.")] = Path(),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 when the manifest would change.")
+    ] = False,
+) -> None:
+    """Write claw-plugin.json from the code; the code is imported in a process of its own."""
+    project = find(path)
+    manifest, before = _built(project), _found(project)
+    if before is not None and not (changes := list(building.differences(manifest, before))):
+        typer.echo(f"{project.manifest}: as the code says")
+        return
+    if check:
+        for change in changes if before is not None else ["it is not there"]:
+            typer.echo(f"{project.manifest}: {change}", err=True)
+        typer.echo(f"claw plugins build {path} writes it anew", err=True)
+        raise typer.Exit(1)
+    project.manifest.write_text(building.written(manifest), encoding="utf-8")
+    typer.echo(f"{project.manifest}: written")
+
+
+def check(
+    plugin: Annotated[str, typer.Argument(help="Folder of a project, or id of an installed plugin.")] = ".",
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A rule to leave out; may be given more than once.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what keeps a plugin from being used everywhere: schemas, names, descriptions, price, manifest."""
+    manifest, findings = _project(Path(plugin)) if Path(plugin).is_dir() else _installed(plugin)
+    findings = [finding for finding in findings if finding.rule not in (ignore or ())]
+    prices = {tool.name: tool_tokens(tool) for tool in manifest.tools}
+    if as_json:
+        body: dict[str, Any] = {"schemaVersion": 1, "kind": "pluginCheck", "plugin": manifest.id}
+        body["tokens"] = sum(prices.values())
+        body["tools"] = [{"name": name, "tokens": tokens} for name, tokens in prices.items()]
+        body["findings"] = [finding.as_data() for finding in findings]
+        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
+    else:
+        for name, tokens in prices.items():
+            typer.echo(f"{name}: {tokens} tokens in every request that offers it")
+        for finding in findings:
+            typer.echo(f"{finding.where}: {finding.problem} ({finding.rule})")
+        typer.echo(f"{manifest.id}: {len(findings) or 'no'} finding{'s' * (len(findings) != 1)}")
+    raise typer.Exit(1 if findings else 0)
+
+
+def _built(project: Project) -> Manifest:
+    fields = asking.ask(project.root, project.package, project.plugin)
+    return building.built(fields, _found(project), project.description)
+
+
+def _found(project: Project) -> Manifest | None:
+    try:
+        return parse_manifest(project.manifest.read_text(encoding="utf-8"), project.plugin)
+    except FileNotFoundError:
+        return None
+
+
+def _project(folder: Path) -> tuple[Manifest, list[linting.Finding]]:
+    project = find(folder)
+    broken: list[linting.Finding] = []
+    try:
+        before = _found(project)
+    except PluginError as why:
+        before, broken = None, [linting.Finding("manifest", project.manifest.name, why.problem)]
+    fields = asking.ask(project.root, project.package, project.plugin)
+    manifest = building.built(fields, before, project.description)
+    if before is None:
+        changes = [] if broken else ["it is not there: claw plugins build writes it"]
+    else:
+        changes = [f"not as in the code: {change}" for change in building.differences(manifest, before)]
+    broken += [linting.Finding("manifest", project.manifest.name, change) for change in changes]
+    return manifest, [*broken, *linting.findings(manifest)]
+
+
+def _installed(plugin: str) -> tuple[Manifest, list[linting.Finding]]:
+    known = {found.id: found for found in installed_plugins()}
+    if plugin not in known:
+        raise UsageError(
+            "{plugin} is neither a folder nor an installed plugin", fix="did you mean {near}?" if known else "",
+            plugin=plugin, near=nearest(plugin, known) if known else "",
+        )  # fmt: skip
+    found = known[plugin]
+    if found.fault:
+        raise found.fault
+    if found.manifest is None:
+        raise ClawError(
+            "plugin {plugin} has no manifest",
+            fix="its author writes one with claw plugins build",
+            plugin=plugin,
+        )
+    return found.manifest, list(linting.findings(found.manifest))

@@ -1,0 +1,55 @@
+"""What keeps a manifest from being used everywhere as it stands. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from claw import Manifest
+from claw.testing import tool_faults
+
+KINDS = {
+    "channel": "channels", "provider": "providers", "tool": "tools", "section": "prompt_sections",
+    "sandbox": "sandboxes", "reviewer": "reviewers", "filter": "filters", "observer": "observers", "store": "stores",
+    "command": "commands",
+}  # fmt: skip
+_ID = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_RANGE = re.compile(r"\s*([<>]=?|[=!]=)\s*\d+(\.\d+)?\s*(,\s*([<>]=?|[=!]=)\s*\d+(\.\d+)?\s*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend.
+
+    :param rule: id, manifest, env, name, description, anthropic, openai-strict, gemini or price.
+    :param where: the tool, or the field of the manifest.
+    """
+
+    rule: str
+    where: str
+    problem: str
+
+    def as_data(self) -> dict[str, str]:
+        """For ``--json``."""
+        return asdict(self)
+
+
+def findings(manifest: Manifest) -> Iterator[Finding]:
+    """Everything to mend in a manifest, its tools last."""
+    if not _ID.fullmatch(manifest.id):
+        yield Finding("id", "id", "lower-case letters, digits and hyphens, a letter first")
+    for field in ("name", "description"):
+        if not getattr(manifest, field).strip():
+            yield Finding("manifest", field, "it is empty, and the list of plugins shows it")
+    if not _RANGE.fullmatch(manifest.api):
+        yield Finding("manifest", "api", f"{manifest.api!r} is no range such as '>=1,<2'")
+    for kind, field in KINDS.items():
+        if getattr(manifest, field) and kind not in manifest.kinds:
+            yield Finding("manifest", "kinds", f"it brings {field}, and {kind} is not among its kinds")
+    variables = [*manifest.env, *(name for line in manifest.providers for name in line.env)]
+    for name in dict.fromkeys(variables):
+        if not _VARIABLE.fullmatch(name):
+            yield Finding("env", name, "an environment variable is upper-case letters, digits and _")
+    for tool in manifest.tools:
+        for fault in tool_faults(tool):
+            yield Finding(fault.rule, tool.name, fault.problem)

@@ -1,0 +1,62 @@
+"""An author's project: which plugin it makes, and where its package and manifest lie. Nothing is imported."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from claw import ClawError
+
+MANIFEST = "claw-plugin.json"
+GROUP = "claw.plugins"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a ``pyproject.toml`` that declares one plugin.
+
+    :param root: what has to be on the path for ``package`` to be imported: the folder, or ``src`` in it.
+    """
+
+    folder: Path
+    root: Path
+    plugin: str
+    package: str
+    description: str
+
+    @property
+    def manifest(self) -> Path:
+        """Where its manifest lies, or will."""
+        return self.root.joinpath(*self.package.split(".")) / MANIFEST
+
+
+def find(folder: Path) -> Project:
+    """Read the project in ``folder``.
+
+    :raises ClawError: there is none, it declares no plugin, or its package is not there.
+    """
+    file = folder / "pyproject.toml"
+    try:
+        tree: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ClawError(
+            "there is no pyproject.toml in {folder}", fix="name the folder of a plugin", folder=folder
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
+        raise ClawError("it cannot be read: {why}", where=str(file), why=why) from None
+    about = tree.get("project", {})
+    entries = about.get("entry-points", {}).get(GROUP, {})
+    if len(entries) != 1:
+        raise ClawError(
+            "it declares {count} plugins, and one is wanted",
+            where=str(file),
+            fix='write [project.entry-points."claw.plugins"] with one line: id = "package"',
+            count=len(entries),
+        )
+    [(plugin, package)] = entries.items()
+    for root in (folder, folder / "src"):
+        if root.joinpath(*package.split("."), "__init__.py").is_file():
+            return Project(folder, root, plugin, package, about.get("description", ""))
+    raise ClawError(
+        "its package {package} is not in {folder}", where=str(file), package=package, folder=folder
+    )

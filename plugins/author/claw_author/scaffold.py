@@ -1,0 +1,65 @@
+"""A new plugin as files: text from templates, names filled in. Pure, but for reading the templates."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files as resources
+from importlib.resources.abc import Traversable
+
+from claw import UsageError, nearest
+
+KINDS = ("tool", "channel", "provider", "section")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def plugin_of(name: str) -> str:
+    """The plugin id in what an author calls it: ``claw-plugin-weather`` and ``weather`` are both ``weather``.
+
+    :raises UsageError: it cannot be one.
+    """
+    plugin = name.strip().lower().replace("_", "-").removeprefix("claw-plugin-")
+    if not _NAME.fullmatch(plugin) or len(plugin) > 40:
+        raise UsageError(
+            "{name} cannot be the id of a plugin",
+            fix="use lower-case letters, digits and single hyphens, a letter first, at most 40",
+            name=repr(name),
+        )
+    return plugin
+
+
+def files(plugin: str, kind: str) -> dict[str, str]:
+    """Path → text of everything but the manifest, which is built from the code.
+
+    :raises UsageError: an unknown kind.
+    """
+    if kind not in KINDS:
+        raise UsageError(
+            "there is no kind {kind} to start from", fix="did you mean {near}? There are {kinds}", kind=repr(kind),
+            near=nearest(kind, KINDS), kinds=", ".join(KINDS),
+        )  # fmt: skip
+    snake = plugin.replace("-", "_")
+    names = {
+        "plugin": plugin, "snake": snake, "package": f"claw_plugin_{snake}", "kind": kind,
+        "title": plugin.replace("-", " ").capitalize(), "Class": "".join(part.title() for part in plugin.split("-")),
+        "VARIABLE": snake.upper(),
+    }  # fmt: skip
+    templates = resources("claw_author") / "templates"
+    written = {}
+    for folder in (templates / "every", templates / kind):
+        for path, file in _walk(folder, ""):
+            written[_filled(path.removesuffix(".tmpl").replace("dot-", "."), names)] = _filled(
+                file.read_text(encoding="utf-8"), names
+            )
+    return written
+
+
+def _walk(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        here = f"{path}/{entry.name}".lstrip("/")
+        if entry.is_dir():
+            yield from _walk(entry, here)
+        else:
+            yield here, entry
+
+
+def _filled(text: str, names: dict[str, str]) -> str:
+    return re.sub(r"@(\w+)@", lambda match: names.get(match[1], match[0]), text)
