@@ -25,6 +25,7 @@ from claw.route import Route
 from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
 from claw.tool import Tool
+from claw.wall import name_of
 from claw.words import say
 from claw.yard import Yard
 
@@ -35,13 +36,15 @@ class Wish:
 
     :param session: name of a conversation, or a whole session key.
     :param model: this one and no other, ``provider/model``.
-    :param folder: where a terminal chat works when the agent names no workspace.
+    :param workspace: the folder to work in, whatever the agent names.
+    :param folder: where a terminal chat stands; worked in when the agent names no workspace.
     """
 
     agent: str = ""
     session: str = ""
     model: str = ""
     tool_choice: str = ""
+    workspace: Path | None = None
     folder: Path | None = None
 
 
@@ -126,6 +129,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
 
 def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:
     """Where tools work, and whether that folder is the agent's own (its files there count as its own words)."""
+    if wish.workspace:
+        return wish.workspace, False
     if wish.folder and inbound.address.channel == "terminal" and not agent.names_workspace:
         return wish.folder, False
     return agent.workspace, True
@@ -140,8 +145,12 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
         Root(own / "memory", write=True),
     ]
     for section in rooms.kit.sections:
-        readable = getattr(section, "readable", None)
-        roots += [Root(folder, write=False) for folder in (readable(agent) if readable else ())]
+        try:
+            folders = section.readable(agent) if section.readable else ()
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            rooms.complain(_left_out(Piece(section, "", fault=name_of(why))))
+            continue
+        roots += [Root(folder, write=False) for folder in folders]
     return fence_round(roots, workspace, rooms.config.home)
 
 

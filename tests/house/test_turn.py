@@ -567,3 +567,18 @@ async def test_keys_are_tried_in_the_order_of_the_file():
         await house.hear("hi")
 
         assert [heard.request.credential.name for heard in model.requests] == ["backup", "main"]
+
+
+async def test_a_folder_that_was_asked_for_is_worked_in_whatever_the_agent_names(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    async with House(FakeProvider()) as house:
+        from claw.app import from_terminal
+        from claw.stage import Wish
+
+        places = [
+            (await house.app.stage(from_terminal(""), wish)).workspace
+            for wish in (Wish(folder=other), Wish(workspace=other))
+        ]
+
+        assert places == [house.workspace, other]

@@ -38,7 +38,9 @@ def chat(
     agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
     session: Annotated[str, typer.Option(help="Which conversation; default: the main one.")] = "",
     model: Annotated[str, typer.Option(help="provider/model for this run.")] = "",
-    workspace: Annotated[Path | None, typer.Option(help="Folder to work in; default: this one.")] = None,
+    workspace: Annotated[
+        Path | None, typer.Option(help="Folder to work in; default: the agent's, else this one.")
+    ] = None,
     tool_choice: Annotated[str, typer.Option(help="auto, none, required, or a tool's name.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the events, one JSON object a line.")
@@ -47,8 +49,8 @@ def chat(
     """Talk to an agent. In a pipe only the answer is printed."""
     from claw.stage import Wish
 
-    folder = (workspace or Path.cwd()).expanduser().resolve()
-    if not folder.is_dir():
+    folder = workspace.expanduser().resolve() if workspace else None
+    if folder and not folder.is_dir():
         raise UsageError(
             "there is no folder {folder}", where="--workspace", fix="make it first", folder=folder
         )
@@ -56,7 +58,7 @@ def chat(
         text = sys.stdin.read().strip()
         if not text:
             raise UsageError("there is nothing to say", fix="claw chat 'your message'")
-    wish = Wish(agent, session, model, tool_choice, folder)
+    wish = Wish(agent, session, model, tool_choice, folder, Path.cwd())
     with asyncio.Runner() as runner:
         talk = Talk(runner, wish, as_json)
         try:
