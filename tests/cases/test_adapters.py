@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -48,6 +49,7 @@ def imported_by(module: str) -> set[str]:
     return {name for name in found if name in SOURCES}
 
 
+@cache
 def reachable() -> set[str]:
     waiting = [
         "claw.app",
