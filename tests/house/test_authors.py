@@ -164,6 +164,20 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["notes.txt"]
 
 
+def test_a_command_of_a_plugin_that_is_switched_off_says_how_to_switch_it_on() -> None:
+    claw("config", "set", "plugins.entries.author.enabled", "false")
+    told = str(claw("plugins", "new", "chime").exception)
+    assert "claw plugins new is part of plugin author, which is disabled" in told
+    mend = told.rpartition(" claw config ")[2].split()
+    assert claw("config", *mend).exit_code == 0
+    assert claw("plugins", "new", "--help").exit_code == 0
+
+
+def test_the_commands_for_authors_stand_among_those_for_plugins() -> None:
+    shown = claw("plugins", "--help").stdout
+    assert all(f" {name} " in shown for name in ("list", "info", "new", "build", "check"))
+
+
 @pytest.mark.parametrize("name", ["", "9lives", "../up", "a--b", "wind chime", "风铃"])
 def test_a_name_that_cannot_be_an_id_is_refused(name: str, tmp_path: Path) -> None:
     done = claw("plugins", "new", name, "--path", tmp_path / "new")

@@ -19,14 +19,24 @@ def names() -> tuple[str, ...]:
 
 
 def command(name: str) -> Any:
-    """The command ``name`` of the plugin that declares it, imported now; None when no plugin does."""
+    """The command ``name`` of the plugin that declares it, imported now; None when no plugin does.
+
+    :raises UsageError: the plugin is there and not in use; it says how to mend that.
+    """
     if name not in names():
         return None
     from claw.app import commands_host
 
     brought = typer.Typer(add_completion=False, no_args_is_help=True)
     brought.callback()(lambda: None)  # so that it stays a group when it holds one command
-    if not commands_host().command(name, brought):
+    host = commands_host()
+    if not host.command(name, brought):
+        for one in host.standings:
+            if one.found.manifest and name in one.found.manifest.commands:
+                problem = "claw {name} is part of plugin {id}, which is {state}: {why}"
+                raise UsageError(
+                    problem, fix="{mend}", name=name, id=one.id, state=one.state, why=one.why, mend=one.mend
+                )
         return None
     found = typer.main.get_group(brought).commands.get(name)
     if found:
