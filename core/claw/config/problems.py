@@ -125,6 +125,8 @@ def _read(
         return path, *_unknown_key(str(path[-1]), known_keys(model, path[:-1]))
     if kind == "literal_error":
         return path, *_unknown_word(_shown(detail["input"]), typing_words(context["expected"]))
+    if kind == "value_error":  # a plugin's own validator, in its own words
+        return path, "{why}", "", {"why": context["error"]}
     if kind in _LIMITS:
         limit = next(iter(context.values()))
         values = {

@@ -106,7 +106,7 @@ class Bridge:
         except asyncio.CancelledError:
             raise
         except BaseException as why:
-            raise _broken(plugin, why) from why
+            raise await asyncio.to_thread(_broken, plugin, why) from why
         if "llm_tool_call" in inspect.signature(implementation).parameters:
             arguments = {**arguments, "llm_tool_call": _tool_call(line, arguments, context)}
         try:
@@ -211,6 +211,6 @@ def _broken(plugin: LlmPlugin, why: BaseException) -> ToolError:
     if mends:
         return ToolError(
             "the llm plugin {plugin} cannot be used: {why}. The operator mends it with: {command}",
-            plugin=plugin.name, why=said, command=mends[0],
+            plugin=plugin.name, why=said, command=" && ".join(mends),
         )  # fmt: skip
     return ToolError("the llm plugin {plugin} cannot be used: {why}", plugin=plugin.name, why=said)

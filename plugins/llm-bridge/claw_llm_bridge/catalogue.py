@@ -86,12 +86,15 @@ class Catalogue:
 
     def current(self, *, anew: bool = False) -> tuple[tuple[LlmPlugin, ...], bool]:
         """What is brought now, and whether it had to be read anew; it is not while the environment stays as it was."""
-        mark = fingerprint(sys.path, self._settings)
-        if not anew and (noted := self._noted(mark)) is not None:
+        if not anew and (noted := self._noted(fingerprint(sys.path, self._settings))) is not None:
             return noted, False
         shelf = look(self._settings, self._environ)
         make_folder(self._file.parent)
-        tree = {"mark": mark, "plugins": [asdict(plugin) for plugin in shelf]}
+        # Taken afterwards: Python may have written bytecode beside a module when it was imported.
+        tree = {
+            "mark": fingerprint(sys.path, self._settings),
+            "plugins": [asdict(plugin) for plugin in shelf],
+        }
         replace_file(self._file, json.dumps(tree, ensure_ascii=False).encode())
         return shelf, True
 

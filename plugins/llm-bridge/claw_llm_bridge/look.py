@@ -14,6 +14,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 GROUP = "llm"
@@ -23,6 +25,16 @@ def plugins() -> list[EntryPoint]:
     """Every installed llm plugin, in order of distribution; none is imported."""
     found = [entry for entry in entry_points(group=GROUP) if entry.dist is not None]
     return sorted(found, key=lambda entry: (entry.dist.name if entry.dist else "", entry.name))
+
+
+def brings_tools(entry: EntryPoint) -> bool:
+    """Whether the hook for tools stands in its source. Most llm plugins bring models, and are never imported here."""
+    found = find_spec(entry.module.partition(".")[0])
+    if found is None:
+        return True  # importing it will say what is missing
+    folders = [Path(folder) for folder in found.submodule_search_locations or ()]
+    files = [file for folder in folders for file in folder.rglob("*.py")] or [Path(found.origin or "")]
+    return any(b"register_tools" in file.read_bytes() for file in files if file.is_file())
 
 
 def registered(entry: EntryPoint) -> list[Any]:
@@ -96,7 +108,7 @@ def _lines(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         whose = {
             "name": entry.dist.name, "version": entry.dist.version, "entry": entry.name, "value": entry.value,
         }  # fmt: skip
-        if [entry.dist.name, entry.name] in asked["skip"]:
+        if [entry.dist.name, entry.name] in asked["skip"] or not brings_tools(entry):
             continue
         yield {"starts": whose}
         try:

@@ -1,18 +1,16 @@
 """Why an llm plugin cannot be imported, and the command that mends it.
 
-Source: packaging.python.org, "Recording installed projects" (RECORD); PEP 405 (pyvenv.cfg).
+Source: packaging.python.org, "Recording installed projects" (RECORD).
 """
 
 import base64
 import hashlib
-import re
 import shlex
-import shutil
-import sys
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
+
+from claw import pip_command
 
 
 def commands(name: str, *, absent: bool) -> list[str]:
@@ -25,6 +23,8 @@ def commands(name: str, *, absent: bool) -> list[str]:
     except PackageNotFoundError:
         return [install_words(name)]
     pin = f"{one.name}=={one.version}"
+    if "plugins.d" in Path(str(one.locate_file(""))).parts:  # claw's own layer, changed by claw only
+        return [f"claw plugins uninstall {one.name}", f"claw plugins install {pin}"]
     if next(changed(one), None):
         return [install_words("--force-reinstall", "--no-deps", pin)]
     return [install_words(pin)] if absent else []
@@ -46,13 +46,5 @@ def changed(one: Distribution) -> Iterator[str]:
 
 
 def install_words(*words: str) -> str:
-    """The command that installs into this environment, which may have no pip of its own."""
-    if find_spec("pip"):
-        return shlex.join([sys.executable, "-m", "pip", "install", *words])
-    if uv := shutil.which("uv"):
-        for_uv = ["--reinstall" if word == "--force-reinstall" else word for word in words]
-        return shlex.join([uv, "pip", "install", "--python", sys.executable, *for_uv])
-    config = Path(sys.prefix) / "pyvenv.cfg"
-    found = re.search(r"^home\s*=\s*(.+)$", config.read_text(), re.M) if config.is_file() else None
-    base = str(Path(found[1].strip()) / "python3") if found else sys.executable
-    return shlex.join([base, "-m", "pip", "--python", sys.executable, "install", *words])
+    """The command that installs into this environment."""
+    return shlex.join([*pip_command(), "install", *words])

@@ -103,7 +103,7 @@ def refresh(servers: Names = None) -> None:
                 typer.echo("  " + say("run: {command}", command=f"claw mcp accept {name}"))
             continue
         why = failed[name]
-        typer.echo(str(why), err=True)
+        typer.echo(why.problem, err=True)
         for line in getattr(why, "said", ())[-6:]:
             typer.echo(f"  | {line}", err=True)
         for command in start.mends(name, settings.servers[name], why):

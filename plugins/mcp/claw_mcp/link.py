@@ -124,6 +124,7 @@ class Link:
             if wait > 0:
                 raise Unreachable(
                     "the MCP server {name} is not there ({why}); it is tried again in {seconds:.0f} s",
+                    fix="The operator finds what mends it with: claw mcp refresh {name}",
                     name=self.name,
                     why=self._why,
                     seconds=max(wait, 1),
@@ -162,7 +163,10 @@ class Link:
         else:
             self._why = (said[-1] if said else str(leaf)) or type(leaf).__name__
         error = Unreachable(
-            "the MCP server {name} could not be reached: {why}", name=self.name, why=self._why
+            "the MCP server {name} could not be reached: {why}",
+            fix="The operator finds what mends it with: claw mcp refresh {name}",
+            name=self.name,
+            why=self._why,
         )
         error.said = tuple(said)
         return error

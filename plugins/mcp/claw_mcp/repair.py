@@ -1,21 +1,21 @@
 """Why a server that is a Python program does not start, and the command that mends it.
 
 It looks at what pip noted of the environment the program belongs to: whose it is, and which files changed since.
-Sources: packaging.python.org, "Recording installed projects" (RECORD) and "Entry points"; PEP 405 (pyvenv.cfg).
+Sources: packaging.python.org, "Recording installed projects" (RECORD) and "Entry points".
 """
 
 import base64
 import hashlib
 import re
 import shlex
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-_NO_MODULE = re.compile(r"(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
+from claw import pip_command
+
+_NO_MODULE = re.compile(r"No module named '(\w+)|No package metadata was found for (\w+)")
 _FILE = re.compile(r'File "([^"]+)"')
 
 
@@ -58,7 +58,10 @@ def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str
     if broken:
         pins = [f"{one.name}=={one.version}" for one in broken]
         return [install_words(home.python, "--force-reinstall", "--no-deps", *pins)]
-    if any(_NO_MODULE.match(line) for line in said):
+    missing = [
+        name for line in said for found in _NO_MODULE.finditer(line) for name in found.groups() if name
+    ]
+    if any(not list(home.packages.glob(f"{name}*")) for name in missing):
         return [install_words(home.python, f"{main.name}=={main.version}")]
     return []
 
@@ -99,17 +102,5 @@ def changed(one: Distribution) -> Iterator[str]:
 
 
 def install_words(python: str, *words: str) -> str:
-    """The command that installs into the environment of ``python``, which may have no pip of its own."""
-    folder = Path(python).parent.parent
-    if any(folder.glob("lib/python3*/site-packages/pip/__init__.py")):
-        return shlex.join([python, "-m", "pip", "install", *words])
-    if uv := shutil.which("uv"):
-        return shlex.join([uv, "pip", "install", "--python", python, *(_for_uv(word) for word in words)])
-    config = folder / "pyvenv.cfg"
-    found = re.search(r"^home\s*=\s*(.+)$", config.read_text(), re.M) if config.is_file() else None
-    base = str(Path(found[1].strip()) / "python3") if found else sys.executable
-    return shlex.join([base, "-m", "pip", "--python", python, "install", *words])
-
-
-def _for_uv(word: str) -> str:
-    return "--reinstall" if word == "--force-reinstall" else word
+    """The command that installs into the environment of ``python``."""
+    return shlex.join([*pip_command(python), "install", *words])

@@ -145,7 +145,11 @@ async def _transport(server: Server, place: Place, murmur: Murmur, stack: contex
     environment |= {name: secret.reveal() for name, secret in server.env.items()}
     command = program(server.command or "", environment["PATH"])
     parameters = StdioServerParameters(
-        command=command, args=list(server.args), env=environment, cwd=_folder(server, place), encoding_error_handler="replace"
+        command=command,
+        args=list(server.args),
+        env=environment,
+        cwd=_folder(server, place),
+        encoding_error_handler="replace",
     )
     return stdio_client(parameters, errlog=murmur.file)
 

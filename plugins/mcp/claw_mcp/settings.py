@@ -32,9 +32,9 @@ class Server(Section):
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
         if bool(self.command) == bool(self.url):
-            raise ValueError("a server has either a command (and args) or a url")
+            raise ValueError("a server has either a command (and args) or a url. Write one of the two")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ValueError("its url begins with http:// or https://")
+            raise ValueError("the url of a server begins with http:// or https://. Mend it")
         return self
 
     @property

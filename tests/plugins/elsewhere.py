@@ -1,0 +1,53 @@
+"""A fresh environment with packages of other people, and breaking them on purpose."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from claw import pip_command
+from core.source import ROOT
+from house.test_packaging import Venv, wheel_of
+
+
+def built(folder: Path, *members: str) -> list[str]:
+    """Wheels of core and these plugins."""
+    places = [ROOT / "core", *(ROOT / "plugins" / name for name in members)]
+    return [str(wheel_of(place, folder)) for place in places]
+
+
+def module(venv: Venv, name: str) -> Path:
+    """The file of a module in that environment."""
+    [found] = venv.folder.glob(f"lib/python3*/site-packages/{name}")
+    return found
+
+
+def flip_first_byte(path: Path) -> None:
+    """Change one byte of a file, as a bad disk would."""
+    data = bytearray(path.read_bytes())
+    data[0] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def remove(venv: Venv, distribution: str) -> None:
+    """Take a package away behind everybody's back."""
+    words = [*pip_command(str(venv.folder / "bin/python")), "uninstall", "-q", "-y", distribution]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def printed(text: str) -> list[str]:
+    """The commands that claw told a person to run."""
+    return re.findall(r"^\s*run: (.+)$", text, re.M)
+
+
+def obey(venv: Venv, commands: list[str]) -> None:
+    """Type what claw printed, and nothing else."""
+    assert commands
+    environment = {**os.environ, "PATH": f"{venv.folder}/bin:/usr/bin:/bin", "HOME": str(venv.home)}
+    environment.pop("CLAW_HOME", None)
+    for command in commands:
+        done = subprocess.run(
+            command, shell=True, capture_output=True, text=True, env=environment, cwd=venv.home, timeout=300
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

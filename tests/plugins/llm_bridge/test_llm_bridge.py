@@ -1,0 +1,336 @@
+"""Tools of llm plugins as a person meets them: installed, opted in, called, broken. The plugins are written here."""
+
+import asyncio
+import base64
+import hashlib
+import importlib
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import claw_llm_bridge
+import pytest
+from claw import Tool, ToolResult
+from claw.testing import FakeProvider, House, calls, perform, plugin_config, says, tool_context
+from claw_llm_bridge import look
+from claw_llm_bridge.bridge import tools_of
+from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin, look as look_at_all
+from claw_llm_bridge.repair import changed, commands
+from typer.testing import CliRunner
+
+THINGS = """
+import threading
+import llm
+
+class Shelf(llm.Toolbox):
+    def __init__(self, room: str = "hall"):
+        self.room, self.things, self.thread = room, [], threading.get_ident()
+
+    def put(self, thing: str) -> str:
+        "Put a thing on the shelf."
+        assert threading.get_ident() == self.thread
+        self.things.append(thing)
+        return f"{self.room}: {', '.join(self.things)}"
+
+class Vault(llm.Toolbox):
+    def __init__(self, key: str):
+        self.key = key
+
+    def open(self) -> str:
+        "Open it."
+        return f"opened with {self.key}"
+
+def weigh(thing: str, twice: bool = False) -> dict:
+    "Weigh a thing."
+    return {"kg": len(thing) * (2 if twice else 1)}
+
+async def wait(thing: str) -> str:
+    "Wait for it."
+    return f"{thing} came"
+
+def draw() -> llm.ToolOutput:
+    "Draw."
+    return llm.ToolOutput("a dot", attachments=[llm.Attachment(type="image/png", content=b"PNG")])
+
+def call_id(llm_tool_call) -> str:
+    "Tell the id of the call."
+    return llm_tool_call.tool_call_id
+
+def fail() -> str:
+    "Fail."
+    raise ValueError("it is stuck")
+
+@llm.hookimpl
+def register_tools(register):
+    for one in (Shelf, Vault, weigh, wait, draw, call_id, fail):
+        register(one)
+    register(weigh, name="weigh again!")
+"""
+
+
+class Shop:
+    """A folder on the import path into which llm plugins are installed, as pip would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(self, name: str, code: str, needs: str = "") -> None:
+        module = name.replace("-", "_")
+        info = self.folder / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (self.folder / f"{module}.py").write_text(textwrap.dedent(code))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}")
+        (info / "entry_points.txt").write_text(f"[llm]\n{module} = {module}\n")
+        digest = base64.urlsafe_b64encode(
+            hashlib.sha256((self.folder / f"{module}.py").read_bytes()).digest()
+        )
+        (info / "RECORD").write_text(f"{module}.py,sha256={digest.decode().rstrip('=')},\n")
+        importlib.invalidate_caches()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    yield Shop(folder)
+    for name in [name for name in sys.modules if name.startswith("llm_tools_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def things(shop: Shop) -> Shop:
+    shop.install("llm-tools-things", THINGS)
+    return shop
+
+
+def catalogue(tmp_path: Path, **settings: Any) -> Catalogue:
+    return Catalogue(tmp_path / "state", BridgeSettings.model_validate(settings), {})
+
+
+def tools(tmp_path: Path, **settings: Any) -> dict[str, Tool]:
+    shelf, _ = catalogue(tmp_path, **settings).current()
+    return {tool.name: tool for tool in tools_of(shelf, BridgeSettings.model_validate(settings))}
+
+
+def said(result: ToolResult) -> list[str]:
+    return [getattr(block, "text", "[image]") for block in result.blocks]
+
+
+def test_functions_and_toolboxes_become_optional_tools_that_name_their_plugin(
+    things: Shop, tmp_path: Path
+) -> None:
+    found = tools(tmp_path)
+
+    assert set(found) == {
+        *(
+            "things__Shelf_put",
+            "things__weigh",
+            "things__wait",
+            "things__draw",
+            "things__call_id",
+            "things__fail",
+        ),
+        "things__weigh_again_",
+    }
+    weigh = found["things__weigh"]
+    assert weigh.optional
+    assert weigh.description == "Weigh a thing.\n(llm plugin llm-tools-things)"
+    assert weigh.parameters["required"] == ["thing"]
+    assert "llm_tool_call" not in str(found["things__call_id"].parameters)
+
+
+async def test_they_are_called_as_llm_calls_them(things: Shop, tmp_path: Path) -> None:
+    found, context = tools(tmp_path), tool_context(tmp_path)
+
+    async def call(name: str, **arguments: Any) -> list[str]:
+        return said(await perform(found[f"things__{name}"], arguments, context))
+
+    assert await call("weigh", thing="anvil", twice=True) == ['{"kg": 10}']
+    assert await call("weigh_again_", thing="anvil") == ['{"kg": 5}']
+    assert await call("wait", thing="spring") == ["spring came"]
+    assert await call("draw") == ["a dot", "[image]"]
+    assert await call("call_id") == ["call_1"]
+    assert await call("fail") == ["ValueError: it is stuck (llm plugin llm-tools-things)"]
+    assert "thing" in (await call("weigh"))[0]
+
+
+async def test_a_toolbox_is_kept_for_its_conversation_in_one_thread_and_for_no_other(
+    things: Shop, tmp_path: Path
+) -> None:
+    put = tools(tmp_path, toolboxes={"Shelf": {"room": "attic"}})["things__Shelf_put"]
+
+    async def call(session: str, thing: str) -> list[str]:
+        return said(await perform(put, {"thing": thing}, tool_context(tmp_path, session_key=session)))
+
+    assert await call("one", "anvil") == ["attic: anvil"]
+    assert await call("one", "rope") == ["attic: anvil, rope"]
+    assert await call("two", "lamp") == ["attic: lamp"]
+    assert put.close is not None
+    await put.close()
+    assert await call("one", "box") == ["attic: box"]
+
+
+def test_a_toolbox_that_needs_settings_is_left_out_until_it_has_them(things: Shop, tmp_path: Path) -> None:
+    [plugin], _ = catalogue(tmp_path).current()
+    assert plugin.lacking == {"Vault": ["key"]}
+    assert "things__Vault_open" in tools(tmp_path, toolboxes={"Vault": {"key": "k"}})
+
+
+def test_what_is_brought_is_read_again_only_when_the_environment_changed(
+    things: Shop, tmp_path: Path
+) -> None:
+    first, fresh = catalogue(tmp_path).current()
+    second, again = catalogue(tmp_path).current()
+    things.install("llm-tools-more", "import llm  # no register_tools")
+    third, changed_now = catalogue(tmp_path).current()
+
+    assert (fresh, again, changed_now) == (True, False, True)
+    assert first == second
+    assert [plugin.name for plugin in third] == ["llm-tools-more", "llm-tools-things"]
+
+
+def test_a_start_with_a_note_imports_neither_llm_nor_a_plugin(things: Shop, tmp_path: Path) -> None:
+    config = plugin_config({}, "llm-bridge", home=tmp_path)
+    claw_llm_bridge.register_tools(config)
+
+    assert len(list(claw_llm_bridge.register_tools(config))) == 7
+    assert "llm_tools_things" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def (", "SyntaxError: "),
+        ("import os; os._exit(0)", "it ends the process that imports it"),
+        ("import time; time.sleep(60)", "it was not read within 2 s"),
+    ],
+)
+def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_stand(
+    code: str, why: str, things: Shop
+) -> None:
+    things.install("llm-tools-zzz", f"{code}\ndef register_tools(register): ...")
+
+    shelf = {plugin.name: plugin for plugin in look_at_all(BridgeSettings(), {}, seconds=2)}
+
+    assert shelf["llm-tools-zzz"].why.startswith(why)
+    assert len(shelf["llm-tools-things"].tools) == 7
+
+
+async def test_a_plugin_that_breaks_later_answers_with_what_mends_it(things: Shop, tmp_path: Path) -> None:
+    weigh = tools(tmp_path)["things__weigh"]
+    (things.folder / "llm_tools_things.py").write_text("def (")
+
+    answer = await perform(weigh, {"thing": "x"}, tool_context(tmp_path))
+
+    assert answer.is_error
+    assert "the llm plugin llm-tools-things cannot be used: SyntaxError" in said(answer)[0]
+    assert "install --force-reinstall --no-deps llm-tools-things==1.0" in said(answer)[0].replace(
+        "--reinstall", ""
+    )
+
+
+async def test_a_call_that_hangs_is_left_behind_and_the_next_one_gets_a_toolbox_of_its_own(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.install(
+        "llm-tools-stuck",
+        """
+        import time, llm
+        class Box(llm.Toolbox):
+            def hang(self, seconds: float) -> str:
+                "Hang."
+                time.sleep(seconds)
+                return "free"
+        @llm.hookimpl
+        def register_tools(register):
+            register(Box)
+        """,
+    )
+    hang = tools(tmp_path)["stuck__Box_hang"]
+    context = tool_context(tmp_path)
+    task = asyncio.create_task(perform(hang, {"seconds": 30}, context))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert said(await perform(hang, {"seconds": 0}, context)) == ["free"]
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("llm "))
+
+
+@pytest.mark.parametrize("word", ["llm-bridge", "group:plugins", "things__weigh"])
+async def test_an_allow_list_switches_them_on_and_nothing_else_does(word: str, things: Shop) -> None:
+    model = FakeProvider(calls("things__weigh", thing="anvil"), says("5"))
+    plugins = {"llm-bridge": claw_llm_bridge}
+    async with House(model, config={"tools": {"alsoAllow": [word]}}, plugins=plugins) as house:
+        await house.hear("weigh the anvil")
+    [answer] = model.requests[1].tool_results
+    assert not answer.is_error
+
+    silent = FakeProvider(says("no"))
+    async with House(silent, config={"tools": {"profile": "full"}}, plugins=plugins) as house:
+        await house.hear("weigh the anvil")
+    assert not [name for name in silent.requests[0].tool_names if name.startswith("things__")]
+
+
+def test_a_plugin_that_brings_models_is_never_imported(things: Shop) -> None:
+    things.install("llm-models", "raise SystemExit\ndef register_models(register): ...")
+    assert [plugin.name for plugin in look_at_all(BridgeSettings(), {})] == ["llm-tools-things"]
+
+
+def test_a_mend_is_named_only_where_pips_note_shows_the_fault(things: Shop) -> None:
+    assert commands("llm-tools-things", absent=False) == []
+    assert commands("llm-tools-things", absent=True)[0].endswith("install llm-tools-things==1.0")
+    module = things.folder / "llm_tools_things.py"
+    module.write_text(module.read_text() + " ")
+    from importlib.metadata import distribution
+
+    assert list(changed(distribution("llm-tools-things"))) == ["llm_tools_things.py"]
+
+
+def test_a_digest_in_hex_is_a_digest_too(things: Shop) -> None:
+    from importlib.metadata import distribution
+
+    module = things.folder / "llm_tools_things.py"
+    record = things.folder / "llm_tools_things-1.0.dist-info" / "RECORD"
+    record.write_text(f"llm_tools_things.py,sha256={hashlib.sha256(module.read_bytes()).hexdigest()},\n")
+    assert list(changed(distribution("llm-tools-things"))) == []
+
+
+@pytest.mark.parametrize(
+    ("distribution", "short"),
+    [
+        ("llm-tools-readonly-fs", "readonly_fs"),
+        ("llm-jq", "jq"),
+        ("LLM_Tools.X", "x"),
+        ("datasette-llm", "datasette_llm"),
+    ],
+)
+def test_a_plugins_short_name_leaves_out_what_they_all_share(distribution: str, short: str) -> None:
+    assert LlmPlugin(distribution, "1", "x", "x").short == short
+
+
+def test_the_list_shows_what_is_brought_and_what_to_type(
+    things: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from claw_llm_bridge.commands import bridge_app
+
+    things.install("llm-tools-zzz", "import no_such_thing  # register_tools")
+    listed = CliRunner().invoke(bridge_app, ["list"])
+    checked = CliRunner().invoke(bridge_app, ["check"])
+
+    assert "things__weigh" in listed.output
+    assert "! these toolboxes need settings: Vault (key)" in listed.output
+    assert "run: claw config set plugins.entries.llm-bridge.config.toolboxes.Vault.key VALUE" in listed.output
+    assert "install llm-tools-zzz==1.0" in checked.output
+    assert checked.exit_code == 1
+
+
+def test_it_knows_every_installed_plugin_without_importing_one(things: Shop) -> None:
+    assert "llm-tools-things" in [entry.dist.name for entry in look.plugins() if entry.dist]
+    assert "llm_tools_things" not in sys.modules
