@@ -3,6 +3,7 @@
 from typing import Any
 
 from claw.cli.show import document, table
+from claw.lifecycle.layer import origin
 from claw.standing import Standing
 from claw.survey import standings
 from claw.words import say
@@ -30,7 +31,7 @@ def described(standing: Standing) -> dict[str, Any]:
         "id": standing.id, "state": standing.state, "why": standing.why, "stage": standing.stage,
         "mend": standing.mend, "required": standing.required, "version": found.version,
         "distribution": found.distribution, "package": found.package, "folder": str(found.folder or ""),
-        "manifest": manifest is not None,
+        "origin": origin(found.distribution), "manifest": manifest is not None,
     }  # fmt: skip
     if manifest:
         body |= {

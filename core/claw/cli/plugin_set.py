@@ -214,6 +214,7 @@ def _agreed(plan: Plan, layers: Layers, yes: bool, as_json: bool) -> bool:
         )
         rows = [[one.name, one.old or "-", one.new or "-"] for one in plan.changes]
         table([say("package"), say("now"), say("then")], rows)
+        sys.stdout.flush()
     return yes or typer.confirm(say("Go on?"), default=True)
 
 

@@ -26,7 +26,7 @@ from claw.lifecycle.plan import Pin, Plan, from_data, plan
 STEPS = (
     "take the locks", "tidy up", "resolve", "make the folder", "take over what stays", "fetch what has a hash",
     "fetch the rest", "put together", "note the paths", "note the hashes", "write to disk", "give it its number",
-    "make the link", "make it current", "clear old ones", "free the locks",
+    "make the link", "make it current", "clear old ones",
 )  # fmt: skip
 """The steps of a change, in order; each is told twice, as ``NAME: begin`` and ``NAME: done``."""
 Step = Callable[[str], None]
@@ -96,9 +96,8 @@ class Layers:
             yield
             shutil.rmtree(self.scratch, ignore_errors=True)
         finally:
-            with self._at("free the locks"):
-                gateway.close()
-                ours.close()
+            gateway.close()
+            ours.close()
 
     def resolve(self, pip: Pip, roots: Sequence[Wish], **options: Any) -> tuple[Pin, ...]:
         """What pip would have to bring into the layer for ``roots``.

@@ -50,19 +50,26 @@ class Environment:
 
 
 def here() -> Environment:
-    """The environment of this process.
+    """The environment of this process."""
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    kind = kind_of(Path(sys.prefix), stdlib, is_venv=sys.prefix != sys.base_prefix)
+    return Environment(
+        kind, Path(sys.prefix), any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+    )
 
-    Sources: PEP 405 (``pyvenv.cfg``), PEP 668 (``EXTERNALLY-MANAGED``), the receipts that pipx and uv leave.
+
+def kind_of(prefix: Path, stdlib: Path, *, is_venv: bool) -> Kind:
+    """What kind of environment stands at ``prefix``.
+
+    Sources: PEP 668 (``EXTERNALLY-MANAGED`` beside the standard library), the receipts that pipx and uv leave.
     """
-    prefix = Path(sys.prefix)
-    kind: Kind = "venv" if sys.prefix != sys.base_prefix else "system"
     if (prefix / "pipx_metadata.json").exists():
-        kind = "pipx"
-    elif (prefix / "uv-receipt.toml").exists():
-        kind = "uv tool"
-    elif kind == "system" and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists():
-        kind = "managed"
-    return Environment(kind, prefix, any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))))
+        return "pipx"
+    if (prefix / "uv-receipt.toml").exists():
+        return "uv tool"
+    if is_venv:
+        return "venv"
+    return "managed" if (stdlib / "EXTERNALLY-MANAGED").exists() else "system"
 
 
 def plain(name: str) -> str:

@@ -13,6 +13,7 @@ EDITABLE, NOTE = "editable.paths", "layer.json"
 GATEWAY_LOCK = "gateway.lock"
 """In the home; held by a running gateway. As long as it is held, what is staged waits."""
 _held: list[int] = []
+_names: set[str] = set()
 
 
 def activate(home: str) -> str:
@@ -30,6 +31,7 @@ def activate(home: str) -> str:
         _tell_other_python(folder)
         return ""
     _hold(fd)
+    _names.update(name for name in os.listdir(fd) if name.endswith(".dist-info"))
     sys.path.append(folder)
     try:
         with open(os.path.join(folder, EDITABLE), encoding="utf-8") as file:
@@ -37,6 +39,12 @@ def activate(home: str) -> str:
     except OSError:
         pass
     return folder
+
+
+def origin(distribution: str) -> str:
+    """``layer`` for what claw installed, ``environment`` for all else."""
+    wanted = distribution.lower().replace("-", "_").replace(".", "_")
+    return "layer" if any(name.lower().partition("-")[0] == wanted for name in _names) else "environment"
 
 
 def _tell_other_python(folder: str) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from claw import __version__, store
 from claw.errors import ClawError
 from claw.lifecycle.environment import plain
-from claw.lifecycle.integrity import LOCK, Damage, record_of
+from claw.lifecycle.integrity import LOCK, Damage, expected, record_of
 from claw.lifecycle.plan import Pin, Source
 from claw.manifest import Found
 
@@ -22,9 +23,17 @@ def write(home: Path, pins: Sequence[Pin], found: Sequence[Found], accepted: Seq
     :param accepted: files that may be as they are now, and not as they were installed.
     """
     records = {plain(one.distribution): digest for one in found if (digest := _record(one))}
-    text = lock_text(pins, records, {one.key: one.digest for one in accepted if one.digest})
+    fresh = {one.key: one.digest for one in accepted if one.digest}
+    text = lock_text(pins, records, {**_accepted(home), **fresh})
     store.replace(home / LOCK, text.encode(), mode=0o644)
     return home / LOCK
+
+
+def _accepted(home: Path) -> Mapping[str, str]:
+    try:
+        return expected(home).accepted
+    except ClawError:  # a lock that cannot be read is written anew
+        return {}
 
 
 def _record(found: Found) -> str:
@@ -43,11 +52,9 @@ def lock_text(pins: Sequence[Pin], records: Mapping[str, str], accepted: Mapping
     lines.append(f'requires-python = ">={sys.version_info[0]}.{sys.version_info[1]}"')
     for pin in sorted(pins, key=lambda pin: pin.name):
         lines += ["", "[[packages]]", *_package(pin, names)]
-    lines += [
-        "",
-        "[tool.claw.records]",
-        *(f"{_quoted(name)} = {_quoted(records[name])}" for name in sorted(records)),
-    ]
+    for title, table in (("records", records), ("accepted", accepted)):
+        rows = (f"{_quoted(name)} = {_quoted(table[name])}" for name in sorted(table))
+        lines += ["", f"[tool.claw.{title}]", *rows]
     return "\n".join(lines) + "\n"
 
 
@@ -59,7 +66,7 @@ def _package(pin: Pin, names: Collection[str]) -> Iterator[str]:
     if pin.source == "git":
         yield f'vcs = {{ type = "git", url = {_quoted(pin.url)}, commit-id = {_quoted(pin.commit)} }}'
     elif pin.source == "directory":
-        path = _quoted(pin.url.removeprefix("file://"))
+        path = _quoted(unquote(urlsplit(pin.url).path))
         yield f"directory = {{ path = {path}, editable = {str(pin.editable).lower()} }}"
     else:
         file = f"url = {_quoted(pin.url)}, hashes = {{ sha256 = {_quoted(pin.sha256)} }}"

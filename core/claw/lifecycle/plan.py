@@ -40,7 +40,7 @@ class Pin:
         if self.source == "file":
             return f"{self.name} @ {self.url} --hash=sha256:{self.sha256}"
         if self.source == "git":
-            return f"{self.name} @ git+{self.url}@{self.commit}"
+            return f"git+{self.url}@{self.commit}"
         return f"-e {self.url}" if self.editable else f"{self.name} @ {self.url}"
 
     def is_file_of(self, other: "Pin") -> bool:
