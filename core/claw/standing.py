@@ -156,7 +156,8 @@ def _tools_told_later(found: Found, wanted: Wanted, all_found: Sequence[Found]) 
     manifest = found.manifest
     if manifest is None or "tool" not in manifest.kinds or manifest.tools:
         return ""
-    if wanted.entries.get(found.id, {}).get("config"):
+    settings = wanted.entries.get(found.id, {}).get("config")
+    if isinstance(settings, Mapping) and any(settings.values()):
         return say("it is configured")
     if not wanted.opt_ins.isdisjoint({found.id, PLUGINS_GROUP}):
         return say("an allow list names it")
