@@ -43,8 +43,7 @@ def registered(entry: EntryPoint) -> list[Any]:
     :raises Exception: whatever the plugin raises.
     """
     import llm
-    import llm.hookspecs
-    import pluggy
+    import llm.plugins
 
     brought: list[Any] = []
 
@@ -56,11 +55,12 @@ def registered(entry: EntryPoint) -> list[Any]:
         else:
             brought.append(llm.Tool.function(thing, name=name))
 
-    # A manager for this plugin alone: llm's own would import every plugin, and stop at the first bad one.
-    manager = pluggy.PluginManager(GROUP)
-    manager.add_hookspecs(llm.hookspecs)
-    manager.register(entry.load(), name=entry.name)
-    manager.hook.register_tools(register=register)
+    # This plugin alone is asked: llm's own way is to import all of them, and to stop at the first bad one.
+    manager, plugin = llm.plugins.pm, entry.load()
+    if not manager.is_registered(plugin):
+        manager.register(plugin, name=f"{entry.value} {id(plugin)}")
+    others = [one for one in manager.get_plugins() if one is not plugin]
+    manager.subset_hook_caller("register_tools", remove_plugins=others)(register=register)
     return brought
 
 

@@ -65,7 +65,7 @@ class McpSettings(Section):
     first_connect_seconds: float = Field(
         5,
         ge=0,
-        le=6,
+        le=8,
         description="What a start may wait for servers whose tools are not known yet; 0 = never.",
     )
 

@@ -66,11 +66,11 @@ def meet(
             await there.close()
             await network.aclose()
 
-    # In a thread of its own: the caller may stand in a loop.
+    # In a thread of its own: the caller may stand in a loop, and a server that will not end is not waited for.
     thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-meet", daemon=True)
     thread.start()
-    thread.join()
-    return failed
+    thread.join(None if seconds is None else seconds + 1)
+    return dict(failed)
 
 
 def mends(name: str, server: Server, why: ClawError) -> list[str]:

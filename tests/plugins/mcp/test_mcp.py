@@ -38,7 +38,8 @@ def server(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def config(folder: Path, **more: Any) -> dict[str, Any]:
-    return {"mcpServers": {"things": server(folder)}, **more}
+    entries = {"mcp": {"config": {"firstConnectSeconds": 8}}}
+    return {"mcpServers": {"things": server(folder)}, "plugins": {"entries": entries}, **more}
 
 
 def starts(folder: Path) -> int:
@@ -68,9 +69,11 @@ async def call(ours: Fleet, name: str, tmp_path: Path, /, **arguments: Any) -> T
     return await perform(tool, arguments, tool_context(tmp_path))
 
 
-async def test_a_configured_server_brings_its_tools_and_a_call_of_the_model_reaches_it(folder: Path) -> None:
+async def test_a_configured_server_brings_its_tools_and_a_call_of_the_model_reaches_it(
+    folder: Path, met: Path
+) -> None:
     model = FakeProvider(calls("things__weigh", thing="anvil"), says("5 kg."))
-    async with House(model, config=config(folder), plugins={"mcp": claw_mcp}) as house:
+    async with House(model, config=config(folder), plugins={"mcp": claw_mcp}, home=met) as house:
         await house.hear("how heavy is it?")
 
     assert {"things__weigh", "things__resource_read", "things__prompt_get"} <= set(
@@ -137,11 +140,11 @@ def met(folder: Path, tmp_path: Path, offers: tuple[Offer, ...]) -> Path:
 
 
 async def test_a_server_that_is_down_stops_nothing_and_the_others_stand(
-    folder: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, met: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {"gone": {"command": "/nowhere/gone"}, "things": server(folder)}
     async with House(
-        FakeProvider(says("ok")), config={"mcpServers": servers}, plugins={"mcp": claw_mcp}
+        FakeProvider(says("ok")), config={"mcpServers": servers}, plugins={"mcp": claw_mcp}, home=met
     ) as house:
         assert "things__weigh" in [tool.name for tool in house.app.kit.tools]
         assert (await house.hear("hello")) is not None
