@@ -26,7 +26,7 @@ ROWS: tuple[tuple[str, str, float | None, str], ...] = (
     ("turns/s, 64 sessions, model 200 ms", "turns.sessions_64_think_200.turns_per_second", -200, "/s"),
     ("turn overhead at 10 messages", "turns.history.at_10.overhead_ms.median", None, "ms"),
     ("turn overhead at the end of the history", "derived.history", 12, "ms"),
-    ("- times that at 10 messages", "derived.history_ratio", None, "×"),
+    ("- times that at 10 messages", "derived.history_ratio", 1.5, "×"),
     ("- its CPU, times that at 10 messages", "derived.history_cpu_ratio", 1.5, "×"),
     ("memory per session", "turns.memory.kb_per_session", 5, "KB"),
     ("memory of the process (PSS)", "turns.memory.pss_mb", None, "MB"),
