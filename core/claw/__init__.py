@@ -42,6 +42,7 @@ _NAMES = {
     "guard.fetch": "Network is_loopback",
     "guests": "Review",
     "hookspecs": "hookimpl hookspec",
+    "lifecycle.environment": "pip_command",
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
     "message": "Address Attachment Inbound Outbound Receipt Sender",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
