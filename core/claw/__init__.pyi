@@ -32,6 +32,7 @@ from claw.guard.environment import child_environment as child_environment
 from claw.guard.fetch import Network as Network, is_loopback as is_loopback
 from claw.guests import Review as Review
 from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
+from claw.lifecycle.environment import pip_command as pip_command
 from claw.manifest import (
     Manifest as Manifest,
     ProviderLine as ProviderLine,
