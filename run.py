@@ -3,6 +3,7 @@
 
     python3 run.py chat              any claw command, with its arguments
     python3 run.py test              the test suite; what follows goes to pytest
+    python3 run.py docs              the manual as a site in build/site; what follows goes to mkdocs
 
 Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv needed.
 The first run makes ``.venv`` beside this file and installs core and every plugin into it, editable, at the versions
@@ -38,12 +39,14 @@ QUIET = {
 
 
 def main(arguments):
-    """Set up what is missing, then become claw, or pytest for ``test``."""
-    testing = arguments[:1] == ["test"]
+    """Set up what is missing, then become claw, or pytest for ``test``, or mkdocs for ``docs``."""
+    testing, writing = arguments[:1] == ["test"], arguments[:1] == ["docs"]
     try:
         prepare("claw", members)
         if testing:
             prepare("test", test_tools)
+        if writing:
+            prepare("docs", docs_tools)
     except KeyboardInterrupt:
         print("\nclaw: set-up interrupted; the next run takes it up again", file=sys.stderr)
         sys.exit(130)
@@ -57,8 +60,12 @@ def main(arguments):
         os.chdir(ROOT)
         if not any(os.path.exists(word.partition("::")[0]) or word.startswith("-n") for word in arguments):
             arguments = [*IN_PARALLEL, *arguments]
+    if writing:
+        arguments = arguments[1:] or ["build"]
+        os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # the theme's advice to move on to another program
+        os.chdir(ROOT)
     # The script and not ``-m``, which would put the current folder in front of every import.
-    script = os.path.join(VENV, "bin", "pytest" if testing else "claw")
+    script = os.path.join(VENV, "bin", "pytest" if testing else "mkdocs" if writing else "claw")
     os.execv(PYTHON, [PYTHON, script, *arguments])
 
 
@@ -113,12 +120,20 @@ def members():
 
 
 def test_tools():
-    """The names under ``[dependency-groups] dev`` (Debian's pip is too old to read groups), and our plugin of pytest."""
+    """The group ``dev``, and our plugin of pytest."""
+    return group("dev") + [word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)]
+
+
+def docs_tools():
+    return group("docs")
+
+
+def group(name):
+    """The names under ``[dependency-groups]``: Debian's pip is too old to read groups."""
     import tomllib
 
     with open(WORKSPACE, "rb") as file:
-        wanted = tomllib.load(file)["dependency-groups"]["dev"]
-    return wanted + [word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)]
+        return tomllib.load(file)["dependency-groups"][name]
 
 
 def for_tests(folder):
@@ -139,8 +154,12 @@ def fingerprint(purpose):
     """What an install depends on: where it stands, the venv's Python, the pins and what each member asks for."""
     import hashlib
 
-    files = [CONSTRAINTS, CFG, *([WORKSPACE] if purpose == "test" else [])]
-    wanted = [folder for folder in member_folders() if for_tests(folder) == (purpose == "test")]
+    files = [CONSTRAINTS, CFG, *([WORKSPACE] if purpose != "claw" else [])]
+    wanted = [
+        folder
+        for folder in member_folders()
+        if purpose != "docs" and for_tests(folder) == (purpose == "test")
+    ]
     files += [os.path.join(folder, "pyproject.toml") for folder in wanted]
     parts = [ROOT, os.path.realpath(PYTHON), *(f"{name}\n{read(name)}" for name in files)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -31,7 +31,7 @@ with open(root / "installs.log", "a") as log:
     log.write(" ".join(sys.argv[1:]) + "\\n")
 if (root / "broken").exists():
     sys.exit("no such package")
-for name in ("claw", "pytest"):
+for name in ("claw", "pytest", "mkdocs"):
     (root / ".venv/bin" / name).write_text("import os, sys; print(os.getpid(), os.getcwd(), sys.argv[1:])")
 """
 
@@ -45,7 +45,7 @@ class Clone:
             (folder / member).mkdir(parents=True)
             (folder / member / "pyproject.toml").write_text("[project]\n")
         (folder / "plugins" / "not-a-member").mkdir()
-        (folder / "pyproject.toml").write_text('[dependency-groups]\ndev = ["pytest", "ruff"]\n')
+        (folder / "pyproject.toml").write_text('[dependency-groups]\ndev = ["pytest", "ruff"]\ndocs = ["mkdocs"]\n')
         (folder / "constraints.txt").write_text("pytest==9\n")
         shutil.copy(RUN, folder)
         (folder / "bin").mkdir()
@@ -187,6 +187,17 @@ def test_of_two_first_runs_at_once_one_waits(clone: Clone) -> None:
     assert len(clone.installs) == 2
 
 
+def test_docs_installs_the_tools_of_the_docs_group_once_and_becomes_mkdocs_at_the_root(
+    clone: Clone, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        _, out, _ = clone.run("docs", cwd=tmp_path)
+        assert f"{clone.folder} ['build']" in out
+    assert len(clone.installs) == 3
+    assert " mkdocs -c" in clone.installs[-1] and "-e" not in clone.installs[-1].split()
+    assert "['serve']" in clone.run("docs", "serve")[1]
+
+
 def test_test_installs_the_tools_of_the_dev_group_once_and_becomes_pytest(
     clone: Clone, tmp_path: Path
 ) -> None:
@@ -299,7 +310,8 @@ def test_every_package_that_is_asked_for_has_its_pin_and_no_address_is_named() -
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line) for line in lines), lines
     pinned = {plain(line.split("==")[0]) for line in lines}
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    asked = [*groups["dev"], *groups["docs"]]
     for path in [ROOT / "core/pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]:
         asked += tomllib.loads(path.read_text())["project"]["dependencies"]
     assert {plain(re.split(r"[ \[<>=!~;]", line)[0]) for line in asked} - pinned == {"claw-core"}

@@ -16,6 +16,8 @@ import pytest
 from claw.cli.main import app
 from claw.event import Event
 from claw.manifest import KINDS, Manifest, parse
+from claw.policy.judge import CLOSING, OPENING
+from claw.policy.layers import LAYERS
 from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from core.source import ROOT
 from typer.testing import CliRunner
@@ -45,7 +47,7 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-# --- policy.md: a config, then commands and what they print
+# --- policy.md and missing-tool.md: a config, then commands and what they print
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Example:
         return str(self.config)
 
 
-def examples() -> list[Example]:
+def examples(page: str) -> list[Example]:
     found: list[Example] = []
-    for block in blocks("policy.md"):
+    for block in blocks(page):
         if block.kind == "yaml":
             found.append(Example(block, ()))
         elif block.kind == "console":
@@ -75,31 +77,55 @@ def _commands(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(part.splitlines()[0], tuple(part.splitlines()[1:])) for part in parts]
 
 
+def installed(site: Path, plugin: str, *tools: dict[str, Any], **fields: Any) -> None:
+    """A plugin that is in ``site`` as pip would leave it; with ``tools`` they are all of its package."""
+    package = f"claw_plugin_{plugin}"
+    if tools:
+        (site / package).mkdir()
+        (site / package / "__init__.py").touch()
+        manifest = {"id": plugin, "kinds": ["tool"], "tools": tools, **fields}
+        (site / package / "claw-plugin.json").write_text(json.dumps(manifest))
+    metadata = site / f"{package}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: claw-plugin-{plugin}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[claw.plugins]\n{plugin} = {package}\n")
+
+
 @pytest.fixture
-def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The two plugins that policy.md speaks of are installed."""
     site = tmp_path / "site"
-    hone = {"name": "hone", "description": "Sharpen.", "optional": True, "ownerOnly": True}
-    grep = {"name": "grep", "description": "Search, sharper."}
-    sharp = {"id": "sharp", "kinds": ["tool"], "tools": [grep, hone]}
-    (site / "sharp").mkdir(parents=True)
-    (site / "sharp" / "__init__.py").touch()
-    (site / "sharp" / "claw-plugin.json").write_text(json.dumps(sharp))
+    site.mkdir()
     (site / "claw_plugin_acme").symlink_to(ROOT / "examples" / "acme-status" / "claw_plugin_acme")
-    for plugin, package in (("acme", "claw_plugin_acme"), ("sharp", "sharp")):
-        metadata = site / f"{plugin}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin}\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text(f"[claw.plugins]\n{plugin} = {package}\n")
+    installed(site, "acme")
+    hone = {"name": "hone", "description": "Sharpen.", "optional": True, "ownerOnly": True}
+    installed(site, "sharp", {"name": "grep", "description": "Search, sharper."}, hone)
     monkeypatch.syspath_prepend(site)
+    return site
+
+
+@pytest.fixture
+def crowd(neighbours: Path) -> None:
+    """Further ones, most of them with a fault, as missing-tool.md has them."""
+    town = {"type": "object", "properties": {"homeTown": {"type": "string"}}, "additionalProperties": False}
+    installed(neighbours, "weather", {"name": "forecast"}, configSchema=town)
+    installed(neighbours, "speaker", {"name": "tts"})
+    installed(neighbours, "old", {"name": "old_times"}, api=">=0,<1")
+    installed(neighbours, "lame", {"name": "lame_walk"}, requires=["crutch"])
+    installed(neighbours, "ls", {"name": "ls_deep"})
+
+
+def home_with(config: Block, tmp_path: Path) -> Path:
+    home = tmp_path / "home" / ".claw"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(config.text, encoding="utf-8")
+    return home
 
 
 @pytest.mark.usefixtures("neighbours")
-@pytest.mark.parametrize("example", examples(), ids=str)
+@pytest.mark.parametrize("example", examples("policy.md"), ids=str)
 def test_policy_decides_as_its_page_says(example: Example, tmp_path: Path) -> None:
-    home = tmp_path / "home" / ".claw"
-    home.mkdir(mode=0o700)
-    (home / "config.yaml").write_text(example.config.text, encoding="utf-8")
+    home_with(example.config, tmp_path)
     assert example.commands, "an example shows what comes out"
     for command, shown in example.commands:
         words = shlex.split(command)[1:]
@@ -114,12 +140,46 @@ def test_policy_decides_as_its_page_says(example: Example, tmp_path: Path) -> No
         assert all(line in printed for line in shown), f"{command}\n{answer.stdout}\n{answer.stderr}"
 
 
-# --- plugins.md: a plugin, then its test
+NO_COMMAND_HELPS = ("fix: ", "run: claw plugins install ")
 
 
-def pairs() -> list[tuple[Block | None, Block]]:
+@pytest.mark.usefixtures("crowd")
+@pytest.mark.parametrize("example", examples("missing-tool.md"), ids=str)
+def test_a_tool_is_missing_for_the_reason_of_the_page_and_back_after_its_mend(
+    example: Example, tmp_path: Path
+) -> None:
+    home = home_with(example.config, tmp_path)
+    for command, shown in example.commands:
+        answer = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), command
+        told = answer.stdout.replace(str(home), "~/.claw")
+        printed = iter(line.strip() for line in told.splitlines())
+        assert all(line in printed for line in shown), f"{command}\n{told}\n{answer.stderr}"
+    command, shown = example.commands[-1]
+    assert "tools explain" in command
+    assert answer.exit_code == 0 or shown[-1].startswith(NO_COMMAND_HELPS), "it is back, or says what to do"
+
+
+@pytest.mark.usefixtures("crowd")
+def test_the_page_on_missing_tools_shows_every_cause_that_explain_can_name(tmp_path: Path) -> None:
+    shown: set[str] = set()
+    for at, example in enumerate(examples("missing-tool.md")):
+        home = home_with(example.config, tmp_path / str(at))
+        for command, _ in example.commands:
+            words = [*shlex.split(command)[1:], *(["--json"] if "explain" in command else [])]
+            answer = CliRunner().invoke(app, words, env={"CLAW_HOME": str(home)})
+            shown |= {json.loads(answer.stdout)["stage"]} if "explain" in command else set()
+    unused = {"missing-setting", "provider-schema"}
+    nobody = {"unknown", "not-installed", "no-supplier", "not-brought"}
+    assert shown - {""} == {*OPENING, *LAYERS, *CLOSING, *nobody, *STATES} - unused - {LOADED, IDLE}
+
+
+# --- plugins.md and ten-minutes.md: a plugin, then its test
+
+
+def pairs(page: str) -> list[tuple[Block | None, Block]]:
     """Each test of the page, with the plugin above it; None when it needs none."""
-    programs = [block for block in blocks("plugins.md") if block.kind == "python"]
+    programs = [block for block in blocks(page) if block.kind == "python"]
     is_test = ["async def test_" in block.text for block in programs]
     above = [None, *programs]
     return [
@@ -129,7 +189,7 @@ def pairs() -> list[tuple[Block | None, Block]]:
     ]
 
 
-@pytest.mark.parametrize(("plugin", "test"), pairs(), ids=str)
+@pytest.mark.parametrize(("plugin", "test"), [*pairs("plugins.md"), *pairs("ten-minutes.md")], ids=str)
 async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None, test: Block) -> None:
     module = ModuleType("plugin_of_the_page")
     if plugin:

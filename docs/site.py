@@ -1,0 +1,32 @@
+"""A hook of MkDocs (``mkdocs.yml``): files beside ``docs`` become pages too, under the path they have in the repository."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*.md", "examples/*/*.md", "examples/*/tests/*.py", "examples/policy/*.yaml")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add what lies beside ``docs``."""
+    for path in sorted(path for pattern in BESIDE for path in ROOT.glob(pattern)):
+        source = path.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, source, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links as they are written in the repository: ``docs`` is the root of the site, and a folder shows its README."""
+    if not page.file.generated_by:
+        markdown = re.sub(r"\]\(\.\./", "](", markdown)
+    folder = Path(page.file.src_uri).parent
+
+    def led(link: re.Match[str]) -> str:
+        target = folder / link[1]
+        return f"]({link[1]}/README.md)" if files.get_file_from_path(f"{target}/README.md") else link[0]
+
+    return re.sub(r"\]\(([\w./-]+)\)", led, markdown)
