@@ -9,7 +9,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6   stage  host           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend  deaths
-    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past
+    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     1   store  clock  message  errors  words  wall  yard  seal
 

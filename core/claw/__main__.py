@@ -18,9 +18,17 @@ def main() -> None:
     if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         _list_plugins(as_json=len(words) == 3)
     else:
+        _without_pydantic_plugins()
         from claw.cli.main import run
 
         run()
+
+
+def _without_pydantic_plugins() -> None:
+    """Looking for them, pydantic would read the entry points of all that is installed (its ``plugin/_loader.py``)."""
+    import os
+
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _use_layer() -> None:

@@ -31,11 +31,12 @@ from claw.guard.fetch import Network
 from claw.guard.redact import Redactor
 from claw.guard.shapes import is_secret_name
 from claw.host import Host
+from claw.index import scan
 from claw.journal import Journal
 from claw.kit import Kit
 from claw.lane import Lanes
 from claw.loop import Emit
-from claw.manifest import Found, scan
+from claw.manifest import Found
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import LOCAL, TERMINAL, admit
@@ -85,7 +86,7 @@ def look_round(
     home = survey.home_of(environ)
     config = judge_file(read(file), home, environ) if file else load(home, environ)
     words.use(config.settings.locale if "locale" in config.raw else words.language_of(environ))
-    seen = tuple(found) if found is not None else scan()
+    seen = tuple(found) if found is not None else scan(home)
     wanted = outline(config.raw)
     named = [config.settings.models.aliases.get(model, model) for model in models if model]
     standings = survey.stand(seen, config.raw, environ, named, file=config.file, lines=config.teller.lines)

@@ -39,6 +39,11 @@ class ClawError(Exception):
         """What to do about it, in the language in use; empty when nobody can say."""
         return say(self._fix, **self._values) if self._fix else ""
 
+    @property
+    def parts(self) -> tuple[str, str, dict[str, str]]:
+        """Both templates and the values, as text: what a file needs to hold to make this error again."""
+        return self._problem, self._fix, {name: str(value) for name, value in self._values.items()}
+
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         told = say("{problem}. {fix}", problem=self.problem, fix=self.fix) if self._fix else self.problem

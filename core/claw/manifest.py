@@ -7,6 +7,7 @@ here imports it. Source of the entry-point rules: packaging.python.org, "Entry p
 import operator
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -165,6 +166,7 @@ _COMPARED = {
 }  # fmt: skip
 
 
+@cache
 def fits(api: str, version: tuple[int, int] = API_VERSION) -> bool:
     """Whether a plugin API range such as ``>=1,<2`` admits ``version``; an unreadable range admits
     nothing."""

@@ -3,7 +3,7 @@
 Pure: it looks at metadata and at the plain tree of the file, imports nothing, and is what ``plugins list`` prints.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,8 +68,9 @@ def judge(
     ids = {one.id for one in found}
     required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
     standings = [_configured(_one(one, wanted, providers_used, found), wrong or {}) for one in found]
-    standings = [replace(standing, required=standing.id in required) for standing in standings]
-    standings = [_with_needs(standing, standings) for standing in standings]
+    standings = [replace(one, required=True) if one.id in required else one for one in standings]
+    usable = {standing.id for standing in standings if standing.state in (LOADED, IDLE)}
+    standings = [_with_needs(standing, usable) for standing in standings]
     for plugin in wanted.entries:
         if plugin in required - ids:
             nobody = Found(plugin, "", "", "")
@@ -188,11 +189,10 @@ def _how_to_use(manifest: Manifest) -> str:
     return ""
 
 
-def _with_needs(standing: Standing, others: Sequence[Standing]) -> Standing:
+def _with_needs(standing: Standing, usable: Set[str]) -> Standing:
     manifest = standing.found.manifest
     if standing.state not in (LOADED, IDLE) or manifest is None:
         return standing
-    usable = {other.id for other in others if other.state in (LOADED, IDLE)}
     missing = [need for need in manifest.requires if need not in usable]
     if not missing:
         return standing

@@ -17,7 +17,8 @@ from claw.config.outline import Wanted, outline
 from claw.config.source import Source, find, read
 from claw.config.variables import filled
 from claw.errors import ClawError, ConfigError
-from claw.manifest import Found, scan
+from claw.index import scan
+from claw.manifest import Found
 from claw.standing import Standing, choose_model, judge
 
 
@@ -32,10 +33,11 @@ def standings(environ: Mapping[str, str] = os.environ) -> tuple[Standing, ...]:
 
     :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a list.
     """
-    path = find(home_of(environ))
+    home = home_of(environ)
+    path = find(home)
     source = read(path) if path else Source()
     _speak(source.tree)
-    return stand(scan(), source.tree, environ, file=str(path or ""), lines=source.lines)
+    return stand(scan(home), source.tree, environ, file=str(path or ""), lines=source.lines)
 
 
 def tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:

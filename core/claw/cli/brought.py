@@ -1,5 +1,6 @@
 """Commands that plugins bring: ``NAME``, or ``plugins NAME`` for one that joins a group of ours."""
 
+import os
 from typing import Any
 
 import typer
@@ -13,9 +14,11 @@ FOR_AUTHORS = ("new", "build", "check")
 
 def names() -> tuple[str, ...]:
     """Every command that an installed plugin declares."""
-    from claw.manifest import scan
+    from claw.index import scan
+    from claw.survey import home_of
 
-    return tuple(dict.fromkeys(name for one in scan() if one.manifest for name in one.manifest.commands))
+    found = scan(home_of(os.environ))
+    return tuple(dict.fromkeys(name for one in found if one.manifest for name in one.manifest.commands))
 
 
 def command(name: str) -> Any:

@@ -98,9 +98,9 @@ def validate(as_json: AsJson = False) -> None:
 def schema() -> None:
     """Print the JSON Schema of the file, for editors; installed plugins are in it."""
     from claw.config.schema import schema as whole
-    from claw.manifest import scan
+    from claw.index import scan
 
-    manifests = [one.manifest for one in scan() if one.manifest]
+    manifests = [one.manifest for one in scan(home_of(os.environ)) if one.manifest]
     sys.stdout.write(json.dumps(whole(manifests), ensure_ascii=False, indent=2) + "\n")
 
 
@@ -125,7 +125,7 @@ def findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError],
     from claw.catalog import CORE_TOOLS, GROUPS
     from claw.config import ConfigErrors, load
     from claw.config.check import check, known_of
-    from claw.manifest import scan
+    from claw.index import scan
 
     try:
         config = load(home, environ)
@@ -133,7 +133,7 @@ def findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError],
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
-    return [], [*config.warnings, *check(config, known_of(scan(), CORE_TOOLS, GROUPS))]
+    return [], [*config.warnings, *check(config, known_of(scan(home), CORE_TOOLS, GROUPS))]
 
 
 def masked(value: Any, key: str = "") -> Any:

@@ -41,6 +41,8 @@ def on_terminal() -> bool:
 
 def width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for a wide character, none for a combining one."""
+    if text.isascii() and text.isprintable():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
