@@ -3,6 +3,8 @@
 import itertools
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -204,6 +206,17 @@ def test_a_plugin_is_disabled_and_enabled_through_the_file(person: Person) -> No
 
     assert (person.home / "config.yaml").read_text().startswith("# mine\n")
     assert person.plugins()["acme"]["state"] == "loaded"
+
+
+def test_the_page_on_installing_does_what_it_shows(person: Person) -> None:
+    page = (ROOT / "docs/installing.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```console\n(.*?)^```$", page, re.S | re.M):
+        for part in block.split("$ ")[1:]:
+            command, *shown = part.splitlines()
+            done = person.types(*shlex.split(command)[1:])
+            assert done.returncode == 0, command + done.stderr
+            told = {" ".join(line.split()) for line in done.stdout.splitlines()}
+            assert {" ".join(line.split()) for line in shown} <= told, command
 
 
 # --- lock and verify

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -274,7 +275,7 @@ def plan_exactly(layers: Layers, pins: Sequence[Pin]) -> Plan:
     refuse_of_environment([pin.name for pin in pins], pins_of_environment(layers.root))
     old = {pin.name: pin for pin in layers.pins} if layers.fits else {}
     there = {pin.name for pin in pins if pin.name in old and pin.is_file_of(old[pin.name])}
-    kept = tuple(pin for pin in pins if pin.name in there)
+    kept = tuple(replace(old[pin.name], asked=pin.asked) for pin in pins if pin.name in there)
     return Plan(tuple(old.values()), kept, tuple(pin for pin in pins if pin.name not in there))
 
 

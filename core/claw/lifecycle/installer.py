@@ -20,7 +20,7 @@ _SETTINGS = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_USER": "0",
     "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_COLOR": "1", "PIP_PROGRESS_BAR": "off",
 }  # fmt: skip
-_NOT_OURS = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT", "PYTHONPATH")
+_NOT_OURS = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ class Pip:
         self._run(["install", *words])
 
     def _run(self, words: Sequence[str], beside: Path | None = None) -> None:
-        environ = self._environ | ({"PYTHONPATH": str(beside)} if beside else {})
+        folders = [str(beside or ""), self._environ.get("PYTHONPATH", "")]
+        environ = self._environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
         heard: list[str] = []
         with subprocess.Popen(
             [*self._command, *words], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

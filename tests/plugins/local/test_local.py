@@ -10,9 +10,7 @@ import pytest
 from claw import STREAM_DONE, ProviderError, Request, SystemPrompt, Text, ToolSpec, Usage, User
 from claw_local.engine import default_threads, model_file
 from claw_local.provider import PROMPT_BYTES, Folding, Local, LocalSettings, body_of, usage_of
-from claw_local.setup import install_command
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def asked(*words: str, **more: Any) -> Request:
@@ -109,9 +107,3 @@ async def test_without_the_engine_the_error_names_the_command_that_brings_it(
 
 def test_it_never_takes_all_cores() -> None:
     assert 1 <= default_threads() <= max(1, (os.cpu_count() or 1) // 2)
-
-
-def test_an_install_goes_into_the_running_environment() -> None:
-    command = install_command()
-    assert sys.executable in command
-    assert "install" in command
