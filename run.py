@@ -121,7 +121,9 @@ def members():
 
 def test_tools():
     """The group ``dev``, and our plugin of pytest."""
-    return group("dev") + [word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)]
+    return group("dev") + [
+        word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)
+    ]
 
 
 def docs_tools():

@@ -1,11 +1,14 @@
 """Write the pages that come from the code: ``python docs/make.py``. tests/house/test_docs.py holds them to it."""
 
 import inspect
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
+import msgspec
 from claw import hookspecs
 from claw.config.settings import Settings
+from claw.manifest import API_VERSION, FILE_NAME, Manifest, Part, ProviderLine, ToolLine
 
 HERE = Path(__file__).parent
 
@@ -16,8 +19,16 @@ def hooks() -> str:
     for name, hook in vars(hookspecs).items():
         if inspect.isfunction(hook) and hasattr(hook, "claw_spec"):
             given = ", ".join(inspect.signature(hook).parameters)
-            parts += [f"\n## `{name}({given})`\n", inspect.getdoc(hook) or ""]
+            parts += [f"\n## `{name}({given})`\n", _as_list(inspect.getdoc(hook) or "")]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _as_list(doc: str) -> str:
+    """A docstring as Markdown: its fields become a list."""
+    doc = re.sub(r"^:param (\w+):", r"- *\1*:", doc, flags=re.M)
+    doc = re.sub(r"^:returns:", "- *answers with*:", doc, flags=re.M)
+    doc = re.sub(r"^:raises (\w+):", r"- *raises `\1`*:", doc, flags=re.M)
+    return re.sub(r"^\.\. versionadded:: (.*)$", r"Since \1.", doc, flags=re.M)
 
 
 def settings() -> str:
@@ -36,13 +47,64 @@ def settings() -> str:
     return "\n".join([*rows, *_rows("", schema, schema.get("$defs", {}), ())]) + "\n"
 
 
+def manifest() -> str:
+    """Every field of the manifest, with what it holds, its default and its meaning."""
+    api = ".".join(map(str, API_VERSION))
+    parts = [
+        "# Manifest",
+        "",
+        f"`{FILE_NAME}` lies inside the import package of a plugin and in its wheel. It says what the plugin brings, so that",
+        f"claw can list, judge and explain it without importing it; this claw has plugin API {api}. `claw plugins build`",
+        "writes it from the code, `claw plugins build --check` says whether it still fits, `claw plugins info ID` shows it.",
+        "",
+        "Only `id` must be there. A field that is not listed here is an error, and so is another type: the plugin is set",
+        "aside, and the message names the field. [Writing a plugin](plugins.md#the-manifest) has a whole one.",
+    ]
+    for title, part in (
+        ("The file", Manifest),
+        ("A line of `tools`", ToolLine),
+        ("A line of `providers`", ProviderLine),
+    ):
+        parts += ["", f"## {title}", "", "| field | holds | default | meaning |", "| --- | --- | --- | --- |"]
+        parts += _fields(part)
+    return "\n".join(parts) + "\n"
+
+
+def _fields(part: type[Part]) -> list[str]:
+    told = dict(re.findall(r":param (\w+): (.*?)(?=\n:param|\Z)", inspect.getdoc(part) or "", re.S))
+    rows = []
+    for field in msgspec.structs.fields(part):
+        default = "**required**" if field.required else ""
+        if field.default not in (msgspec.NODEFAULT, None, "", (), {}):
+            default = f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+        meaning = " ".join(told[field.name].replace("``", "`").split())
+        rows.append(f"| `{field.encode_name}` | {_of_json(field.type)} | {default} | {meaning} |")
+    return rows
+
+
+def _of_json(kind: Any) -> str:
+    """A Python type as what is written in JSON."""
+    given = get_args(kind)
+    if get_origin(kind) is Literal:
+        return ", ".join(given)
+    if get_origin(kind) is tuple:
+        return f"list of {_of_json(given[0])}"
+    if get_origin(kind) is not None and type(None) in given:
+        return _of_json(given[0])
+    words = {bool: "true or false", float: "number", ToolLine: "[lines](#a-line-of-tools)"}
+    words[ProviderLine] = "[lines](#a-line-of-providers)"
+    return words.get(kind, "object" if dict in (kind, get_origin(kind)) else "text")
+
+
 def _rows(prefix: str, node: dict[str, Any], defs: dict[str, Any], inside: tuple[str, ...]) -> list[str]:
     rows: list[str] = []
     for name, value in node.get("properties", {}).items():
         key = f"{prefix}.{name}" if prefix else name
         body, ref = _resolved(value, defs)
         holds = _holds(body)
-        meaning = " ".join(str(value.get("description") or body.get("description") or "").split()).replace("|", "\\|")
+        meaning = " ".join(str(value.get("description") or body.get("description") or "").split()).replace(
+            "|", "\\|"
+        )
         default = value.get("default")
         shown = "" if default in (None, [], {}, "") or isinstance(default, dict) else f"`{default}`"
         rows.append(f"| `{key}` | {holds} | {shown} | {meaning} |")
@@ -83,7 +145,7 @@ def _holds(body: dict[str, Any]) -> str:
     return words.get(kind, str(kind)) if isinstance(kind, str) else "anything"
 
 
-PAGES = {"hooks.md": hooks, "settings.md": settings}
+PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

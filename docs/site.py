@@ -8,7 +8,15 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*.md", "examples/*/*.md", "examples/*/tests/*.py", "examples/policy/*.yaml")
+BESIDE = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/*.md",
+    "examples/*/*.md",
+    "examples/*/tests/*.py",
+    "examples/policy/*.yaml",
+)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

@@ -34,8 +34,17 @@ class Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class ToolLine(Part, frozen=True):
-    """A tool as the manifest declares it: all that a model or a policy needs to know before the code is
-    imported."""
+    """A tool as the manifest declares it: all that a model or a policy needs to know before the code is imported.
+
+    :param name: how a model calls it.
+    :param description: what a model is told of it.
+    :param parameters: JSON Schema of its arguments, of type object.
+    :param optional: an allow list must name it, its plugin or ``group:plugins``.
+    :param owner_only: it is there for owners and vanishes for everybody else.
+    :param effects: after a crash, a call with unknown outcome may run again (none, idempotent) or not (once).
+    :param parallel: it may run beside other calls of the same answer.
+    :param timeout_seconds: then it is cancelled; absent = no limit.
+    """
 
     name: Name
     description: str = ""
@@ -50,6 +59,8 @@ class ToolLine(Part, frozen=True):
 class ProviderLine(Part, frozen=True):
     """A provider as the manifest declares it.
 
+    :param name: as in ``providers.NAME`` and in front of a model's name; ``*`` stands for every ``providers.NAME`` that
+        has a ``baseUrl`` and that no other plugin serves.
     :param env: environment variables of which one holds a key.
     :param default_model: the model to use when only a key is configured; without ``provider/``.
     """
@@ -60,7 +71,32 @@ class ProviderLine(Part, frozen=True):
 
 
 class Manifest(Part, frozen=True):
-    """The whole of ``claw-plugin.json``; ``docs/plugins.md`` says what each field means."""
+    """The whole of ``claw-plugin.json``.
+
+    :param id: the same as the name of the entry point; letters, digits, ``-`` and ``_``, at most 64.
+    :param name: for people.
+    :param description: for people, one line.
+    :param api: range of plugin API versions it was made for.
+    :param kinds: what it brings, for the list.
+    :param channels: names of the channels it brings; each is configured at ``channels.NAME``.
+    :param providers: the providers it brings.
+    :param tools: the tools it brings. When there are any, these lines are what models and policy see: a tool that only
+        the code brings is not offered.
+    :param prompt_sections: names; with one of them the plugin is loaded at start.
+    :param skills: names, for the list.
+    :param commands: words behind ``claw`` that it answers to.
+    :param sandboxes: names, for the list.
+    :param reviewers: names; with one of them the plugin is loaded at start.
+    :param filters: names; with one of them the plugin is loaded at start.
+    :param observers: names; with one of them the plugin is loaded at start.
+    :param stores: names; with one of them the plugin is loaded at start.
+    :param requires: ids of plugins without which it is set aside.
+    :param env: environment variables it reads, for the list.
+    :param capabilities: what it touches: paths, network, subprocess; for people, nothing is enforced.
+    :param config_schema: JSON Schema of its settings (``plugins.entries.ID.config``): for editors, and to set the plugin
+        aside before its code is there when they do not fit.
+    :param schema: address of a JSON Schema, for your editor.
+    """
 
     id: Name
     name: str = ""

@@ -45,7 +45,9 @@ class Clone:
             (folder / member).mkdir(parents=True)
             (folder / member / "pyproject.toml").write_text("[project]\n")
         (folder / "plugins" / "not-a-member").mkdir()
-        (folder / "pyproject.toml").write_text('[dependency-groups]\ndev = ["pytest", "ruff"]\ndocs = ["mkdocs"]\n')
+        (folder / "pyproject.toml").write_text(
+            '[dependency-groups]\ndev = ["pytest", "ruff"]\ndocs = ["mkdocs"]\n'
+        )
         (folder / "constraints.txt").write_text("pytest==9\n")
         shutil.copy(RUN, folder)
         (folder / "bin").mkdir()

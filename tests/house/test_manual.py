@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -206,10 +207,11 @@ def test_the_manifest_of_the_page_is_one_and_every_field_kind_and_state_is_named
     [shown] = [block for block in blocks("plugins.md") if block.kind == "json"]
     manifest = parse(shown.text, "acme")
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "manifest.md").read_text(encoding="utf-8")
     assert [tool.name for tool in manifest.tools] == ["acme_status", "acme_restart"]
     fields = [field.encode_name for field in msgspec.structs.fields(Manifest)]
-    assert [name for name in fields if f"`{name}`" not in page] == []
-    assert [kind for kind in KINDS if kind not in page] == []
+    assert [name for name in fields if f"| `{name}` |" not in reference] == []
+    assert [kind for kind in KINDS if kind not in reference] == []
     assert [state for state in STATES if f"| `{state}` |" not in page] == []
 
 
@@ -218,26 +220,58 @@ def test_every_fake_that_we_ship_is_named() -> None:
     assert [name for name in claw.testing.__all__ if not re.search(rf"\b{name}\b", page)] == []
 
 
-# --- chat.md: commands, all of them in one folder
+# --- pages of commands: all of a page run in one folder, in order
 
 
-def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
-    scripts = [block.text for block in blocks("chat.md") if block.kind == "sh"]
+def script_of(page: str) -> str:
+    """The commands of a page; a program whose first line is the comment ``# PATH`` is written to that path."""
+    parts = []
+    for block in blocks(page):
+        path = re.match(r"# (\S+\.py)\n", block.text)
+        if block.kind == "sh":
+            parts.append(block.text)
+        elif path:
+            parts.append(f"cat > {path[1]} <<'END'\n{block.text}END\n")
+    return "".join(parts)
+
+
+def run(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(scripts)],
-        cwd=tmp_path,
-        env={
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-        },
+        ["bash", "-euo", "pipefail", "-c", script_of(page)],
+        cwd=folder,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"},
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.splitlines()[-1].startswith("/etc/passwd is outside")
+    return done
+
+
+def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
+    assert run("chat.md", tmp_path).stderr.splitlines()[-1].startswith("/etc/passwd is outside")
+
+
+@pytest.mark.parametrize("page", ["index.md", "ten-minutes.md"])
+def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:
+    assert script_of(page)
+    run(page, tmp_path)
+
+
+def test_a_plugin_is_published_as_its_page_says(tmp_path: Path) -> None:
+    assert "claw_plugin_wind_chime/claw-plugin.json" in run("publishing.md", tmp_path).stdout
+    project = tmp_path / "claw-plugin-wind-chime"
+    shown = {block.kind: block.text for block in blocks("publishing.md")}
+    assert (project / ".github/workflows/test.yml").read_text() == shown["yaml"]
+    written = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert tomllib.loads(shown["toml"])["project"].items() <= written.items()
+
+
+def test_the_package_in_ten_minutes_is_a_project_of_that_plugin() -> None:
+    [shown] = [block for block in blocks("ten-minutes.md") if block.kind == "toml"]
+    project = tomllib.loads(shown.text)["project"]
+    assert project["entry-points"]["claw.plugins"] == {"dice": "claw_plugin_dice"}
 
 
 def test_every_event_of_a_turn_is_named() -> None:
@@ -245,7 +279,7 @@ def test_every_event_of_a_turn_is_named() -> None:
     assert [kind.__name__ for kind in Event.__subclasses__() if f"`{kind.__name__}`" not in page] == []
 
 
-@pytest.mark.parametrize("page", ["plugins.md", "policy.md", "chat.md"])
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
 def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
