@@ -24,12 +24,13 @@ from claw.config.outline import outline
 from claw.config.source import read
 from claw.config.values import Secret
 from claw.config.view import PluginConfig
-from claw.errors import ClawError, UsageError
+from claw.errors import ClawError, PluginError, UsageError
 from claw.event import Event
 from claw.gate import Caller, prepare
 from claw.guard.fetch import Network
 from claw.guard.redact import Redactor
 from claw.guard.shapes import is_secret_name
+from claw.guests import MEND
 from claw.host import Host
 from claw.index import scan
 from claw.journal import Journal
@@ -47,11 +48,10 @@ from claw.store import SYSTEM as DISK, Database
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.turn import take_turn
-from claw.wall import bounded, name_of
+from claw.wall import USUAL, Leeway, bounded, name_of, within
 from claw.words import say
 from claw.yard import Yard
 
-_CLOSE_SECONDS = 5.0
 _WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
 
 
@@ -108,6 +108,7 @@ class App:
     :param house: of ``look_round``.
     :param guests: plugin objects handed in by a test, by id.
     :param complain: told what went wrong without stopping anything; one line each, already in words.
+    :param leeway: how long plugins may take.
     """
 
     def __init__(
@@ -117,13 +118,17 @@ class App:
         guests: Mapping[str, Any] | None = None,
         complain: Callable[[str], None] = lambda line: None,
         clock: Clock = SYSTEM,
+        leeway: Leeway = USUAL,
     ) -> None:
+        self.leeway = leeway
         self.house, self.config = house, house.config
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._told = complain
         self._make_home()
-        self._network, self._yard = Network(), Yard()
-        self.host = Host(house.standings, self._view, self.config.home / "plugins", guests)
+        self._network, self._yard = Network(), Yard(leeway, self._task_failed)
+        self.host = Host(
+            house.standings, self._view, self.config.home / "plugins", guests, self.complain, leeway
+        )
         self._database = Database(self.config.home / "state.db", clock, self.complain)
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         self.kit, facts = self._ordered(self.host.gather())
@@ -158,6 +163,17 @@ class App:
     def complain(self, line: str) -> None:
         """Tell what went wrong without stopping anything; no secret is in it."""
         self._told(self.redact(line))
+
+    def overheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The exception handler for a loop in which this app runs: a task that nobody waits for has failed."""
+        why = context.get("exception")
+        self._task_failed("", name_of(why) if why else str(context.get("message")))
+
+    def _task_failed(self, plugin: str, why: str) -> None:
+        if plugin:
+            self.complain(say("a task of plugin {id} failed: {why}", id=plugin, why=why))
+        else:
+            self.complain(say("a task that was left behind failed: {why}", why=why))
 
     async def hear(self, inbound: Inbound, emit: Emit, wish: Wish = Wish()) -> Outbound | None:  # noqa: B008 - frozen
         """Take one message up. None also when it was taken up before.
@@ -219,17 +235,29 @@ class App:
         for brought in self.host.closables():
             if close := getattr(brought.thing, "close", None):
                 try:
-                    if inspect.iscoroutinefunction(close):
-                        await asyncio.wait_for(close(), _CLOSE_SECONDS)
-                    else:
-                        await asyncio.to_thread(bounded, close, _CLOSE_SECONDS)
+                    await within(2 * self.leeway.close_seconds, self._closed(close))
                 except Exception as why:  # noqa: BLE001 - a stranger's code
-                    told = say("plugin {id} did not end well: {why}", id=brought.plugin, why=name_of(why))
-                    self.complain(told)
+                    fault = PluginError(
+                        brought.plugin,
+                        "stop",
+                        "it did not end well: {why}",
+                        MEND,
+                        why=name_of(why),
+                        id=brought.plugin,
+                    )
+                    self.complain(str(fault))
         self._yard.close()
         await self._network.aclose()
         self.rooms.sessions.close()
         self._database.close()
+
+    async def _closed(self, close: Callable[[], Any]) -> None:
+        """A plain function in a thread; what it hands back to be waited for, and a coroutine function, here."""
+        seconds = self.leeway.close_seconds
+        here = inspect.iscoroutinefunction(close)
+        ending = close() if here else await asyncio.to_thread(bounded, close, seconds)
+        if inspect.isawaitable(ending):
+            await within(seconds, ending, self.leeway.grace_seconds)
 
     def _view(self, plugin: str) -> PluginConfig:
         return PluginConfig(self.config, plugin, self._network.client, self.config.home / "plugins" / plugin)

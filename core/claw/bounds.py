@@ -9,12 +9,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from claw.prompt import PromptSection
+from claw.tool import Tool
+
 TOOLS_OF_ONE_PLUGIN = 500
 SCHEMA_CHARS = 64_000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 WANTED = {
-    "register_channels": ("name", "run", "send"),
+    "register_channels": ("name", "run", "send", "capabilities"),
     "register_providers": ("name", "stream", "credentials", "context_tokens"),
     "register_tools": ("name", "description", "run", "parameters"),
     "register_prompt_sections": ("name", "position", "render"),
@@ -24,6 +27,8 @@ WANTED = {
     "register_observers": ("hear",),
 }
 """Each hook, and what every object must have that answers it."""
+_CALLED = {"run", "send", "stream", "credentials", "context_tokens", "render", "wrap", "before", "hear"}
+_MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
 
 
 def check(hook: str, things: Sequence[Any]) -> None:
@@ -36,6 +41,15 @@ def check(hook: str, things: Sequence[Any]) -> None:
         missing = [name for name in WANTED[hook] if not hasattr(thing, name)]
         if missing:
             raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
+        for name in _CALLED.intersection(WANTED[hook]):
+            if not callable(getattr(thing, name)):
+                raise TypeError(f"{name} of a {type(thing).__name__} is not a function")
+        if "name" in WANTED[hook] and not (isinstance(thing.name, str) and thing.name.strip()):
+            raise TypeError(f"{hook} answered with one that is named {thing.name!r}, which is no text")
+        if not isinstance(thing, _MADE_OF.get(hook, object)):
+            raise TypeError(f"{hook} answered with {type(thing).__name__}, not {_MADE_OF[hook].__name__}")
+        if isinstance(thing, PromptSection) and not isinstance(thing.position, int | float):
+            raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
     if hook == "register_tools":
         _check_tools(things)
 

@@ -3,6 +3,7 @@
 First form: in the order written, within one turn. Cooldowns and classified waits come with the issue on models.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -12,8 +13,8 @@ import msgspec
 from claw.auth import Credential, in_order
 from claw.errors import ClawError, ProviderError
 from claw.provider import Ask, Finished, ModelEvent, Provider, Request
-from claw.transcript import Message
-from claw.wall import name_of
+from claw.transcript import Assistant, Message
+from claw.wall import USUAL, is_ours, name_of
 from claw.words import say
 
 
@@ -56,6 +57,7 @@ def with_fallback(
     request: Request,
     notice: Callable[[str], Awaitable[None]],
     order: Mapping[str, Sequence[str]] | None = None,
+    silence_seconds: float = USUAL.silence_seconds,
 ) -> Ask:
     """A way to ask that goes on to the next key and the next model when one fails before it said anything.
 
@@ -64,6 +66,7 @@ def with_fallback(
 
     :param request: what does not change between steps; model, messages, choice and credential are filled in.
     :param order: provider → names of its keys in the order to try.
+    :param silence_seconds: a provider that says nothing for so long is given up.
     """
     start = 0
 
@@ -81,7 +84,7 @@ def with_fallback(
                 full = replace(full, tool_choice=tool_choice, credential=credential)
                 spoke = False
                 try:
-                    async with aclosing(_walled(provider, full)) as stream:
+                    async with aclosing(_walled(provider, full, silence_seconds)) as stream:
                         async for event in stream:
                             if not spoke and failures:
                                 await notice(_switched(failures, ref))
@@ -99,19 +102,52 @@ def with_fallback(
     return ask
 
 
-async def _walled(provider: Provider, request: Request) -> AsyncGenerator[ModelEvent, None]:
-    """The provider's stream; a stranger's exception that is none of ours is told with the stranger's name."""
-    stream = provider.stream(request)
+async def _walled(
+    provider: Provider, request: Request, silence_seconds: float
+) -> AsyncGenerator[ModelEvent, None]:
+    """The provider's stream; whatever a stranger does that is none of ours is told with the stranger's name."""
+    stream: AsyncIterator[ModelEvent] | None = None
     try:
-        async for event in stream:
+        stream = aiter(provider.stream(request))
+        while True:
+            event = await _next(stream, silence_seconds)
+            if event is None:
+                return
+            if not isinstance(event, ModelEvent) or not (
+                isinstance(event.message, Assistant)
+                if isinstance(event, Finished)
+                else isinstance(event.text, str)
+            ):
+                raise TypeError(f"its stream holds {event!r:.100}, which is no model event")
             yield event
     except ClawError:
         raise
-    except Exception as why:
-        raise ProviderError("provider {name} failed: {why}", name=provider.name, why=name_of(why)) from why
+    except BaseException as why:
+        if is_ours(why):
+            raise
+        raise _broken(provider.name, why) from why
     finally:
         if close := getattr(stream, "aclose", None):
             await close()
+
+
+async def _next(stream: AsyncIterator[ModelEvent], silence_seconds: float) -> ModelEvent | None:
+    try:
+        async with asyncio.timeout(silence_seconds) as limit:
+            return await anext(stream, None)
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"it said nothing for {silence_seconds:g} s") from None
+        raise
+
+
+def _broken(name: str, why: BaseException) -> ProviderError:
+    return ProviderError(
+        "provider {name} failed: {why}",
+        fix="update the plugin that brings it (claw plugins list), or choose another model",
+        name=name,
+        why=name_of(why) or type(why).__name__,
+    )
 
 
 def _attempts(
@@ -125,7 +161,12 @@ def _attempts(
             "agents.defaults.model.primary PROVIDER/MODEL)",
         )  # fmt: skip
         return [missing]
-    keys = in_order(provider.credentials(), order.get(ref.provider, ()))
+    try:
+        keys = in_order(provider.credentials(), order.get(ref.provider, ()))
+    except ClawError:
+        raise
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        return [_broken(ref.provider, why)]
     if not keys:
         locked = ProviderError(
             "{provider} has no key", reason="auth", where=str(ref), provider=ref.provider,

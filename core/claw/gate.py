@@ -50,7 +50,9 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
     arguments, wrong = validate(tool, call.arguments)
     if wrong:
         return Result(wrong, is_error=True)
-    checked, verdict = await review(ToolCall(call.id, call.name, arguments), rooms.kit.reviewers, rooms.yard)
+    checked, verdict = await review(
+        ToolCall(call.id, call.name, arguments), rooms.kit.reviewers, rooms.yard, rooms.complain
+    )
     if verdict.verdict != "allow":  # nobody can be asked yet: ask means no
         return Result(say("the call was refused: {why}", why=verdict.why or verdict.verdict), is_error=True)
     context = context_of(checked.id, tool, caller)
@@ -58,7 +60,7 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
 
     async def ready() -> Result:
         answer = await run(tool, checked.arguments, context)
-        result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard)
+        result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         return fit(_masked(result, rooms.redact), limit)
 
     return Prepared(ready, tool.parallel)

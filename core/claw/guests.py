@@ -15,16 +15,13 @@ from claw.prompt import PromptFacts, PromptSection
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.wall import name_of
-from claw.words import say
 from claw.yard import Yard
 
-REVIEW_SECONDS = 5.0
-FILTER_SECONDS = 5.0
-OBSERVE_SECONDS = 2.0
-SECTION_SECONDS = 5.0
 SECTION_CHARS = 24_000
 """Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
 _STRICTNESS = ("allow", "ask", "deny")
+
+MEND = "update it, or do without it: claw config set plugins.entries.{id}.enabled false"
 
 T = TypeVar("T")
 Complain = Callable[[str], None]
@@ -44,18 +41,22 @@ class Review:
     arguments: dict[str, Any] | None = None
 
 
-async def review(call: ToolCall, reviewers: Sequence[Brought[Any]], yard: Yard) -> tuple[ToolCall, Review]:
+async def review(
+    call: ToolCall, reviewers: Sequence[Brought[Any]], yard: Yard, complain: Complain
+) -> tuple[ToolCall, Review]:
     """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one."""
     strictest = Review()
     for one in reviewers:
         try:
-            answer = await yard.ask(one.thing.before, call, seconds=REVIEW_SECONDS, who=one.plugin)
+            answer = await yard.ask(
+                one.thing.before, call, seconds=yard.leeway.review_seconds, who=one.plugin
+            )
             said = Review() if answer is None else answer
             rank = _STRICTNESS.index(said.verdict)
+            if not isinstance(said.arguments, dict | None):
+                raise TypeError(f"arguments are a dict, not {type(said.arguments).__name__}")
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            said = Review(
-                "deny", say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why))
-            )
+            said = Review("deny", _failed("its reviewer failed: {why}", one, why, complain))
             rank = _STRICTNESS.index("deny")
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
@@ -65,7 +66,7 @@ async def review(call: ToolCall, reviewers: Sequence[Brought[Any]], yard: Yard) 
 
 
 async def review_result(
-    call: ToolCall, result: Result, reviewers: Sequence[Brought[Any]], yard: Yard
+    call: ToolCall, result: Result, reviewers: Sequence[Brought[Any]], yard: Yard, complain: Complain
 ) -> Result:
     """Let every reviewer that looks at results replace this one; one that raises makes it an error."""
     for one in reviewers:
@@ -73,11 +74,13 @@ async def review_result(
         if after is None:
             continue
         try:
-            result = await yard.ask(after, call, result, seconds=REVIEW_SECONDS, who=one.plugin) or result
+            seconds = yard.leeway.review_seconds
+            changed = await yard.ask(after, call, result, seconds=seconds, who=one.plugin) or result
+            if not isinstance(changed, Result):
+                raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
+            result = changed
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            result = Result(
-                say("reviewer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)), is_error=True
-            )
+            result = Result(_failed("its reviewer failed: {why}", one, why, complain), is_error=True)
     return result
 
 
@@ -93,15 +96,16 @@ async def filtered(
         if step is None:
             continue
         try:
-            answer = await yard.ask(step, message, seconds=FILTER_SECONDS, who=one.plugin)
+            answer = await yard.ask(step, message, seconds=yard.leeway.filter_seconds, who=one.plugin)
+            if not isinstance(answer, type(message) | None):
+                raise TypeError(
+                    f"{way} answers with {type(message).__name__} or None, not {type(answer).__name__}"
+                )
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
+            _failed("its filter failed: {why}", one, why, complain)
             continue
         if answer is None:
             return None
-        if not isinstance(answer, type(message)):
-            complain(say("filter of plugin {id} failed: {why}", id=one.plugin, why=type(answer).__name__))
-            continue
         message = answer
     return message
 
@@ -110,9 +114,9 @@ async def tell(event: Event, observers: Sequence[Brought[Any]], yard: Yard, comp
     """Tell every observer."""
     for one in observers:
         try:
-            await yard.ask(one.thing.hear, event, seconds=OBSERVE_SECONDS, who=one.plugin)
+            await yard.ask(one.thing.hear, event, seconds=yard.leeway.observe_seconds, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            complain(say("observer of plugin {id} failed: {why}", id=one.plugin, why=name_of(why)))
+            _failed("its observer failed: {why}", one, why, complain)
 
 
 async def rendered(
@@ -127,13 +131,20 @@ async def rendered(
 
 async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
     try:
-        text = await yard.ask(section.render, facts, seconds=SECTION_SECONDS, who=section.plugin)
+        text = await yard.ask(section.render, facts, seconds=yard.leeway.section_seconds, who=section.plugin)
     except Exception as why:  # noqa: BLE001 - a stranger's code
-        fault = PluginError(section.plugin, "run", "{why}", why=name_of(why))
+        fault = PluginError(section.plugin, "run", "{why}", MEND, why=name_of(why), id=section.plugin)
         return replace(section, render=partial(_raised, fault))
     if isinstance(text, str) and len(text) > SECTION_CHARS:
         text = text[:SECTION_CHARS]
     return replace(section, render=partial(_as_it_is, text))
+
+
+def _failed(template: str, one: Brought[Any], why: BaseException, complain: Complain) -> str:
+    """Tell the person who failed, why, and what to do; without the mend it is for the model."""
+    fault = PluginError(one.plugin, "run", template, MEND, why=name_of(why), id=one.plugin)
+    complain(str(fault))
+    return f"{fault.where}: {fault.problem}"
 
 
 def _raised(fault: PluginError, facts: PromptFacts) -> str:

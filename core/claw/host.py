@@ -28,13 +28,10 @@ from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
 from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing
 from claw.tool import Tool, ToolContext
-from claw.wall import bounded, name_of
+from claw.wall import USUAL, Leeway, bounded, name_of
 from claw.words import say
 
 T = TypeVar("T")
-
-IMPORT_SECONDS = 20.0
-HOOK_SECONDS = 10.0
 
 
 class Host:
@@ -44,6 +41,7 @@ class Host:
     :param view: plugin id → the config as that plugin may see it.
     :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
     :param guests: plugin objects that are not installed but handed in (``claw.testing``), by id.
+    :param complain: told what goes wrong once the house stands; until then it gathers in ``diagnostics``.
     """
 
     def __init__(
@@ -52,6 +50,8 @@ class Host:
         view: Callable[[str], PluginConfig],
         deaths: Path,
         guests: Mapping[str, Any] | None = None,
+        complain: Callable[[str], None] = lambda line: None,
+        leeway: Leeway = USUAL,
     ) -> None:
         self._standings = {standing.id: standing for standing in standings}
         self._view = view
@@ -61,6 +61,8 @@ class Host:
         self._guests = dict(guests or {})
         self._lock = threading.RLock()
         self._deaths = Deaths(deaths)
+        self._complain, self._leeway = complain, leeway
+        self._stands = False
         self.diagnostics: list[str] = []
 
     @property
@@ -86,7 +88,8 @@ class Host:
             elif standing.state == LOADED and (standing.eager or standing.required):
                 self._load(standing.id)
         self._stop_if_required_is_missing()
-        return self._kit()
+        kit, self._stands = self._kit(), True
+        return kit
 
     def _deadly(self, standing: Standing, count: int) -> Standing:
         why = say("claw died {count} times while it was loaded", count=count)
@@ -108,7 +111,8 @@ class Host:
             manifest = standing.found.manifest
             if manifest and name in manifest.commands and standing.state in (LOADED, IDLE):
                 try:
-                    module = self._imported(standing.id)
+                    with self._deaths.starting(standing.id):
+                        module = self._imported(standing.id)
                 except BaseException as why:  # noqa: BLE001 - a stranger's code
                     self._set_aside(standing.id, "import", why)
                     raise PluginError(standing.id, *self._standings[standing.id].fault_parts()) from None
@@ -118,26 +122,38 @@ class Host:
                     return True
         return False
 
+    def ask(self, plugin: str) -> Mapping[str, Sequence[Any]] | None:
+        """Load one plugin, whatever its state; hook → what it answered, or None when it was set aside."""
+        return self._brought[plugin] if self._load(plugin) else None
+
     def _load(self, plugin: str) -> bool:
         with self._lock:
             if plugin in self._brought:
                 return True
-            return self._ask(plugin, lambda: self._imported(plugin))
+            with self._deaths.starting(plugin):
+                return self._ask(plugin, lambda: self._imported(plugin))
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
-        before, raised = seal.marks(), list[BaseException]()
-        with self._deaths.starting(plugin):
-            module = bounded(lambda: import_module(package), IMPORT_SECONDS, threads=raised.append)
-        for why in raised:
-            line = say("a thread of plugin {id} failed: {why}", id=plugin, why=name_of(why))
-            self.diagnostics.append(line)
+        before = seal.marks()
+        module = self._bounded(plugin, lambda: import_module(package), self._leeway.import_seconds)
         for name in seal.broken(before, seal.marks()):
-            line = say(
-                "plugin {id} has put another function in the place of claw's own {name}", id=plugin, name=name
+            self._note(
+                say(
+                    "plugin {id} has put another function in the place of claw's own {name}",
+                    id=plugin,
+                    name=name,
+                )
             )
-            self.diagnostics.append(line)
         return module
+
+    def _bounded(self, plugin: str, run: Callable[[], T], seconds: float) -> T:
+        raised: list[BaseException] = []
+        try:
+            return bounded(run, seconds, threads=raised.append)
+        finally:
+            for why in raised:
+                self._note(say("a thread of plugin {id} failed: {why}", id=plugin, why=name_of(why)))
 
     def _ask(self, plugin: str, fetch: Callable[[], Any]) -> bool:
         """Import one plugin and ask it every hook; False when it was set aside."""
@@ -152,7 +168,8 @@ class Host:
             for hook in WANTED:
                 caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
                 if caller.get_hookimpls():
-                    brought[hook] = bounded(partial(_answers, caller, view), HOOK_SECONDS)
+                    ask = partial(_answers, caller, view)
+                    brought[hook] = self._bounded(plugin, ask, self._leeway.hook_seconds)
                     check(hook, brought[hook])
         except BaseException as why:  # noqa: BLE001 - a stranger's code
             if self._manager.has_plugin(plugin):
@@ -160,6 +177,12 @@ class Host:
             self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
             return False
         self._brought[plugin] = brought
+        for name in self._undeclared(plugin):
+            told = say(
+                "plugin {id} brings the tool {tool}, which its manifest does not name", id=plugin, tool=name
+            )
+            mend = say("its author must write the manifest anew")
+            self._note(say("{problem}. {fix}", problem=told, fix=mend))
         return True
 
     def quarantine(self, plugin: str, stage: str, why: str) -> None:
@@ -184,7 +207,12 @@ class Host:
         stage, why = standing.stage or "find", standing.why
         told = say("plugin {id} was set aside at {stage}: {why}", id=standing.id, stage=stage, why=why)
         mend = standing.mend
-        self.diagnostics.append(say("{problem}. {fix}", problem=told, fix=mend) if mend else told)
+        self._note(say("{problem}. {fix}", problem=told, fix=mend) if mend else told)
+
+    def _note(self, line: str) -> None:
+        self.diagnostics.append(line)
+        if self._stands:
+            self._complain(line)
 
     def _stop_if_required_is_missing(self) -> None:
         for standing in self.standings:
@@ -200,7 +228,7 @@ class Host:
         for plugin, hook, thing in self._things():
             if hook == "register_prompt_sections":
                 sections.append(replace(thing, plugin=plugin))
-            elif hook == "register_tools" and not self._declares_tools(plugin):
+            elif hook == "register_tools" and not self._manifest_names_tools(plugin):
                 tools.append(replace(thing, plugin=plugin))
         for standing in self.standings:
             if standing.state in (LOADED, IDLE) and standing.found.manifest:
@@ -232,17 +260,24 @@ class Host:
             first = named.setdefault(brought.thing.name, brought)
             if first is not brought:
                 names = {"name": brought.thing.name, "second": brought.plugin, "first": first.plugin}
-                self.diagnostics.append(
-                    say(
-                        "{name} of plugin {second} is skipped: plugin {first} brought that name before",
-                        **names,
-                    )
-                )
+                told = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
+                self._note(say(told, **names))
         return named
 
-    def _declares_tools(self, plugin: str) -> bool:
-        standing = self._standings.get(plugin)
-        return bool(standing and standing.found.manifest and standing.found.manifest.tools)
+    def _manifest_names_tools(self, plugin: str) -> bool:
+        """Whether the tools of its manifest are all it may offer: it names some, or says that it has none. One of the
+        kind tool that names none brings what its settings say."""
+        manifest = self._standings[plugin].found.manifest if plugin in self._standings else None
+        return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
+
+    def _undeclared(self, plugin: str) -> list[str]:
+        if not self._manifest_names_tools(plugin):
+            return []
+        manifest = self._standings[plugin].found.manifest
+        named = {line.name for line in manifest.tools} if manifest else set()
+        return [
+            tool.name for tool in self._brought[plugin].get("register_tools", ()) if tool.name not in named
+        ]
 
     def _lazy(self, plugin: str, line: ToolLine) -> Tool:
         """A tool known from the manifest; its code is imported at its first call."""

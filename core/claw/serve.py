@@ -15,13 +15,9 @@ from claw.kit import Brought
 from claw.message import Inbound, Outbound
 from claw.stage import Wish
 from claw.turn import take_turn
-from claw.wall import name_of
+from claw.wall import is_ours, name_of, within
 from claw.words import say
 
-TRIES = 5
-FIRST_PAUSE_SECONDS = 1.0
-SEND_SECONDS = 30.0
-STOP_SECONDS = 10.0
 WAITING = 1000
 """Messages taken in and not yet answered, at most; beyond it a channel waits at the door."""
 
@@ -47,13 +43,10 @@ class Door:
 
 
 class Serving:
-    """All channels of an app but the terminal, until ``stop``.
+    """All channels of an app but the terminal, until ``stop``. How long each may take is the app's ``leeway``."""
 
-    :param pause_seconds: before the first new try of a channel that failed; doubled each time.
-    """
-
-    def __init__(self, app: App, pause_seconds: float = FIRST_PAUSE_SECONDS) -> None:
-        self._app, self._pause = app, pause_seconds
+    def __init__(self, app: App) -> None:
+        self._app, self._leeway = app, app.leeway
         self._room = asyncio.Semaphore(WAITING)
         self._answers: set[asyncio.Task[None]] = set()
         self._open = True
@@ -65,19 +58,25 @@ class Serving:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Listen on every channel until ``stop`` is set; what was taken in is answered first, within a limit."""
+        asyncio.get_running_loop().set_exception_handler(self._app.overheard)
         listening = {asyncio.ensure_future(self._listen(one)) for one in self.channels.values()}
         try:
             await stop.wait()
         finally:
             self._open = False
-            await _ended(listening, 0)
-            await _ended(self._answers, STOP_SECONDS)
+            await _ended(listening, 0, self._leeway.stop_seconds)
+            await _ended(self._answers, self._leeway.stop_seconds, self._leeway.stop_seconds)
 
     async def take_in(self, inbound: Inbound) -> bool:
         """Journal first, then the answer, beside everything else that runs."""
         await self._room.acquire()
-        if not self._open or not self._app.rooms.journal.accept(inbound):
-            self._room.release()
+        accepted = False
+        try:
+            accepted = self._open and self._app.rooms.journal.accept(inbound)
+        finally:
+            if not accepted:
+                self._room.release()
+        if not accepted:
             return self._open
         task = asyncio.ensure_future(self._answer(inbound))
         self._answers.add(task)
@@ -86,22 +85,20 @@ class Serving:
 
     async def _listen(self, one: Brought[Channel]) -> None:
         """Keep one channel running; after a few failures in a row it is set aside."""
-        name, pause = one.thing.name, self._pause
-        for tries in range(1, TRIES + 1):
+        name, pause, most = one.thing.name, self._leeway.pause_seconds, self._leeway.tries
+        for tries in range(1, most + 1):
             try:
                 await one.thing.run(Door(self, name))
                 why = say("it stopped listening")
-            except Exception as failed:  # noqa: BLE001 - a stranger's code
+            except BaseException as failed:
+                if is_ours(failed):
+                    raise
                 why = name_of(failed)
-            if tries < TRIES:
+            if tries < most:
                 await asyncio.sleep(pause)
                 pause *= 2
-        self._app.host.quarantine(
-            one.plugin,
-            "run",
-            say("channel {name} failed {count} times: {why}", name=name, count=TRIES, why=why),
-        )
-        self._app.complain(self._app.host.diagnostics[-1])
+        told = say("channel {name} failed {count} times: {why}", name=name, count=most, why=why)
+        self._app.host.quarantine(one.plugin, "run", told)
 
     async def _answer(self, inbound: Inbound) -> None:
         try:
@@ -111,13 +108,21 @@ class Serving:
         except ClawError as failed:
             self._app.complain(str(failed))
             await self._send(Outbound(inbound.event_id or inbound.message_id, inbound.address, str(failed)))
+        except Exception as broken:  # noqa: BLE001 - one turn, not the house
+            self._app.complain(
+                say(
+                    "an answer in channel {name} failed: {why}",
+                    name=inbound.address.channel,
+                    why=name_of(broken),
+                )
+            )
         finally:
             self._room.release()
 
     async def _send(self, outbound: Outbound) -> None:
         """Once, within a limit; whether a send that failed arrived is unknown, so it is not repeated."""
         try:
-            await asyncio.wait_for(self._app.deliver(outbound), SEND_SECONDS)
+            await within(self._leeway.send_seconds, self._app.deliver(outbound), self._leeway.grace_seconds)
         except Exception as why:  # noqa: BLE001 - a stranger's code
             text = say(
                 "channel {name}: an answer may not have arrived: {why}",
@@ -127,7 +132,7 @@ class Serving:
             self._app.complain(text)
 
 
-async def _ended(tasks: set[asyncio.Task[None]], seconds: float) -> None:
+async def _ended(tasks: set[asyncio.Task[None]], seconds: float, grace_seconds: float) -> None:
     """Give tasks so long to end by themselves, then cancel what is left and give that a moment."""
     if tasks and seconds:
         await asyncio.wait(tasks, timeout=seconds)
@@ -135,7 +140,7 @@ async def _ended(tasks: set[asyncio.Task[None]], seconds: float) -> None:
     for task in left:
         task.cancel()
     if left:
-        await asyncio.wait(left, timeout=STOP_SECONDS)
+        await asyncio.wait(left, timeout=grace_seconds)
 
 
 async def _nowhere(event: Event) -> None:

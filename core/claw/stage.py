@@ -29,6 +29,8 @@ from claw.wall import name_of
 from claw.words import say
 from claw.yard import Yard
 
+_UNKNOWN_WINDOW = 32_000
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -119,12 +121,21 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     for piece in pieces:
         if piece.fault:
             rooms.complain(_left_out(piece))
-    provider = rooms.kit.providers.get(models[0].provider)
-    known = provider.thing.context_tokens(models[0].model) if provider else 32_000
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
-        agent.settings.context_tokens or known, _fence(agent, workspace, rooms), sandbox,
+        agent.settings.context_tokens or _window(models[0], rooms), _fence(agent, workspace, rooms), sandbox,
     )  # fmt: skip
+
+
+def _window(model: ModelRef, rooms: Rooms) -> int:
+    """How many tokens the model reads, by its provider; a cautious number when that one does not know."""
+    provider = rooms.kit.providers.get(model.provider)
+    try:
+        known = provider.thing.context_tokens(model.model) if provider else 0
+        return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        rooms.complain(say("provider {name} failed: {why}", name=model.provider, why=name_of(why)))
+        return _UNKNOWN_WINDOW
 
 
 def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:

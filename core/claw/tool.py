@@ -19,7 +19,7 @@ from claw.errors import ToolError
 from claw.guard.fence import Fence
 from claw.transcript import Image, Text
 from claw.truncation import share
-from claw.wall import Threads
+from claw.wall import Threads, is_ours
 from claw.words import say
 
 THREADS = 8
@@ -228,11 +228,8 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
         return Result(_clean(_words(error)), is_error=True)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        if is_ours(error):
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
         message = _words(error).strip()

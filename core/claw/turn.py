@@ -92,8 +92,9 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
     )  # fmt: skip
     providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
     ask = with_fallback(
-        stage.models, providers, request, lambda text: told(Notice(text)), _key_orders(rooms.config)
-    )
+        stage.models, providers, request, lambda text: told(Notice(text)), _key_orders(rooms.config),
+        rooms.yard.leeway.silence_seconds,
+    )  # fmt: skip
     budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
     head = _head_of_message(inbound, rooms.config)
     past = session.messages

@@ -8,15 +8,56 @@ import contextlib
 import io
 import os
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeVar
 
 T = TypeVar("T")
 
 _PRINTED_CHARS = 2000
 _IDLE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leeway:
+    """What strangers are given before the house goes on without them: seconds, where it does not say times.
+
+    :param hook_seconds: for one ``register_*`` hook to answer.
+    :param late_times: one that was late so often in a turn is not asked again.
+    :param yard_seconds: for a yard to show that nobody blocks it.
+    :param silence_seconds: for a provider between two events of one answer. The last resort: providers have a
+        ``timeoutSeconds`` of their own.
+    :param tries: how often in a row a channel may stop listening before it is set aside.
+    :param pause_seconds: before the first new try of a channel; doubled each time.
+    :param stop_seconds: for answers under way, and then for channels, when the house stops.
+    :param grace_seconds: for one that was told to stop, before it is left behind.
+    """
+
+    import_seconds: float = 20.0
+    hook_seconds: float = 10.0
+    review_seconds: float = 5.0
+    filter_seconds: float = 5.0
+    observe_seconds: float = 2.0
+    section_seconds: float = 5.0
+    late_times: int = 2
+    yard_seconds: float = 0.5
+    silence_seconds: float = 3600.0
+    tries: int = 5
+    pause_seconds: float = 1.0
+    send_seconds: float = 30.0
+    stop_seconds: float = 10.0
+    close_seconds: float = 5.0
+    grace_seconds: float = 1.0
+
+
+USUAL = Leeway()
+
+
+class Escaped(Exception):
+    """A stranger raised what would have ended the process (``SystemExit`` …); the text says what."""
 
 
 class Printed(io.TextIOBase):
@@ -61,10 +102,93 @@ def bounded(
         thread.start()
         thread.join(seconds)
     if thread.is_alive():
-        raise TimeoutError(f"it did not come back within {seconds:.0f} s")
+        raise TimeoutError(f"it did not come back within {seconds:g} s")
     if raised:
         raise raised[0]
     return outcome[0]
+
+
+def is_ours(why: BaseException) -> bool:
+    """Whether it is the house that ends here, and not a stranger who says so: our own cancelling, a stream that we
+    close, the person's Ctrl-C (which comes to the main thread alone)."""
+    if isinstance(why, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    if isinstance(why, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
+    return isinstance(why, GeneratorExit)
+
+
+async def survived(step: Awaitable[T]) -> T:
+    """Wait for a stranger's coroutine.
+
+    :raises Escaped: in place of what would end the process, or pretend that we were cancelled. Any other ``Exception``
+        comes through.
+    """
+    try:
+        return await step
+    except Exception:
+        raise
+    except BaseException as why:
+        if is_ours(why):
+            raise
+        raise Escaped(name_of(why)) from why
+
+
+async def within(seconds: float, step: Awaitable[T], grace_seconds: float = USUAL.grace_seconds) -> T:
+    """:func:`survived`, for at most so long.
+
+    :param grace_seconds: one that does not even end when it is cancelled is left behind after this time.
+    :raises TimeoutError: it did not come back.
+    """
+    task = asyncio.ensure_future(survived(step))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_heard)
+            _left_behind.add(task)
+    await asyncio.wait({task}, timeout=grace_seconds)
+    raise TimeoutError(f"it did not come back within {seconds:g} s")
+
+
+_left_behind: set["asyncio.Future[Any]"] = set()
+
+
+def _heard(task: "asyncio.Future[Any]") -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+@contextlib.contextmanager
+def own_stdout() -> Iterator[TextIO]:
+    """Claw's own stdout, for claw alone: what strangers, or programs they start, print meanwhile is swallowed."""
+    real = sys.stdout
+    try:
+        ours = real.fileno() == 1
+    except (OSError, ValueError):
+        ours = False
+    if not ours:  # somebody has put something else in its place, and no program can inherit that
+        with contextlib.redirect_stdout(Printed()):
+            yield real
+        return
+    real.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    try:
+        with (
+            os.fdopen(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False) as own,
+            contextlib.redirect_stdout(Printed()),
+        ):
+            yield own
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class Threads:
@@ -125,6 +249,8 @@ def name_of(why: BaseException) -> str:
         text = str(why)
     except BaseException:  # noqa: BLE001 - a stranger's __str__
         text = ""
+    if isinstance(why, Escaped):
+        return text
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
 
 

@@ -1,6 +1,7 @@
-"""The yard: an event loop of their own, in a thread, for what plugins do during a turn.
+"""The yard: for each plugin an event loop of its own, in a thread, for what it does during a turn.
 
-What blocks there stops plugins, not the house. A yard that is stuck is left behind, and a new one takes its place.
+What blocks there stops that plugin, not the house and not its neighbours. A yard that is stuck is left behind, and a
+new one takes its place.
 """
 
 import asyncio
@@ -9,31 +10,41 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-PATIENCE = 2
+from claw.wall import USUAL, Leeway, name_of, survived
+
 STRAYS = 1000
-"""Tasks that plugins may leave behind in the yard; beyond it they are cancelled."""
+"""Tasks that a plugin may leave behind in its yard; beyond it they are cancelled."""
 
 
 class Yard:
-    """One loop in one daemon thread, made at the first need."""
+    """The loops, each made at the first need.
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+    :param overheard: told whose forgotten task failed, and what it raised.
+    """
+
+    def __init__(
+        self, leeway: Leeway = USUAL, overheard: Callable[[str, str], None] = lambda who, why: None
+    ) -> None:
+        self.leeway = leeway
+        self._overheard = overheard
+        self._loops: dict[str, asyncio.AbstractEventLoop] = {}
         self._late: Counter[str] = Counter()
 
     async def ask(
         self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float, who: str = ""
     ) -> Any:
-        """Call ``step`` in the yard, sync or async, and wait for its answer for at most ``seconds``.
+        """Call ``step`` in the yard of ``who``, sync or async, and wait for its answer for at most ``seconds``.
 
-        :param who: the plugin that answers; one that was late ``PATIENCE`` times is not asked again.
+        :param who: the plugin that answers; one that was late ``leeway.late_times`` is not asked again.
         :raises TimeoutError: it did not answer; when it blocks the loop, the yard is left behind.
+        :raises Escaped: it raised what would end the process. Whatever else it raises comes through.
         """
-        if who and self._late[who] >= PATIENCE:
-            raise TimeoutError(f"it did not answer {PATIENCE} times, and is not asked again")
-        loop = self._running()
+        if who and self._late[who] >= self.leeway.late_times:
+            raise TimeoutError(f"it did not answer {self._late[who]} times, and is not asked again")
+        loop = self._running(who)
 
         async def inside() -> Any:
             answer = step(*values)
@@ -43,36 +54,46 @@ class Yard:
                     task.cancel()
             return answer
 
-        future = asyncio.run_coroutine_threadsafe(inside(), loop)
+        future = asyncio.run_coroutine_threadsafe(survived(inside()), loop)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
         except TimeoutError:
+            if future.done() and not future.cancelled():
+                raise  # it is the stranger's own
             self._late[who] += 1
             future.cancel()
-            if not await self._answers(loop):
-                self._loop = None  # somebody blocks it: that thread stays with him
+            if not await _answers(loop, self.leeway.yard_seconds):
+                self._loops.pop(who, None)  # that thread stays with him who blocks it
             raise TimeoutError(f"it did not answer within {seconds:g} s") from None
 
     def close(self) -> None:
-        """End the loop; a task that somebody left there is cancelled, a blocked thread is a daemon."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(_end, loop)
+        """End the loops; a task that somebody left there is cancelled, a blocked thread is a daemon."""
+        loops, self._loops = self._loops, {}
+        for loop in loops.values():
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(_end, loop)
 
-    async def _answers(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.5) -> bool:
-        alive = asyncio.get_running_loop().create_future()
-        here = asyncio.get_running_loop()
+    def _running(self, who: str) -> asyncio.AbstractEventLoop:
+        loop = self._loops.get(who)
+        if loop is None or loop.is_closed():  # a forgotten task that raises SystemExit ends its loop
+            loop = self._loops[who] = asyncio.new_event_loop()
+            loop.set_exception_handler(partial(self._hear, who))
+            threading.Thread(target=_live, args=(loop,), daemon=True, name="claw-yard").start()
+        return loop
+
+    def _hear(self, who: str, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        why = context.get("exception")
+        self._overheard(who, name_of(why) if why else str(context.get("message")))
+
+
+async def _answers(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
+    here = asyncio.get_running_loop()
+    alive = here.create_future()
+    with contextlib.suppress(TimeoutError, RuntimeError):
         loop.call_soon_threadsafe(here.call_soon_threadsafe, _settle, alive)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(alive, seconds)
-            return True
-        return False
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=_live, args=(self._loop,), daemon=True, name="claw-yard").start()
-        return self._loop
+        await asyncio.wait_for(alive, seconds)
+        return True
+    return False
 
 
 def _live(loop: asyncio.AbstractEventLoop) -> None:

@@ -38,7 +38,7 @@ def test_a_plugin_that_loads_or_raises_is_no_culprit(tmp_path):
 def test_a_death_is_forgotten_after_a_day_and_when_the_operator_says_so(tmp_path):
     now = [1000.0]
     deaths = Deaths(tmp_path, Clock(now=lambda: now[0]))
-    (tmp_path / ".starting").write_text("bomb")
+    (tmp_path / f".starting-{os.getpid()}").write_text("bomb")
     assert deaths.culprits() == {"bomb": 1}
 
     now[0] += 25 * 3600
@@ -49,6 +49,12 @@ def test_a_death_is_forgotten_after_a_day_and_when_the_operator_says_so(tmp_path
 
 def test_a_garbled_book_is_an_empty_one(tmp_path):
     (tmp_path / ".deaths.json").write_bytes(b"\xff{")
-    os.mkdir(tmp_path / ".starting")
+    os.mkdir(tmp_path / ".starting-none")
+
+    assert Deaths(tmp_path).culprits() == {}
+
+
+def test_a_plugin_that_another_process_loads_just_now_is_no_culprit(tmp_path):
+    (tmp_path / f".starting-{os.getppid()}").write_text("slow")
 
     assert Deaths(tmp_path).culprits() == {}

@@ -4,20 +4,24 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from claw.cli.show import SCHEMA_VERSION, on_terminal
+from claw.cli.show import SCHEMA_VERSION
 from claw.errors import ClawError, UsageError
+from claw.wall import own_stdout
 from claw.words import say
 
 if TYPE_CHECKING:
     from claw.app import App
     from claw.event import Event
     from claw.stage import Wish
+
+T = TypeVar("T")
 
 app = typer.Typer(add_completion=False)
 _COMMANDS = {
@@ -59,8 +63,8 @@ def chat(
         if not text:
             raise UsageError("there is nothing to say", fix="claw chat 'your message'")
     wish = Wish(agent, session, model, tool_choice, folder, Path.cwd())
-    with asyncio.Runner() as runner:
-        talk = Talk(runner, wish, as_json)
+    with own_stdout() if text is not None else nullcontext(sys.stdout) as out, asyncio.Runner() as runner:
+        talk = Talk(runner, wish, as_json, out)
         try:
             if text is not None:
                 talk.once(text)
@@ -74,16 +78,19 @@ class Talk:
     """One conversation on this terminal.
 
     :param as_json: print events instead of words.
+    :param out: claw's own stdout. When it is the process's too, strangers get another one while they run, and not
+        while a line is typed: readline writes to the real one.
     """
 
-    def __init__(self, runner: asyncio.Runner, wish: "Wish", as_json: bool) -> None:
-        self._runner, self._wish, self._json = runner, wish, as_json
-        self._app: App = runner.run(_opened(wish.model))
-        self._screen = Screen(as_json, self._app.redact.data)
+    def __init__(self, runner: asyncio.Runner, wish: "Wish", as_json: bool, out: TextIO) -> None:
+        self._runner, self._wish = runner, wish
+        self._screen = Screen(as_json, out)
+        self._app: App = self._run(_opened(wish.model))
+        self._screen.redacted = self._app.redact.data
 
     def once(self, text: str) -> None:
         """One message, one answer; a failed turn is raised."""
-        self._runner.run(self._turn(text))
+        self._run(self._turn(text))
 
     def line_by_line(self) -> None:
         """Ask for lines until the person leaves; a failed or stopped turn does not end it."""
@@ -95,7 +102,7 @@ class Talk:
             except EOFError:
                 break
             except KeyboardInterrupt:
-                sys.stdout.write("\n")
+                self._screen.out.write("\n")
                 continue
             if line in ("/exit", "/quit"):
                 break
@@ -105,14 +112,24 @@ class Talk:
 
     def close(self) -> None:
         """End the app."""
-        self._runner.run(self._app.close())
+        self._run(self._app.close())
+
+    def _run(self, step: Coroutine[Any, Any, T]) -> T:
+        before = sys.stdout
+        if self._screen.out is not before:  # it is kept for the whole of this process
+            return self._runner.run(step)
+        try:
+            with own_stdout() as self._screen.out:
+                return self._runner.run(step)
+        finally:
+            self._screen.out = before
 
     def _line(self, line: str) -> None:
         try:
             if line.startswith("/"):
                 self._command(line)
             else:
-                self._runner.run(self._turn(line))
+                self._run(self._turn(line))
         except KeyboardInterrupt:
             self._screen.aside(say("stopped"))
         except ClawError as failed:
@@ -127,29 +144,29 @@ class Talk:
     def _command(self, line: str) -> None:
         word = line.split(maxsplit=1)[0]
         if word == "/new":
-            self._runner.run(self._app.forget(self._wish))
+            self._run(self._app.forget(self._wish))
             self._screen.aside(say("a new conversation"))
         elif word == "/status":
-            for key, value in self._runner.run(self._app.status(self._wish)).items():
-                sys.stdout.write(f"{key}: {value}\n")
+            for key, value in self._run(self._app.status(self._wish)).items():
+                self._screen.out.write(f"{key}: {value}\n")
         elif word == "/tools":
             from claw.app import from_terminal
 
-            stage = self._runner.run(self._app.stage(from_terminal(""), self._wish))
+            stage = self._run(self._app.stage(from_terminal(""), self._wish))
             for tool in stage.tools.values():
-                sys.stdout.write(f"{tool.name}: {tool.description}\n")
+                self._screen.out.write(f"{tool.name}: {tool.description}\n")
         elif word == "/stop":
             self._screen.aside(say("nothing runs now; Ctrl-C stops a turn while it runs"))
         else:
             if word != "/help":
                 self._screen.aside(say("there is no command {name}", name=word))
             for name, meaning in _COMMANDS.items():
-                sys.stdout.write(f"{name:8} {say(meaning)}\n")
+                self._screen.out.write(f"{name:8} {say(meaning)}\n")
 
     def _banner(self) -> None:
         from claw.app import from_terminal
 
-        stage = self._runner.run(self._app.stage(from_terminal(""), self._wish))
+        stage = self._run(self._app.stage(from_terminal(""), self._wish))
         who, model, folder = stage.agent.id, stage.models[0], stage.workspace
         text = say("{agent} with {model}, in {folder}", agent=who, model=model, folder=folder)
         self._screen.aside(f"claw · {text} · {say('/help lists the commands')}")
@@ -158,9 +175,10 @@ class Talk:
 class Screen:
     """Shows a turn while it runs: words as they come, tool calls beside them. A pipe gets the answer alone."""
 
-    def __init__(self, as_json: bool, redacted: Callable[[Any], Any]) -> None:
-        self._json, self._redacted = as_json, redacted
-        self._live = on_terminal() or sys.stdout.isatty()
+    def __init__(self, as_json: bool, out: TextIO) -> None:
+        self._json, self.out = as_json, out
+        self.redacted: Callable[[Any], Any] = lambda shown: shown
+        self._live = out.isatty()
         self._streamed = False
         self._open = False
 
@@ -169,15 +187,15 @@ class Screen:
         from claw.event import Notice, StepStarted, TextPiece, ToolBegan, ToolEnded, ToolProgress, as_json
 
         if self._json:
-            line = {"schemaVersion": SCHEMA_VERSION, **self._redacted(as_json(event))}
-            sys.stdout.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
-            sys.stdout.flush()
+            line = {"schemaVersion": SCHEMA_VERSION, **self.redacted(as_json(event))}
+            self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            self.out.flush()
         elif isinstance(event, StepStarted):
             self._streamed = False
         elif isinstance(event, TextPiece) and self._live:
             self._streamed = self._open = True
-            sys.stdout.write(event.text)
-            sys.stdout.flush()
+            self.out.write(event.text)
+            self.out.flush()
         elif isinstance(event, ToolBegan):
             given = json.dumps(event.call.arguments, ensure_ascii=False)
             self.aside(f"· {event.call.name} {_short(given, 100)}")
@@ -193,7 +211,7 @@ class Screen:
         if self._streamed:
             self._end_line()
         elif text:
-            sys.stdout.write(text.rstrip("\n") + "\n")
+            self.out.write(text.rstrip("\n") + "\n")
 
     def aside(self, text: str) -> None:
         """A line that is not the answer: dim on a terminal, on stderr, nothing of it in a pipe's stdout."""
@@ -204,8 +222,8 @@ class Screen:
 
     def _end_line(self) -> None:
         if self._open:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            self.out.write("\n")
+            self.out.flush()
         self._open = False
 
 
@@ -246,7 +264,9 @@ async def _opened(model: str) -> "App":
             told.add(line)
             sys.stderr.write(f"claw: {line}\n")
 
-    return App(look_round(models=[model]), complain=complain)
+    app = App(look_round(models=[model]), complain=complain)
+    asyncio.get_running_loop().set_exception_handler(app.overheard)
+    return app
 
 
 def _short(text: str, limit: int) -> str:

@@ -21,6 +21,7 @@ from claw.policy import Judgement
 from claw.route import TERMINAL
 from claw.scenario import Scenario, judgement_of, model_of, sender_of
 from claw.stage import Wish
+from claw.wall import own_stdout
 from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
@@ -106,7 +107,7 @@ def call(
     arguments = _arguments(args)
     inbound = _inbound(Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender))
     wish = Wish(agent=agent, model=model, folder=Path.cwd())
-    with _house() as house:
+    with _house() as house, own_stdout():
         result = asyncio.run(house.call_tool(name, arguments, inbound, wish))
     text = "\n".join(getattr(block, "text", "[image]") for block in result.blocks)
     if as_json:

@@ -21,6 +21,7 @@ from claw.serve import Serving
 from claw.stage import Wish
 from claw.testing import FakeChannel, FakeProvider, says
 from claw.transcript import ToolResult
+from claw.wall import Leeway
 
 from cases.made import plugins as made
 
@@ -97,9 +98,10 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
         look_round(_environ(tmp_path, plugin.config), found),
         guests={"fakes": fakes},
         complain=complaints.append,
+        leeway=Leeway(pause_seconds=0.01),
     )
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(Serving(app, pause_seconds=0.01).run(stop))
+    serving = asyncio.ensure_future(Serving(app).run(stop))
     try:
         fakes.alpha.says("hello")
         await _until(
