@@ -15,10 +15,11 @@ from claw.cli.show import document, table
 from claw.errors import ClawError, UsageError
 from claw.lifecycle import lock as lock_file
 from claw.lifecycle.change import STEPS, Layers, plan_exactly, plan_install, plan_uninstall, plan_update
-from claw.lifecycle.environment import here, pip_command, plain
+from claw.lifecycle.environment import here, pip_command
 from claw.lifecycle.installer import Pip, wish
 from claw.lifecycle.integrity import damages
 from claw.lifecycle.layer import EDITABLE
+from claw.lifecycle.names import plain
 from claw.lifecycle.plan import Plan
 from claw.manifest import scan
 from claw.survey import home_of, speak, standings

@@ -18,10 +18,11 @@ from typing import Any
 
 from claw import store
 from claw.errors import ClawError, UsageError
-from claw.lifecycle.environment import here, info_folders, pins as pins_of_environment
+from claw.lifecycle.environment import here, pins as pins_of_environment
 from claw.lifecycle.installer import Pip, Wish
 from claw.lifecycle.integrity import damages
 from claw.lifecycle.layer import CURRENT, EDITABLE, FOLDER, GATEWAY_LOCK, NOTE, STAGED
+from claw.lifecycle.names import info_folders
 from claw.lifecycle.plan import Pin, Plan, from_data, plan
 
 STEPS = (

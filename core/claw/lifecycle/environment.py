@@ -1,7 +1,6 @@
 """Which Python environment this is, what is in it, and the pip that serves it. Nothing here changes it."""
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from claw.errors import ClawError
+from claw.lifecycle.names import plain
 
 CORE = "claw-core"
 Kind = Literal["venv", "pipx", "uv tool", "managed", "system"]
@@ -70,19 +70,6 @@ def kind_of(prefix: Path, stdlib: Path, *, is_venv: bool) -> Kind:
     if is_venv:
         return "venv"
     return "managed" if (stdlib / "EXTERNALLY-MANAGED").exists() else "system"
-
-
-def plain(name: str) -> str:
-    """The one spelling of a distribution's name. Source: packaging.python.org, "Names and normalization"."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def info_folders(folder: Path) -> dict[str, Path]:
-    """The distributions installed in ``folder``, plain name → their ``.dist-info``."""
-    return {
-        plain(info.name.removesuffix(".dist-info").rpartition("-")[0]): info
-        for info in folder.glob("*.dist-info")
-    }
 
 
 def pins(layers: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from claw import store
 from claw.errors import ClawError, UsageError
-from claw.lifecycle.environment import plain
+from claw.lifecycle.names import plain
 from claw.lifecycle.plan import Pin, from_report
 
 # pip as we need it, whatever a machine's own settings say: no question, no other target than ours.

@@ -15,8 +15,8 @@ from typing import Any
 
 from claw import store
 from claw.errors import ClawError, PluginError
-from claw.lifecycle.environment import info_folders, plain
 from claw.lifecycle.layer import CURRENT, FOLDER, NOTE
+from claw.lifecycle.names import info_folders, plain
 from claw.manifest import Found
 from claw.words import say
 

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from claw import __version__, store
 from claw.errors import ClawError
-from claw.lifecycle.environment import plain
 from claw.lifecycle.integrity import LOCK, Damage, expected, record_of
+from claw.lifecycle.names import plain
 from claw.lifecycle.plan import Pin, Source
 from claw.manifest import Found
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from claw.lifecycle.environment import plain
+from claw.lifecycle.names import plain
 
 Source = Literal["index", "file", "directory", "git"]
 
