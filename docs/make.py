@@ -53,9 +53,10 @@ def manifest() -> str:
     parts = [
         "# Manifest",
         "",
-        f"`{FILE_NAME}` lies inside the import package of a plugin and in its wheel. It says what the plugin brings, so that",
-        f"claw can list, judge and explain it without importing it; this claw has plugin API {api}. `claw plugins build`",
-        "writes it from the code, `claw plugins build --check` says whether it still fits, `claw plugins info ID` shows it.",
+        f"`{FILE_NAME}` lies inside the import package of a plugin and in its wheel. It says what the plugin brings,",
+        f"so that claw can list, judge and explain it without importing it; this claw has plugin API {api}.",
+        "`claw plugins build` writes it from the code, `claw plugins build --check` says whether it still fits, and",
+        "`claw plugins info ID` shows it.",
         "",
         "Only `id` must be there. A field that is not listed here is an error, and so is another type: the plugin is set",
         "aside, and the message names the field. [Writing a plugin](plugins.md#the-manifest) has a whole one.",

@@ -1,4 +1,4 @@
-"""A hook of MkDocs (``mkdocs.yml``): files beside ``docs`` become pages too, under the path they have in the repository."""
+"""A hook of MkDocs (``mkdocs.yml``): files beside ``docs`` become pages too, under their path in the repository."""
 
 import re
 from pathlib import Path

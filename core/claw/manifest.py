@@ -84,7 +84,7 @@ class Manifest(Part, frozen=True):
         the code brings is not offered.
     :param prompt_sections: names; with one of them the plugin is loaded at start.
     :param skills: names, for the list.
-    :param commands: words behind ``claw`` that it answers to.
+    :param commands: words behind ``claw`` that it answers to; ``plugins NAME`` is one behind ``claw plugins``.
     :param sandboxes: names, for the list.
     :param reviewers: names; with one of them the plugin is loaded at start.
     :param filters: names; with one of them the plugin is loaded at start.

@@ -1,11 +1,13 @@
 """The manual says what the code says."""
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+NAV = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 PAGES = runpy.run_path(str(DOCS / "make.py"))["PAGES"]
 
 
@@ -18,3 +20,9 @@ def test_every_setting_says_what_it_means_or_is_named_by_its_section():
     rows = [line for line in PAGES["settings.md"]().splitlines() if line.startswith("| `")]
 
     assert len(rows) > 150
+
+
+def test_the_site_leads_to_every_page_and_to_no_other():
+    listed = re.findall(r"[\w./-]+\.md", NAV)
+    assert {page for page in listed if (DOCS / page).exists()} == {path.name for path in DOCS.glob("*.md")}
+    assert [page for page in listed if not (DOCS / page).exists() and not (DOCS.parent / page).exists()] == []
