@@ -6,9 +6,13 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", default=None, help="folder of *.jsonl tables to run instead of the project's copy")
+    parser.addoption(
+        "--cases", default=None, help="folder of *.jsonl tables to run instead of the project's copy"
+    )
     # pytest itself has --fixtures: run.py hands ours on under this name.
-    parser.addoption("--wire-fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy")
+    parser.addoption(
+        "--wire-fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy"
+    )
     parser.addoption("--full", action="store_true", help="run the large figures whole, not as a sample")
 
 
@@ -26,7 +30,22 @@ def _own_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("CLAW_HOME", str(home / ".claw"))
     monkeypatch.setenv("LANG", "C.UTF-8")
-    for name in ("LC_ALL", "LC_MESSAGES", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+    for name in (
+        "LC_ALL",
+        "LC_MESSAGES",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "NO_COLOR"):
+    for name in (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "NO_COLOR",
+    ):
         monkeypatch.delenv(name, raising=False)

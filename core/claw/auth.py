@@ -36,7 +36,12 @@ def in_order(keys: Sequence[Credential], order: Sequence[str] = ()) -> tuple[Cre
 
 
 def configured_keys(
-    section: "ProviderConfig", name: str, environ: Mapping[str, str], variables: Sequence[str], *, keyless: bool = False
+    section: "ProviderConfig",
+    name: str,
+    environ: Mapping[str, str],
+    variables: Sequence[str],
+    *,
+    keyless: bool = False,
 ) -> tuple[Credential, ...]:
     """The keys of a provider, in the order to try them: those its section names, else the environment's.
 
@@ -45,7 +50,9 @@ def configured_keys(
     :param keyless: the service needs none: without any key, an empty one.
     :raises ConfigError: the section names keys and not one of them can be read.
     """
-    written = [(profile.id, f"authProfiles[{i}]", profile.api_key) for i, profile in enumerate(section.auth_profiles)]
+    written = [
+        (profile.id, f"authProfiles[{i}]", profile.api_key) for i, profile in enumerate(section.auth_profiles)
+    ]
     written.append(("default", "apiKey", section.api_key))
     found: list[Credential] = []
     fault: ConfigError | None = None
@@ -60,7 +67,9 @@ def configured_keys(
         raise fault
     if found:
         return in_order(found, section.auth_order)
-    held = next((environ[variable].strip() for variable in variables if environ.get(variable, "").strip()), None)
+    held = next(
+        (environ[variable].strip() for variable in variables if environ.get(variable, "").strip()), None
+    )
     if held is not None:
         return (Credential("environment", held),)
     return (Credential("none", ""),) if keyless else ()

@@ -93,9 +93,9 @@ def _mentions(module: str, home: str, name: str, owner: str, public: set[str]) -
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Name) and node.id in local and not owner:
             return True
-        if isinstance(node, ast.Attribute) and node.attr == name:
-            if owner or (isinstance(node.value, ast.Name) and node.value.id in modules):
-                return True
+        named = isinstance(node, ast.Attribute) and node.attr == name
+        if named and (owner or (isinstance(node.value, ast.Name) and node.value.id in modules)):
+            return True
     return False
 
 

@@ -1,10 +1,8 @@
 """compaction, first form: the newest whole turns that fit."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from claw.compaction import Costs, fit
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, User, estimate_tokens, pair
+from hypothesis import given, strategies as st
 
 
 def turn(n: int) -> list:

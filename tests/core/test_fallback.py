@@ -1,7 +1,6 @@
 """fallback: which model and key to try next, and a stream that does."""
 
 import pytest
-
 from claw.auth import Credential, in_order
 from claw.errors import ProviderError
 from claw.fallback import ModelRef, candidates, with_fallback

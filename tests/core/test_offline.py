@@ -7,8 +7,7 @@ from claw.builtin.offline import Offline, reply
 from claw.builtin.offline_wishes import call_of, wishes_in
 from claw.provider import Finished, Request, SystemPrompt, TextDelta, ToolSpec
 from claw.transcript import Assistant, Message, Text, ToolResult, User
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def spec(name: str, *properties: str, required: tuple[str, ...] = ()) -> ToolSpec:

@@ -15,8 +15,7 @@ from claw.prompt import (
     inbound_context,
     price,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 FACTS = PromptFacts(SimpleNamespace(id="main"), "full", (), Path("/w"))
 

@@ -13,8 +13,7 @@ from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
 from claw.prompt import ContextFile, PromptFacts, assemble, price
 from claw.provider import ToolSpec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 STANDARD = [
     "read",

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from claw.config.outline import outline
 from claw.manifest import Found, parse
 from claw.standing import choose_model, judge

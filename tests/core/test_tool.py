@@ -14,8 +14,7 @@ from claw.errors import ClawError, ToolError
 from claw.tool import Result, Tool, ToolContext, fit, perform, run, tool, validate
 from claw.transcript import Image, Text
 from claw.truncation import MIDDLE, share, truncate
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
 
@@ -288,7 +287,9 @@ async def test_what_a_tool_raises_becomes_a_result_that_names_the_culprit(
     assert text in answer.blocks[0].text
 
 
-@pytest.mark.parametrize("answer", [None, 5, ["a"], pytest.param(object(), id="object"), Result(["text"]), Result(7)], ids=repr)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "answer", [None, 5, ["a"], pytest.param(object(), id="object"), Result(["text"]), Result(7)], ids=repr
+)  # type: ignore[arg-type]
 async def test_an_answer_of_another_kind_is_an_error_of_the_tool(answer, context: ToolContext):
     @tool
     async def odd() -> Any:

@@ -12,8 +12,7 @@ from claw.errors import ConfigError, ProviderError
 from claw.provider import Finished, TextDelta
 from claw.transcript import Assistant, Text
 from claw.wire import CallIds, Decoder, Patience, base_url, converse, tool_arguments
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def decoded(pieces: list[bytes]) -> list[tuple[str, bytes]]:

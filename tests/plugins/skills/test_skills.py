@@ -17,8 +17,7 @@ from claw.provider import ToolSpec
 from claw_skills import Catalogue, catalogue, key_is_set, register_commands, skills_section, usable
 from claw_skills.shelf import Shelves, Source
 from claw_skills.skill import Gates, Machine, Skill, obstacle, parse
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 READ = (ToolSpec("read", "", {}),)
 LINUX = Machine("linux", {"TOKEN": "x"}, {"git": "/bin/git"}.get, {"channels.telegram"}.__contains__)
