@@ -1,7 +1,8 @@
 """Where keys may stand: the short forms that the file allows are moved to their one place, and remembered.
 
 ``telegram: {…}`` at the top is ``channels.telegram``; ``heartbeat: {…}`` at the top is ``agents.defaults.heartbeat``;
-``agents.entries`` is ``agents.list``. An error is told with the path as the person wrote it.
+``agents.entries`` is ``agents.list``; ``mcpServers`` are settings of the plugin mcp. An error is told with the path as
+the person wrote it.
 """
 
 from collections.abc import Mapping
@@ -62,6 +63,8 @@ def arrange(raw: Mapping[str, Any], channels: frozenset[str] = CHANNELS) -> Layo
             target = ("agents", "defaults", key)
         elif key in channels or (key not in _TOP and _looks_like_a_channel(raw[key])):
             target = ("channels", key)
+        elif key == "mcpServers":  # where every MCP client looks for them
+            target = ("plugins", "entries", "mcp", "config", "mcpServers")
         if target and _place(tree, target, raw[key]):
             del tree[key]
             moved.append((target, (key,)))
