@@ -90,7 +90,7 @@ async def _answers(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
     here = asyncio.get_running_loop()
     alive = here.create_future()
     with contextlib.suppress(TimeoutError, RuntimeError):
-        loop.call_soon_threadsafe(here.call_soon_threadsafe, _settle, alive)
+        loop.call_soon_threadsafe(_answer_to, here, alive)
         await asyncio.wait_for(alive, seconds)
         return True
     return False
@@ -109,6 +109,11 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     loop.call_later(0.2 if tasks else 0, loop.stop)
+
+
+def _answer_to(loop: asyncio.AbstractEventLoop, alive: "asyncio.Future[None]") -> None:
+    with contextlib.suppress(RuntimeError):  # who asked is gone
+        loop.call_soon_threadsafe(_settle, alive)
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

@@ -81,6 +81,7 @@ def test_a_new_plugin_has_what_is_needed_to_publish_it(project: Path, package: P
     wanted |= {f"{package.name}/__init__.py", f"{package.name}/py.typed", "tests/test_wind_chime.py"}
     there = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
     assert wanted <= there
+    there = {name for name in there if "__pycache__" not in name}
     left = [name for name in there if "@" in name or "@plugin@" in (project / name).read_text()]
     assert left == [], "a name was not filled in"
     (project / "dist").mkdir()
