@@ -1,5 +1,6 @@
 """Shared by all tests: options, and a machine of its own for each test."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--wire-fixtures", default=None, help="folder of wire fixtures to run instead of the project's copy"
     )
     parser.addoption("--full", action="store_true", help="run the large figures whole, not as a sample")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell that starts us in the background has switched Ctrl-C off, for our children too: they get it back."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
