@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import msgspec
@@ -137,6 +138,8 @@ class Host:
         package = self._standings[plugin].found.package
         before = seal.marks()
         module = self._bounded(plugin, lambda: import_module(package), self._leeway.import_seconds)
+        if not isinstance(module, ModuleType):
+            raise TypeError(f"it puts {type(module).__name__} in the place of its package")
         for name in seal.broken(before, seal.marks()):
             self._note(
                 say(

@@ -267,7 +267,7 @@ def test_core_stays_small() -> None:
         "lifecycle",
     }  # core's own plugins, the kit for authors, the commands
     assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 9000
-    assert sum(code_lines(source.path) for source in CORE_FILES) < 13_500
+    assert sum(code_lines(source.path) for source in CORE_FILES) < 13_900
 
 
 def test_no_file_outgrows_its_noun() -> None:

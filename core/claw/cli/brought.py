@@ -56,6 +56,7 @@ class Plugins(TyperGroup):
         return [
             *super().list_commands(ctx),
             *OF_THE_SET,
+            "doctor",
             *(name for group, _, name in theirs if name and group == "plugins"),
         ]
 
@@ -65,6 +66,10 @@ class Plugins(TyperGroup):
             from claw.cli.plugin_set import app
 
             return typer.main.get_group(app).commands[cmd_name]
+        if cmd_name == "doctor":
+            from claw.cli.doctor import plugins_app
+
+            return typer.main.get_command(plugins_app)
         found = super().get_command(ctx, cmd_name) or command(f"plugins {cmd_name}")
         if found is None and cmd_name in FOR_AUTHORS:
             raise UsageError(

@@ -21,6 +21,7 @@ _NOUNS = {
     "policy": "claw.cli.policy",
     "config": "claw.cli.config",
     "prompt": "claw.cli.prompt",
+    "doctor": "claw.cli.doctor",
     "upgrade": "claw.cli.upgrade",
     "completion": "claw.cli.completion",
 }

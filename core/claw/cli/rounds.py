@@ -1,0 +1,145 @@
+"""The doctor's round through the house: config, plugins, home, sessions, state, keys, and, when asked, the models."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from claw.app import App, House, look_round
+from claw.cli.checkup import Finding, clashes, examine
+from claw.cli.config import findings as config_findings
+from claw.cli.status import key_of
+from claw.config.outline import outline
+from claw.errors import ClawError
+from claw.fallback import ModelRef, candidates, with_fallback
+from claw.policy import Run, judge
+from claw.provider import Request, SystemPrompt
+from claw.record import read
+from claw.survey import home_of, providers_used
+from claw.transcript import Text, User
+from claw.words import say
+
+_SECRET_FILES = ("config.yaml", "config.yml", "config.json", "state.db", "state.db-wal", "state.db-shm")
+_PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
+_QUESTION = User((Text("Answer with the word: yes"),))
+
+
+def house(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """All that can be seen from here: no plugin is imported, nobody is called."""
+    home = home_of(environ)
+    errors, warnings = config_findings(home, environ)
+    for grave, told in ((True, errors), (False, warnings)):
+        yield from (Finding(one.where, "config", one.problem, one.fix, grave=grave) for one in told)
+    yield from permissions(home)
+    yield from sessions(home)
+    yield from state(home / "state.db")
+    if not errors:
+        seen = look_round(environ)
+        yield from plugins(seen, environ)
+        yield from keys(seen, environ)
+
+
+def plugins(seen: House, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What can be said of the plugins together, and of each, without loading one."""
+    wanted = outline(seen.config.raw)
+    for standing in seen.standings:
+        yield from examine(standing, wanted, environ)
+    yield from clashes(seen.found)
+    for conflict in judge(seen.facts, (), Run()).conflicts:
+        yield Finding(conflict.fact.plugin or conflict.fact.supplier, "conflict", str(conflict), grave=False)
+
+
+def permissions(home: Path) -> Iterator[Finding]:
+    """What others may read and should not: the home itself, and the files with keys and conversations in it."""
+    files = [home / name for name in _SECRET_FILES] + [path for each in _PATTERNS for path in home.glob(each)]
+    for path, allowed in ((home, 0o700), *((file, 0o600) for file in files)):
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            continue
+        if mode & ~0o700:
+            why = say("others may get at it (mode {mode:o})", mode=mode)
+            yield Finding(str(path), "permissions", why, f"chmod {allowed:o} {path}")
+
+
+def close(finding: Finding) -> str:
+    """Mend what ``permissions`` found; what was done."""
+    path = Path(finding.about)
+    path.chmod(0o700 if path.is_dir() else 0o600)
+    return finding.mend
+
+
+def sessions(home: Path) -> Iterator[Finding]:
+    """Files of conversations with lines that cannot be read."""
+    for path in sorted(home.glob("agents/*/sessions/*.jsonl")):
+        try:
+            reading = read(path.read_bytes())
+        except OSError as refused:
+            yield Finding(str(path), "session", say("cannot be read: {why}", why=refused.strerror))
+            continue
+        mend = say("the next message to it repairs it, and keeps the file as it was beside it")
+        if reading.reason:
+            yield Finding(str(path), "session", say("is damaged: {why}", why=reading.reason), mend)
+        elif reading.bad_lines:
+            lines = ", ".join(map(str, reading.bad_lines))
+            yield Finding(str(path), "session", say("is damaged: line {lines}", lines=lines), mend)
+
+
+def state(path: Path) -> Iterator[Finding]:
+    """Whether the database is whole (sqlite.org, "PRAGMA quick_check")."""
+    if not path.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            [(told,), *_] = database.execute("PRAGMA quick_check").fetchall()
+    except sqlite3.DatabaseError as why:
+        told = str(why)
+    if told != "ok":
+        mend = say("move it away: sessions are found again, the rest begins anew")
+        yield Finding(str(path), "state", say("is damaged: {why}", why=told), mend)
+
+
+def keys(seen: House, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Providers that a model of the file asks for, and that have no key."""
+    config = seen.config
+    for provider in providers_used(outline(config.raw), seen.found, environ, config.raw):
+        if key_of(config, seen.found, provider, environ) == say("none"):
+            lines = [line for one in seen.found if one.manifest for line in one.manifest.providers]
+            variables = [name for line in lines if line.name == provider for name in line.env]
+            mend = say("export {variable}=…", variable=variables[0]) if variables else ""
+            yield Finding(f"providers.{provider}", "key", say("there is no key for it"), mend)
+
+
+def models(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Ask each model of the default agent one word; it costs a few tokens.
+
+    :raises ClawError: there is no house to ask in.
+    """
+    app = App(look_round(environ))
+    try:
+        for ref in _refs(app):
+            try:
+                asyncio.run(_asked(app, ref))
+            except ClawError as why:
+                yield Finding(str(ref), "model", why.problem, why.fix)
+    finally:
+        asyncio.run(app.close())
+
+
+def _refs(app: App) -> tuple[ModelRef, ...]:
+    choice = app.config.agent().settings.model
+    primary = (choice.primary if choice else None) or app.house.default_model
+    return candidates("", primary, choice.fallbacks if choice else (), app.config.settings.models.aliases)
+
+
+async def _asked(app: App, ref: ModelRef) -> None:
+    async def nobody(text: str) -> None:
+        return None
+
+    providers = {name: brought.thing for name, brought in app.kit.providers.items()}
+    request = Request("", SystemPrompt(""), (), max_tokens=64)
+    async for _ in with_fallback((ref,), providers, request, nobody)((_QUESTION,), "none"):
+        pass
