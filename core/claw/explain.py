@@ -11,7 +11,7 @@ from typing import Any
 from claw.catalog import CORE_TOOLS, normalise
 from claw.config.names import dotted, nearest
 from claw.mend import Edit, edits_for, hand_over
-from claw.policy import Conflict, Judgement, Layer, Reach, Ruling, ToolFact, narrow, sections_for
+from claw.policy import Conflict, Judgement, Layer, Ruling, ToolFact, narrow, sections_for
 from claw.policy.judge import CLOSING, opt_in_words
 from claw.policy.ruling import STANDS
 from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, Standing
@@ -75,13 +75,11 @@ def explain(name: str, config: Any, judgement: Judgement, standings: Sequence[St
     :param standings: how the installed plugins stand.
     """
     wanted = normalise(name)
-    found = [fact for fact in judgement.facts if normalise(fact.name) == wanted]
+    found = judgement.named.get(wanted, ())
     if not found:
         return _absent(name, wanted, config, judgement, standings)
-    standing = [fact for fact in map(judgement.facts.__getitem__, judgement.positions) if fact in found]
-    kept = [fact for fact in judgement.loaded if fact in found]
-    fact = (standing or kept or found)[0]
-    ruling = STANDS if standing else judgement.rulings[fact.name]
+    fact = found[0]
+    ruling = STANDS if fact.name in judgement.standing else judgement.rulings[fact.name]
     deciding = _deciding(judgement, ruling)
     key = ruling.key
     place = f"{key}[{ruling.entry.at}]" if ruling.entry and key else key
@@ -140,7 +138,7 @@ def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
 def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[Step, ...]:
     """Each gate and layer, asked about this tool alone."""
     steps = [_optional(fact, config, judged), _name(fact, judged)]
-    reach = Reach((*judged.loaded, fact))
+    reach = judged.reach(fact)
     for layer in judged.layers:
         _, fell = narrow(frozenset((normalise(fact.name),)), layer, reach)
         steps.append(_step(layer.name, next(iter(fell.values()), None), _rule_of(layer), config))

@@ -55,7 +55,7 @@ def edits_for(fact: ToolFact, ruling: Ruling, judged: Judgement, sections: Secti
     :param sections: what the layers of that judgement were built from.
     """
     layers = {layer.name: layer for layer in judged.layers}
-    reach = Reach((*judged.loaded, fact))
+    reach = judged.reach(fact)
     if ruling.stage in layers:
         return _through(fact, layers[ruling.stage], sections, reach, judged.run.depth)
     if ruling.stage == "optional":

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from claw.catalog import normalise
 from claw.policy.facts import Run, ToolFact
 from claw.policy.layers import Entry, Layer
+from claw.policy.reach import Reach
 from claw.words import say
 
 
@@ -110,6 +113,26 @@ class Judgement:
     def standing(self) -> tuple[str, ...]:
         """Names of the tools that may be used, in order of registration."""
         return tuple(self.facts[at].name for at in self.positions)
+
+    @cached_property
+    def named(self) -> Mapping[str, tuple[ToolFact, ...]]:
+        """Normalised name → the tools of that name: first the one that stands, then those that were loaded."""
+        names: dict[str, dict[int, ToolFact]] = {}
+        for fact in (*map(self.facts.__getitem__, self.positions), *self.loaded, *self.facts):
+            names.setdefault(normalise(fact.name), {}).setdefault(id(fact), fact)
+        return {name: tuple(facts.values()) for name, facts in names.items()}
+
+    def reach(self, fact: ToolFact) -> Reach:
+        """What the words of lists stand for among the loaded tools and ``fact``."""
+        return self._reach if id(fact) in self._kept else Reach((*self.loaded, fact))
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self.loaded)
+
+    @cached_property
+    def _kept(self) -> frozenset[int]:
+        return frozenset(map(id, self.loaded))
 
     @property
     def owners(self) -> tuple[str | None, ...]:
