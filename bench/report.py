@@ -11,6 +11,8 @@ ROWS: tuple[tuple[str, str, float | None, str], ...] = (
     ("`plugins list`, modules", "processes.plugins_0.modules", None, ""),
     ("`plugins list` with 50 more, CPU", "processes.plugins_50.cpu_ms", 150, "ms"),
     ("`plugins list` with 200 more, CPU", "processes.plugins_200.cpu_ms", None, "ms"),
+    ("`tools list`, CPU", "processes.tools_0.cpu_ms", None, "ms"),
+    ("`tools list` with 200 more, CPU", "processes.tools_200.cpu_ms", None, "ms"),
     ("one message, no tools, less the SDK's import", "derived.oneshot_0", 350, "ms"),
     ("one message, 10 tool calls, less the SDK's import", "derived.oneshot_10", 400, "ms"),
     ("- the vendor SDK's import", "processes.vendor_sdk_import.wall_ms", None, "ms"),
