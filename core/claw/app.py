@@ -6,7 +6,7 @@ import inspect
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -149,7 +149,7 @@ class App:
             machine=_machine(),
         )
         known = known_of((standing.found for standing in self.host.standings), CORE_TOOLS, GROUPS)
-        unnamed = strays(self.config, facts, [standing.id for standing in house.standings])
+        unnamed = strays(self.config, facts, _called(house.found))
         clashes = judge(facts, (), Run()).conflicts
         for line in (
             *self.kit.diagnostics,
@@ -300,6 +300,9 @@ def from_terminal(text: str, message_id: str = "") -> Inbound:
     return Inbound(Address(TERMINAL, "local"), text, LOCAL, message_id=message_id, mentions_us=True)
 
 
+_FOLDERS = frozenset({"PWD", "OLDPWD"})  # a shell's working folders, which look like passwords by their names
+
+
 def _secrets(config: Config) -> Iterator[str]:
     """Every secret that this process can know: those of the file, and those of the environment by their names."""
     waiting: list[Any] = [config.settings]
@@ -315,7 +318,16 @@ def _secrets(config: Config) -> Iterator[str]:
             waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
-    yield from (value for name, value in config.environ.items() if is_secret_name(name))
+    for name, value in config.environ.items():
+        if is_secret_name(name) and name not in _FOLDERS:
+            yield value
+
+
+def _called(found: Iterable[Found]) -> Iterator[str]:
+    """What an operator may call installed plugins: their ids, and the tools that they declare."""
+    for one in found:
+        yield one.id
+        yield from (tool.name for tool in one.manifest.tools) if one.manifest else ()
 
 
 def _machine() -> dict[str, str]:

@@ -70,12 +70,13 @@ def judge(
     standings = [_configured(_one(one, wanted, providers_used, found), wrong or {}) for one in found]
     standings = [replace(one, required=True) if one.id in required else one for one in standings]
     usable = {standing.id for standing in standings if standing.state in (LOADED, IDLE)}
-    standings = [_with_needs(standing, usable) for standing in standings]
+    mends = {standing.id: standing.mend for standing in standings}
+    standings = [_with_needs(standing, usable, mends) for standing in standings]
     for plugin in wanted.entries:
         if plugin in required - ids:
             nobody = Found(plugin, "", "", "")
             why = say("it is not installed")
-            mend = say("install the package claw-{id}, or remove plugins.entries.{id}", id=plugin)
+            mend = say("claw plugins install claw-{id}, or remove plugins.entries.{id}", id=plugin)
             standings.append(Standing(nobody, QUARANTINED, why, "find", mend, required=True))
     return tuple(standings)
 
@@ -95,7 +96,8 @@ def _one(found: Found, wanted: Wanted, providers_used: Sequence[str], all_found:
     if found.manifest and not fits(found.manifest.api):
         api, version = found.manifest.api, API_VERSION[0]
         why = say("it was made for plugin API {range}, this is {version}", range=api, version=version)
-        return Standing(found, INCOMPATIBLE, why, "find", say("install a release for this claw"))
+        mend = say("claw plugins update {id}, if it has a release for this claw", id=found.id)
+        return Standing(found, INCOMPATIBLE, why, "find", mend)
     return _use(found, wanted, providers_used, all_found)
 
 
@@ -189,14 +191,18 @@ def _how_to_use(manifest: Manifest) -> str:
     return ""
 
 
-def _with_needs(standing: Standing, usable: Set[str]) -> Standing:
+def _with_needs(standing: Standing, usable: Set[str], mends: Mapping[str, str]) -> Standing:
+    """A plugin whose need is absent or out of use is set aside; what mends the need mends it.
+
+    :param mends: plugin id → what to do about that one, of all that are installed.
+    """
     manifest = standing.found.manifest
     if standing.state not in (LOADED, IDLE) or manifest is None:
         return standing
     missing = [need for need in manifest.requires if need not in usable]
     if not missing:
         return standing
-    mend = say("install the package claw-{id}, or enable it", id=missing[0])
+    mend = mends.get(missing[0], say("claw plugins install claw-{id}", id=missing[0]))
     why = say("it needs plugin {id}", id=missing[0])
     return replace(standing, state=QUARANTINED, why=why, stage="find", mend=mend, eager=False)
 

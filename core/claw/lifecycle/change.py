@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from claw import store
 from claw.errors import ClawError, UsageError
@@ -32,6 +32,7 @@ STEPS = (
 )  # fmt: skip
 """The steps of a change, in order; each is told twice, as ``NAME: begin`` and ``NAME: done``."""
 Step = Callable[[str], None]
+Verb = Literal["upgrade", "uninstall"]
 
 
 class Layers:
@@ -220,9 +221,9 @@ def plan_install(layers: Layers, pip: Pip, wishes: Sequence[Wish], *, from_sourc
     fixed = pins_of_environment(layers.root)
     refuse_of_environment([wish.name for wish in wishes if wish.name], fixed)
     old = layers.pins
-    fresh = {wish.name for wish in wishes}
+    fresh = {wish.distribution for wish in wishes}
     kept = [pin for pin in old if pin.asked and pin.name not in fresh]
-    roots = [Wish(f"{pin.name}=={pin.version}") if layers.fits else _asked(pin) for pin in kept]
+    roots = [_still(pin) if layers.fits else _asked(pin) for pin in kept]
     brought = layers.resolve(
         pip, [*roots, *wishes], beside=layers.folder if layers.fits else None, from_source=from_source
     )
@@ -233,8 +234,12 @@ def plan_install(layers: Layers, pip: Pip, wishes: Sequence[Wish], *, from_sourc
 
 
 def plan_update(layers: Layers, pip: Pip, names: Sequence[str] = (), *, from_source: bool = False) -> Plan:
-    """What the newest releases mean, of ``names`` or of all that was asked for; an asked ``==version`` holds."""
+    """What the newest releases mean, of ``names`` or of all that was asked for; an asked ``==version`` holds.
+
+    :raises UsageError: one of ``names`` is not in the layer.
+    """
     old = layers.pins
+    _refuse_of_others(names, old, layers, "upgrade")
     roots = [
         _asked(pin) if not names or pin.name in names else Wish(f"{pin.name}=={pin.version}")
         for pin in old
@@ -253,15 +258,7 @@ def plan_uninstall(layers: Layers, names: Sequence[str]) -> Plan:
     :raises UsageError: one is not in the layer, or another one needs it.
     """
     old = {pin.name: pin for pin in layers.pins}
-    fixed = pins_of_environment(layers.root)
-    for name in names:
-        if name not in old:
-            command = here().command("uninstall", name) if name in fixed else ""
-            raise UsageError(
-                "claw did not install {name}",
-                fix="it is part of the environment: {command}" if command else "claw plugins list shows what is here",
-                name=name, command=command,
-            )  # fmt: skip
+    _refuse_of_others(names, tuple(old.values()), layers, "uninstall")
     wanted = plan(
         tuple(old.values()), (), {n: pin.asked for n, pin in old.items() if pin.asked and n not in names}
     )
@@ -269,6 +266,18 @@ def plan_uninstall(layers: Layers, names: Sequence[str]) -> Plan:
         if needed := next((name for name in pin.needs if name in names), ""):
             raise UsageError("{name} is needed by {other}", fix="uninstall both", name=needed, other=pin.name)
     return wanted
+
+
+def _refuse_of_others(names: Sequence[str], ours: Sequence[Pin], layers: Layers, verb: Verb) -> None:
+    there = {pin.name for pin in ours}
+    for name in names:
+        if name not in there:
+            command = here().command(verb, name) if name in pins_of_environment(layers.root) else ""
+            raise UsageError(
+                "claw did not install {name}",
+                fix="it is part of the environment: {command}" if command else "claw plugins list shows what is here",
+                name=name, command=command,
+            )  # fmt: skip
 
 
 def plan_exactly(layers: Layers, pins: Sequence[Pin]) -> Plan:
@@ -287,6 +296,12 @@ def shown(wish: Wish) -> str:
 
 def _asked(pin: Pin) -> Wish:
     return Wish(pin.asked.removeprefix("-e "), pin.asked.startswith("-e "))
+
+
+def _still(pin: Pin) -> Wish:
+    """To leave in the set what is there: its version is free unless a person pinned it, and pip prefers the one there."""
+    asked = _asked(pin)
+    return asked if asked.name else Wish(pin.name)
 
 
 def recorded(info: Path) -> Iterator[str]:

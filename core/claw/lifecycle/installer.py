@@ -42,6 +42,12 @@ class Wish:
         return plain(found[0]) if found and not self.is_path else ""
 
     @property
+    def distribution(self) -> str:
+        """The plain name of what it brings, where the wish tells: by name, or by the file name of a wheel."""
+        file = self.text.rpartition("/")[2]
+        return self.name or (plain(file.partition("-")[0]) if file.endswith(".whl") else "")
+
+    @property
     def is_path(self) -> bool:
         """As pip tells it: by a separator, or by the ending of a wheel."""
         return "://" not in self.text and (

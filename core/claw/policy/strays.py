@@ -13,16 +13,16 @@ _SECTIONS = frozenset({"tools", "toolsBySender", "tools_by_sender"})
 _NOT_NAMES = frozenset({"exec", "web", "fs"})  # sections of single tools: their lists hold commands and hosts
 
 
-def strays(config: Any, facts: Iterable[ToolFact], plugins: Iterable[str] = ()) -> tuple[ConfigError, ...]:
+def strays(config: Any, facts: Iterable[ToolFact], installed: Iterable[str] = ()) -> tuple[ConfigError, ...]:
     """Each word of an allow or deny list, anywhere in the file, that no tool, plugin or group is called.
 
     :param config: a ``claw.config.Config``.
-    :param plugins: ids of all installed plugins; one that is not in use is no stray.
+    :param installed: ids of all installed plugins and the tools that these declare; what is not in use is no stray.
     """
     facts = tuple(facts)
-    names = {normalise(fact.name) for fact in facts} | set(CORE_TOOLS)
+    names = {normalise(fact.name) for fact in facts} | set(CORE_TOOLS) | set(map(normalise, installed))
     known = names | {normalise(fact.supplier or fact.plugin or "") for fact in facts} | set(GROUPS)
-    known |= {PLUGINS_GROUP, *map(normalise, plugins)} - {""}
+    known = (known | {PLUGINS_GROUP}) - {""}
     found = []
     for path, word in _words(config.layout.tree, ()):
         entry = normalise(word)
