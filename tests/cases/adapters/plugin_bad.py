@@ -26,11 +26,6 @@ from claw.wall import Leeway
 from cases.made import plugins as made
 
 FUNCTIONS = ("claw.host:Host.gather",)
-_GATEWAY = "issue: The gateway and three real channels"
-LATER = {
-    "pb-s040": _GATEWAY + " (results wrapped as untrusted content)",
-    "pb-s052": _GATEWAY + " (a full disk under the journal)",
-}
 STATES = {
     "quarantined": "failed",
     "loaded": "active",
