@@ -71,9 +71,10 @@ def modules(python: str, arguments: list[str], environ: Mapping[str, str]) -> in
 
 def make_strangers(folder: Path, count: int) -> Path:
     """``count`` installed plugins with manifests, as distributions on a path entry of their own."""
+    folder.mkdir(parents=True)
     for number in range(count):
         name = f"claw_plugin_bench_{number}"
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(STRANGER)
         tool = {
             "name": f"bench_{number}",
@@ -107,7 +108,7 @@ def processes(claw: list[str], folder: Path, runs: int) -> dict[str, Any]:
     found: dict[str, Any] = {"version": timed([*claw, "--version"], environ, runs)}
     found["version"]["modules"] = modules(sys.executable, ["--version"], environ)
     for count in (0, 50, 200):
-        path = make_strangers(folder / f"strangers-{count}", count) if count else folder
+        path = make_strangers(folder / f"strangers-{count}", count)
         with_strangers = {**environ, "PYTHONPATH": str(path)}
         for noun in ("plugins", "tools"):
             found[f"{noun}_{count}"] = timed([*claw, noun, "list"], with_strangers, runs)
