@@ -48,6 +48,10 @@ def check(hook: str, things: Sequence[Any]) -> None:
             raise TypeError(f"{hook} answered with one that is named {thing.name!r}, which is no text")
         if not isinstance(thing, _MADE_OF.get(hook, object)):
             raise TypeError(f"{hook} answered with {type(thing).__name__}, not {_MADE_OF[hook].__name__}")
+        if hook == "register_filters" and not (hasattr(thing, "inbound") or hasattr(thing, "outbound")):
+            raise TypeError(
+                f"{hook} answered with {type(thing).__name__}, which has no inbound and no outbound"
+            )
         if isinstance(thing, PromptSection) and not isinstance(thing.position, int | float):
             raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
     if hook == "register_tools":

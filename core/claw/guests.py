@@ -132,12 +132,12 @@ async def rendered(
 async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
     try:
         text = await yard.ask(section.render, facts, seconds=yard.leeway.section_seconds, who=section.plugin)
+        if not isinstance(text, str):
+            raise TypeError(f"render answered with {type(text).__name__}, not text")
     except Exception as why:  # noqa: BLE001 - a stranger's code
         fault = PluginError(section.plugin, "run", "{why}", MEND, why=name_of(why), id=section.plugin)
         return replace(section, render=partial(_raised, fault))
-    if isinstance(text, str) and len(text) > SECTION_CHARS:
-        text = text[:SECTION_CHARS]
-    return replace(section, render=partial(_as_it_is, text))
+    return replace(section, render=partial(_as_it_is, text[:SECTION_CHARS]))
 
 
 def _failed(template: str, one: Brought[Any], why: BaseException, complain: Complain) -> str:
