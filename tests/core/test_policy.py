@@ -358,9 +358,10 @@ def test_words_that_name_nothing_are_told_with_their_place_and_the_nearest_name(
     (tmp_path / "config.yaml").write_text(
         "tools:\n  deny:\n    - exc\n    - exec\n  exec:\n    allow: [git]\n"
         "plugins:\n  deny: [whatever]\n"
-        "channels:\n  telegram:\n    groups:\n      '-1':\n        tools: {allow: ['read*', weather, idle, 'zz*']}\n"
+        "channels:\n  telegram:\n    groups:\n      '-1':\n"
+        "        tools: {allow: ['read*', weather, idle, 'zz*', idle_do, 'idle_*']}\n"
     )
-    found = strays(load(tmp_path, {}), FACTS, ["idle"])
+    found = strays(load(tmp_path, {}), FACTS, ["idle", "idle_do"])
     assert [(error.key, error.line) for error in found] == [
         ("tools.deny[0]", 3),
         ("channels.telegram.groups.-1.tools.allow[3]", 13),

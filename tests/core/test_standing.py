@@ -80,8 +80,18 @@ def test_a_plugin_that_needs_another_one_is_set_aside_when_that_is_missing():
 
     assert alone.state == "quarantined"
     assert "acme" in alone.why
-    assert "claw-acme" in alone.mend
+    assert alone.mend == "claw plugins install claw-acme"
     assert together["needy"].state == "loaded"
+
+
+def test_what_mends_the_plugin_that_another_one_needs_mends_both():
+    needy = plugin("needy", requires=["acme"], tools=[{"name": "n"}])
+    off = {"plugins": {"entries": {"acme": {"enabled": False}}}}
+
+    by_id = {standing.id: standing for standing in judge([needy, TOOLS], outline(off), ())}
+
+    assert by_id["needy"].state == "quarantined"
+    assert by_id["needy"].mend == by_id["acme"].mend == "claw config set plugins.entries.acme.enabled true"
 
 
 def test_a_required_plugin_that_is_not_installed_is_listed():

@@ -167,6 +167,20 @@ def test_a_folder_a_wheel_an_editable_folder_and_a_repository_can_be_installed(
     assert person.plugins().keys() == {"two", "three", "base"}
 
 
+def test_a_newer_wheel_or_folder_takes_the_place_of_what_is_there_and_the_rest_stays(
+    person: Person, wheels: Path
+) -> None:
+    older, newer = package(person.home, "claw-plugin-one"), package(person.home, "claw-plugin-one", "2.0")
+    person.does("install", "claw-plugin-tide==1.0", str(older), "--yes")
+
+    person.does("install", str(next(wheels.glob("claw_plugin_tide-2.0-*.whl"))), "--yes")
+    person.does("install", str(newer), "--yes")
+    person.does("update", "--yes")  # to what the new wheel and the new folder hold
+
+    versions = {id: one["version"] for id, one in person.plugins().items()}
+    assert versions == {"base": "1.0", "one": "2.0", "tide": "2.0"}
+
+
 def test_what_claw_runs_with_is_never_changed(person: Person) -> None:
     refused = person.types("plugins", "install", "claw-plugin-greedy", "--yes")
 
@@ -175,9 +189,10 @@ def test_what_claw_runs_with_is_never_changed(person: Person) -> None:
     assert "Traceback" not in refused.stderr
     assert person.plugins() == {}
 
-    refused = person.types("plugins", "install", "pluggy", "--yes")
-    assert refused.returncode == 2
-    assert "part of the environment" in refused.stderr
+    for words in (("install", "pluggy"), ("update", "tools-std"), ("uninstall", "tools-std")):
+        refused = person.types("plugins", *words, "--yes")
+        assert refused.returncode == 2
+        assert "part of the environment" in refused.stderr
 
 
 def test_a_package_that_the_index_does_not_have_is_one_clear_line(person: Person) -> None:

@@ -115,6 +115,15 @@ def test_words_that_name_nothing_are_told_on_stderr_and_absent_core_tools_too(ho
     assert "raed is the name of no tool" in told and "did you mean read?" in told
 
 
+@pytest.mark.parametrize(("variable", "shown"), [("PWD", True), ("OLDPWD", True), ("DB_PWD", False)])
+def test_the_folder_of_the_shell_is_no_secret_though_its_variable_is_called_like_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str, shown: bool
+) -> None:
+    configured(home, tools={"alsoAllow": ["raed"]})
+    monkeypatch.setenv(variable, str(home))
+    assert (str(home / "config.json") in claw("list").stderr) is shown
+
+
 def test_a_call_goes_through_the_gate_of_a_turn(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
