@@ -181,6 +181,8 @@ def _why_idle(manifest: Manifest) -> str:
         return say("no model of {name} is in use", name=names)
     if "tool" in manifest.kinds:
         return say("no settings and no allow list name it")
+    if manifest.commands:
+        return say("it is loaded when one of its commands is typed")
     return say("nothing uses it")
 
 
