@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from claw import words
+from claw import survey, words
 from claw.cli import brought
 from claw.cli.ending import leave, tell
 from claw.errors import UsageError
@@ -77,6 +77,7 @@ def _top(version: bool = typer.Option(False, "--version", "-V", help="Print the 
 def run() -> None:
     """Run the command line and leave with its exit code; whatever goes wrong is told in words."""
     words.use(words.language_of(os.environ))
+    survey.speak(os.environ)
     try:
         code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
