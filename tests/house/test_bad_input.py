@@ -309,7 +309,8 @@ class TestPlugin:
     def test_a_tool_that_fails_hangs_or_is_not_there_is_an_error_and_no_more(self, machine: Machine) -> None:
         strangers = machine.root / "strangers"
         declared = {"kinds": ["tool"], "tools": [{"name": "ghost"}]}
-        installed(strangers, "liar", brings("other"), declared)
+        nothing = "from claw import hookimpl\n@hookimpl\ndef register_tools(config): return []"
+        installed(strangers, "liar", nothing, declared)
         installed(
             strangers,
             "broken",
