@@ -335,7 +335,8 @@ class TestPlugin:
         ):
             said = machine.claw("tools", "call", tool)
             assert said.code == 1, said.err
-            assert [word for word in words if word not in said.line] == [], said.line
+            assert [word for word in words if word not in said.err] == [], said.err
+            assert "Traceback" not in said.err
 
     def test_a_required_one_stops_the_start_with_4(self, machine: Machine, past: bytes) -> None:
         machine.configured("plugins: {entries: {acme: {required: true}}}\n")
