@@ -295,6 +295,7 @@ def test_no_text_crashes_or_leaves(fence: Fence, ground: Path, path: str) -> Non
     assert sorted(found for found in ground.rglob("*") if not found.is_relative_to(ground / "ws")) == before
 
 
+@pytest.mark.timeout(1800)  # a million of them in a full run
 def test_what_is_swapped_while_it_is_used_never_lets_out(fence: Fence, ground: Path, full: bool) -> None:
     """A second thread turns a folder into a link that leads out, and a link from inside to outside, and back."""
     workspace, done = ground / "ws", threading.Event()
