@@ -43,6 +43,7 @@ _NAMES = {
     "guests": "Review",
     "hookspecs": "hookimpl hookspec",
     "lifecycle.environment": "pip_command",
+    "lifecycle.integrity": "changed_files",
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
     "message": "Address Attachment Inbound Outbound Receipt Sender",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",

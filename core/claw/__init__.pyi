@@ -33,6 +33,7 @@ from claw.guard.fetch import Network as Network, is_loopback as is_loopback
 from claw.guests import Review as Review
 from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
 from claw.lifecycle.environment import pip_command as pip_command
+from claw.lifecycle.integrity import changed_files as changed_files
 from claw.manifest import (
     Manifest as Manifest,
     ProviderLine as ProviderLine,

@@ -95,8 +95,9 @@ class Host:
     def _deadly(self, standing: Standing, count: int) -> Standing:
         why = say("claw died {count} times while it was loaded", count=count)
         mend = say(
-            "update or uninstall {distribution}; it is tried again a day later",
+            "update or uninstall {distribution}; it is tried again a day later, or after: claw plugins enable {id}",
             distribution=standing.found.distribution,
+            id=standing.id,
         )
         return replace(standing, state=QUARANTINED, why=why, stage="import", mend=mend, eager=False)
 

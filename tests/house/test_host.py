@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from claw.app import App, from_terminal, look_round
+from claw.deaths import Deaths
 from claw.errors import PluginError
 from claw.manifest import look
 from claw.stage import Wish
@@ -184,3 +185,57 @@ async def test_one_that_does_not_close_is_named_and_the_rest_is_closed():
     await house.close()
 
     assert any("stuck" in line and "fakes" in line for line in house.complaints)
+
+
+async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_command_forgives_it(
+    site, tmp_path
+):
+    import time
+
+    good = install(site, "good", GOOD)
+    folder = tmp_path / "claw-home" / "plugins"
+    folder.mkdir(parents=True)
+    (folder / ".deaths.json").write_text(json.dumps({"good": [time.time(), time.time()]}))
+
+    app, _ = a_house(tmp_path, good)
+    [standing] = app.host.standings
+    await app.close()
+    Deaths(folder).forgive("good")
+    again, _ = a_house(tmp_path, good)
+
+    assert (standing.state, standing.stage) == ("quarantined", "import")
+    assert "claw plugins enable good" in standing.mend
+    assert again.host.standings[0].state == "loaded"
+    await again.close()
+
+
+def test_enable_forgives(tmp_path):
+    import time
+
+    from claw.cli import plugin_set
+    from typer.testing import CliRunner
+
+    folder = tmp_path / "home" / ".claw" / "plugins"
+    folder.mkdir(parents=True)
+    (folder / ".deaths.json").write_text(json.dumps({"tools-std": [time.time(), time.time()]}))
+
+    assert CliRunner().invoke(plugin_set.app, ["enable", "tools-std"]).exit_code == 0
+    assert Deaths(folder).culprits() == {}
+
+
+def test_the_hash_of_a_file_may_be_written_in_hexadecimal(tmp_path):
+    from hashlib import sha256
+    from importlib.metadata import Distribution
+
+    from claw import changed_files
+
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "odd.py").write_text("x = 1")
+    (info / "METADATA").write_text("Name: odd\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"odd.py,sha256={sha256(b'x = 1').hexdigest()},5\n")
+    odd = Distribution.at(info)
+
+    assert list(changed_files(odd)) == []
+    (tmp_path / "odd.py").write_text("x = 2")
+    assert list(changed_files(odd)) == ["odd.py"]

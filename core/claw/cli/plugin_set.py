@@ -144,6 +144,7 @@ def disable(plugin: Plugin) -> None:
 def _switch(plugin: str, *, on: bool) -> None:
     from claw.config import edit
     from claw.config.source import read
+    from claw.deaths import Deaths
 
     known = {one.id for one in scan()}
     if plugin not in known:
@@ -154,6 +155,8 @@ def _switch(plugin: str, *, on: bool) -> None:
             "no plugin {id} is installed", fix="did you mean {near}?" if near else "claw plugins list shows them",
             id=plugin, near=near,
         )  # fmt: skip
+    if on:
+        Deaths(_home() / "plugins").forgive(plugin)
     file = file_of(os.environ)
     edit.set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ)
     listed = read(file).tree.get("plugins", {})

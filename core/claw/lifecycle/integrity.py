@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import store
 from claw.errors import ClawError, PluginError
@@ -19,6 +19,9 @@ from claw.lifecycle.layer import CURRENT, FOLDER, NOTE
 from claw.lifecycle.names import info_folders, plain
 from claw.manifest import Found
 from claw.words import say
+
+if TYPE_CHECKING:  # a start looks at the seal, and does without it
+    from importlib.metadata import Distribution
 
 LOCK = "pylock.toml"
 SEEN = "seen.json"
@@ -163,15 +166,38 @@ def _files(text: bytes) -> Iterator[tuple[str, str]]:
             yield row[0], row[1].removeprefix("sha256=")
 
 
+def changed_files(one: "Distribution") -> Iterator[str]:
+    """The files of any installed distribution that are not any more what was installed, or are gone."""
+    for path in one.files or ():
+        if path.hash is not None and path.hash.mode == "sha256":
+            try:
+                content = Path(str(one.locate_file(path))).read_bytes()
+            except OSError:
+                yield str(path)
+                continue
+            if not _is(content, path.hash.value):
+                yield str(path)
+
+
+def _is(content: bytes, recorded: str) -> bool:
+    """Whether a file has the hash that RECORD says; some back ends pad it, and some write it in hexadecimal."""
+    digest = sha256(content)
+    return recorded.rstrip("=") in (_spelled(digest.digest()), digest.hexdigest())
+
+
+def _spelled(digest: bytes) -> str:
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
 def _damage(name: str, record: Path, inside: str, digest: str, expected: Expected) -> Damage | None:
     path = record.parents[1] / inside
     try:
         content = path.read_bytes()
     except OSError as why:
         return Damage(name, path, say("it cannot be read ({why})", why=why.strerror or why), inside=inside)
-    told = urlsafe_b64encode(sha256(content).digest()).rstrip(b"=").decode()
+    told = _spelled(sha256(content).digest())
     damage = Damage(name, path, say("its content is another"), told, inside)
-    return None if told in (digest, expected.accepted.get(damage.key)) else damage
+    return None if _is(content, digest) or told == expected.accepted.get(damage.key) else damage
 
 
 def damages(found: Sequence[Found], home: Path) -> tuple[Damage, ...]:

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from claw import Network, PluginConfig, look_round, say
+from claw import Network, PluginConfig, changed_files, look_round, say
 
 from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin
-from claw_llm_bridge.repair import changed, commands, install_words
+from claw_llm_bridge.repair import commands, install_words
 
 bridge_app = typer.Typer(
     no_args_is_help=True, help="Tools of llm plugins: what they bring, what keeps others out."
@@ -61,7 +61,7 @@ def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
 
 def _changed(name: str) -> list[str]:
     try:
-        return list(changed(distribution(name)))
+        return list(changed_files(distribution(name)))
     except PackageNotFoundError:
         return []
 

@@ -3,14 +3,11 @@
 Source: packaging.python.org, "Recording installed projects" (RECORD).
 """
 
-import base64
-import hashlib
 import shlex
-from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from claw import pip_command
+from claw import changed_files, pip_command
 
 
 def commands(name: str, *, absent: bool) -> list[str]:
@@ -25,24 +22,9 @@ def commands(name: str, *, absent: bool) -> list[str]:
     pin = f"{one.name}=={one.version}"
     if "plugins.d" in Path(str(one.locate_file(""))).parts:  # claw's own layer, changed by claw only
         return [f"claw plugins uninstall {one.name}", f"claw plugins install {pin}"]
-    if next(changed(one), None):
+    if next(changed_files(one), None):
         return [install_words("--force-reinstall", "--no-deps", pin)]
     return [install_words(pin)] if absent else []
-
-
-def changed(one: Distribution) -> Iterator[str]:
-    """The files of a distribution that are not any more what was installed, or are gone."""
-    for path in one.files or ():
-        if path.hash is None or path.hash.mode != "sha256":
-            continue
-        try:
-            digest = hashlib.sha256(Path(str(one.locate_file(path))).read_bytes())
-        except OSError:
-            yield str(path)
-            continue
-        usual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
-        if path.hash.value.rstrip("=") not in (usual, digest.hexdigest()):  # some back ends write it in hex
-            yield str(path)
 
 
 def install_words(*words: str) -> str:

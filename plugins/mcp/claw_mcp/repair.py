@@ -4,16 +4,14 @@ It looks at what pip noted of the environment the program belongs to: whose it i
 Sources: packaging.python.org, "Recording installed projects" (RECORD) and "Entry points".
 """
 
-import base64
-import hashlib
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from claw import pip_command
+from claw import changed_files, pip_command
 
 _NO_MODULE = re.compile(r"No module named '(\w+)|No package metadata was found for (\w+)")
 _FILE = re.compile(r'File "([^"]+)"')
@@ -54,7 +52,7 @@ def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str
     files = [found[1] for line in said if (found := _FILE.search(line))]
     blamed = home.owner(file=files[-1]) if files else None
     suspects = {one.name: one for one in (main, blamed) if one is not None}
-    broken = [one for one in suspects.values() if next(changed(one), None)]
+    broken = [one for one in suspects.values() if next(changed_files(one), None)]
     if broken:
         pins = [f"{one.name}=={one.version}" for one in broken]
         return [install_words(home.python, "--force-reinstall", "--no-deps", *pins)]
@@ -84,21 +82,6 @@ def home_of(program: Path) -> Home | None:
         python = found[1]
     folders = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages"))
     return Home(python, folders[-1]) if folders else None
-
-
-def changed(one: Distribution) -> Iterator[str]:
-    """The files of a distribution that are not any more what was installed, or are gone."""
-    for path in one.files or ():
-        if path.hash is None or path.hash.mode != "sha256":
-            continue
-        try:
-            digest = hashlib.sha256(Path(str(one.locate_file(path))).read_bytes())
-        except OSError:
-            yield str(path)
-            continue
-        usual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
-        if path.hash.value.rstrip("=") not in (usual, digest.hexdigest()):  # some back ends write it in hex
-            yield str(path)
 
 
 def install_words(python: str, *words: str) -> str:

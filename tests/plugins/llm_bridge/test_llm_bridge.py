@@ -12,12 +12,12 @@ from typing import Any
 
 import claw_llm_bridge
 import pytest
-from claw import Tool, ToolResult
+from claw import Tool, ToolResult, changed_files
 from claw.testing import FakeProvider, House, calls, perform, plugin_config, says, tool_context
 from claw_llm_bridge import look
 from claw_llm_bridge.bridge import tools_of
 from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin, look as look_at_all
-from claw_llm_bridge.repair import changed, commands
+from claw_llm_bridge.repair import commands
 from typer.testing import CliRunner
 
 THINGS = """
@@ -290,7 +290,7 @@ def test_a_mend_is_named_only_where_pips_note_shows_the_fault(things: Shop) -> N
     module.write_text(module.read_text() + " ")
     from importlib.metadata import distribution
 
-    assert list(changed(distribution("llm-tools-things"))) == ["llm_tools_things.py"]
+    assert list(changed_files(distribution("llm-tools-things"))) == ["llm_tools_things.py"]
 
 
 def test_a_digest_in_hex_is_a_digest_too(things: Shop) -> None:
@@ -299,7 +299,7 @@ def test_a_digest_in_hex_is_a_digest_too(things: Shop) -> None:
     module = things.folder / "llm_tools_things.py"
     record = things.folder / "llm_tools_things-1.0.dist-info" / "RECORD"
     record.write_text(f"llm_tools_things.py,sha256={hashlib.sha256(module.read_bytes()).hexdigest()},\n")
-    assert list(changed(distribution("llm-tools-things"))) == []
+    assert list(changed_files(distribution("llm-tools-things"))) == []
 
 
 @pytest.mark.parametrize(
