@@ -111,3 +111,19 @@ def test_data_is_masked_by_the_names_of_its_keys() -> None:
         "apiKey": "***", "maxTokens": 4096, "authorization": ["***"], "password": "***", "secret": {"env": "NAME"},
         "botToken": "${TOKEN}", "token": None, "nested": [{"client_secret": "***", "text": "***"}],
     }  # fmt: skip
+
+
+def test_our_own_errors_about_a_secret_key_stay_readable() -> None:
+    error = (
+        "/h/config.yaml:5: providers.anthropic.apiKey: the environment variable ANTHROPIC_API_KEY is not set"
+    )
+
+    assert redact(error) == error
+    assert redact("channels.telegram.botToken: is empty, so it is off").endswith("is empty, so it is off")
+    for shown in (
+        "providers.x.apiKey: hunter2 and",
+        "db.password: correct horse",
+        "apiKey: the lot",
+        "providers.x.apiKey=the lot",
+    ):
+        assert "***" in redact(shown)

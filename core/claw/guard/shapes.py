@@ -105,6 +105,17 @@ _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}?|\$[A-Za-z_]\w*|\*{3}|(?i:null|none
 _SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signature|\Asig){_NUMBERED}\Z")
 
 
+_OUR_KEY = re.compile(
+    r"(?<![\w.])(?:agents|channels|gateway|hooks|plugins|providers|tools)\.[\w.\[\]-]{0,60}\Z"
+)
+_SENTENCE = re.compile(r": [a-z]{2,16} [a-z]")
+
+
+def _says_of_key(text: str, start: int, end: int) -> bool:
+    """``providers.x.apiKey: the variable ...``: a key of claw's file with a sentence about it, as our errors are."""
+    return bool(_SENTENCE.match(text, end) and _OUR_KEY.search(text[max(0, start - 80) : start]))
+
+
 def mask_shapes(text: str) -> str:
     """``text`` without what looks like a secret; one pass."""
     if "PRIVATE KEY" in text:
@@ -138,7 +149,7 @@ def _without_named(text: str) -> str:
         if found is None and re.search(_OPTION_BEFORE, text[max(0, name.start() - 45) : name.start()]):
             found = re.compile(_OPTION).match(text, end)
         value = _value(found) if found else None
-        if found and value:
+        if found and value and not _says_of_key(text, name.start(), end):
             pieces += [text[done : found.start(value)], MASK]
             done = found.end(value)
     return "".join([*pieces, text[done:]])
