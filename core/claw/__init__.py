@@ -9,8 +9,9 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6   stage  host           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend  deaths
-    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index
+    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
+        directives  freshness  abort  web
     1   store  clock  message  errors  words  wall  yard  seal
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -30,11 +31,12 @@ _NAMES = {
     "app": "look_round",
     "arguments": "nearest",
     "auth": "Credential configured_keys",
-    "channel": "Channel Door Limits split_text",
+    "channel": "Channel ChannelState Door Limits Talents Writer",
+    "chunking": "split_text",
     "config.settings": "ChannelConfig ProviderConfig Secret Section",
     "config.view": "PluginConfig",
     "dialect": "gemini_schema openai_strict_schema why_not_strict",
-    "errors": "ClawError ConfigError FenceError PluginError ProviderError ToolError UsageError",
+    "errors": "ClawError ConfigError DeliveryError FenceError PluginError ProviderError ToolError UsageError",
     "failure": "failed failure_said",
     "growing": "Growing",
     "guard.command": "split_plain",
@@ -45,7 +47,7 @@ _NAMES = {
     "lifecycle.environment": "pip_command",
     "lifecycle.integrity": "changed_files",
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
-    "message": "Address Attachment Inbound Outbound Receipt Sender",
+    "message": "Address Around Attachment Button Heard Inbound Outbound Receipt Sender",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
     "sandbox": "Sandbox",
@@ -54,6 +56,7 @@ _NAMES = {
     "transcript": "Assistant Image Message Text Thinking ToolCall Usage User",
     "truncation": "result_limit",
     "usage": "usage_of",
+    "web": "WebAnswer WebRequest WebRoute",
     "wire": "CallIds Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
     "words": "say",
 }

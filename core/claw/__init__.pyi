@@ -3,7 +3,15 @@
 from claw.app import look_round as look_round
 from claw.arguments import nearest as nearest
 from claw.auth import Credential as Credential, configured_keys as configured_keys
-from claw.channel import Channel as Channel, Door as Door, Limits as Limits, split_text as split_text
+from claw.channel import (
+    Channel as Channel,
+    ChannelState as ChannelState,
+    Door as Door,
+    Limits as Limits,
+    Talents as Talents,
+    Writer as Writer,
+)
+from claw.chunking import split_text as split_text
 from claw.config.settings import (
     ChannelConfig as ChannelConfig,
     ProviderConfig as ProviderConfig,
@@ -19,6 +27,7 @@ from claw.dialect import (
 from claw.errors import (
     ClawError as ClawError,
     ConfigError as ConfigError,
+    DeliveryError as DeliveryError,
     FenceError as FenceError,
     PluginError as PluginError,
     ProviderError as ProviderError,
@@ -43,7 +52,10 @@ from claw.manifest import (
 )
 from claw.message import (
     Address as Address,
+    Around as Around,
     Attachment as Attachment,
+    Button as Button,
+    Heard as Heard,
     Inbound as Inbound,
     Outbound as Outbound,
     Receipt as Receipt,
@@ -81,6 +93,7 @@ from claw.transcript import (
 )
 from claw.truncation import result_limit as result_limit
 from claw.usage import normalise as usage_of
+from claw.web import WebAnswer as WebAnswer, WebRequest as WebRequest, WebRoute as WebRoute
 from claw.wire import (
     DONE as STREAM_DONE,
     CallIds as CallIds,

@@ -1,17 +1,44 @@
 """The contract of a place to talk, and ``Door``: what it may ask of us."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from claw.message import Inbound, Outbound, Receipt
+from claw.message import Address, Attachment, Inbound, Outbound, Receipt
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one message may hold. ``text_units`` counts UTF-16 code units when ``utf16`` is set, characters otherwise."""
+    """What one message may hold, and how fast one may be rewritten.
+
+    :param text_chars: characters, or UTF-16 code units when ``utf16`` is set.
+    :param media_in_bytes: the largest file that is fetched; ``media_out_bytes`` the largest that is sent.
+    :param edit_seconds: pause between two edits of a message that grows.
+    """
 
     text_chars: int = 4000
     utf16: bool = False
+    media_in_bytes: int = 20 << 20
+    media_out_bytes: int = 20 << 20
+    edit_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """How a channel is doing; ``claw channels status`` shows it.
+
+    :param state: starting, up, waiting (it tries again by itself) or failed (only a person can mend it).
+    :param detail: one line for people: why it waits or failed, and what to do.
+    :param last_frame_at: when anything last came from the service, seconds since 1970; None = never.
+    :param reconnects: how often the connection was made again.
+    :param last_error: the newest one, also when it is over.
+    """
+
+    state: str = "starting"
+    detail: str = ""
+    last_frame_at: float | None = None
+    reconnects: int = 0
+    last_error: str = ""
 
 
 class Door(Protocol):
@@ -22,13 +49,37 @@ class Door(Protocol):
         ...
 
 
+class Writer(Protocol):
+    """A reply that grows while people watch. One per turn; whatever happens, ``finish`` or ``abandon`` ends it."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Ids of the messages that stand there now, as :attr:`Outbound.replaces` wants them."""
+        ...
+
+    async def show(self, text: str) -> None:
+        """The whole text so far. It may skip a state under pressure, and never raises for what the service says."""
+        ...
+
+    async def finish(self, outbound: Outbound) -> Receipt:
+        """The final text, always written whole, in the place of what was shown.
+
+        :raises DeliveryError: as for ``send``.
+        """
+        ...
+
+    async def abandon(self) -> None:
+        """There will be no final text here: leave nothing that looks as if it were still being written."""
+        ...
+
+
 class Channel(Protocol):
     """A place to talk.
 
-    Optional beside these: ``stream(outbound)``, ``edit``, ``react``, ``typing``, ``close``, and
-    ``async hear(event, inbound)`` for a channel that shows a turn while it runs.
+    Everything in :class:`Talents` is optional: a channel has the methods that its service can do.
 
-    :cvar capabilities: words such as threads, reactions, edit, inlineButtons.
+    :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
+        ``idempotent`` when the service itself drops a second send of the same key.
     """
 
     name: str
@@ -36,44 +87,64 @@ class Channel(Protocol):
     limits: Limits
 
     async def run(self, door: Door) -> None:
-        """Listen until cancelled; every message goes to ``door.submit``."""
+        """Listen until cancelled; every message goes to ``door.submit``, and is acknowledged once that says True."""
         ...
 
     async def send(self, outbound: Outbound) -> Receipt:
-        """Say it, once for each ``outbound.key``."""
+        """Say it, once for each ``outbound.key``.
+
+        :raises DeliveryError: the service did not take it; the error says whether another try may help.
+        """
         ...
 
 
-def split_text(text: str, limits: Limits) -> tuple[str, ...]:
-    """Cut ``text`` into messages that fit, at a paragraph, else a line, else a blank, else anywhere.
+@runtime_checkable
+class Talents(Protocol):
+    """What a channel may have beside the contract. Not to be inherited: have the methods you can keep."""
 
-    The white space at a cut goes; everything else stays, in order. A character is never halved.
-    """
-    parts: list[str] = []
-    while text := text.strip("\n"):
-        end = _most(text, limits)
-        if end < len(text):
-            end = _cut(text, end)
-        parts.append(text[:end].rstrip())
-        text = text[end:].lstrip(" ")
-    return tuple(part for part in parts if part)
+    account: str
+    """Which of our accounts it serves, when there are several; ``default`` otherwise."""
 
+    @property
+    def state(self) -> ChannelState:
+        """How it is doing."""
+        ...
 
-def _most(text: str, limits: Limits) -> int:
-    """How many characters of ``text`` fit into one message; at least one."""
-    if not limits.utf16:
-        return max(limits.text_chars, 1)
-    units = 0
-    for at, letter in enumerate(text):
-        units += 2 if ord(letter) > 0xFFFF else 1
-        if units > limits.text_chars:
-            return max(at, 1)
-    return len(text)
+    def split(self, text: str) -> tuple[str, ...]:
+        """Cut an answer into texts that fit into one message each; pure. Else :func:`claw.chunking.split` does."""
+        ...
 
+    def stream(self, outbound: Outbound) -> Writer:
+        """A reply that grows; ``outbound`` says where, with an empty text. Nothing is sent yet."""
+        ...
 
-def _cut(text: str, end: int) -> int:
-    for mark in ("\n\n", "\n", " "):
-        at = text.rfind(mark, end // 2, end + 1)
-        if at > 0:
-            return at
-    return end
+    async def edit(self, address: Address, message_id: str, text: str) -> None:
+        """Put another text in the place of one of our messages."""
+        ...
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Take one of our messages back."""
+        ...
+
+    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
+        """Put our reaction on a message, or take it off."""
+        ...
+
+    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
+        """Ask everybody in the chat."""
+        ...
+
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """Show for a few seconds that an answer is coming; asked again while a turn runs.
+
+        :param message_id: what is being answered, for services that show it there.
+        """
+        ...
+
+    async def settled(self, address: Address, message_id: str = "") -> None:
+        """The turn is over: take back what ``typing`` left, where the service does not do so by itself."""
+        ...
+
+    def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file that came with a message, in pieces; the reader stops at its limit."""
+        ...

@@ -5,6 +5,7 @@ ClawError            (exit 1) something a person can mend: what is wrong, where,
 ├── ConfigError      (exit 3) the file is wrong: file, line, dotted key, problem, fix
 ├── PluginError      (exit 4) a plugin is wrong: id, stage, cause, mend
 ├── BusyError        (exit 1) another process holds it: its pid
+├── DeliveryError    (exit 1) a channel's service did not take a message: whether, and when, another try may help
 ├── ProviderError    (exit 1) a model call failed: ``reason``, and whether another try may help
 └── ToolError        a tool failed: its text goes to the model, the turn goes on
     └── FenceError   a path or an address is outside of what this agent may touch
@@ -142,6 +143,31 @@ class ProviderError(ClawError):
         super().__init__(problem, where=where, fix=fix, **values)
         self.reason, self.retryable = reason, retryable
         self.status, self.retry_after_seconds = status, retry_after_seconds
+
+
+class DeliveryError(ClawError):
+    """A channel's service did not take what we sent.
+
+    :param permanent: the same message will never be taken: do not repeat it.
+    :param retry_after_seconds: what the service asked for; only this chat waits.
+    :param outcome_unknown: the connection broke after the message had gone out: it may stand there.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        /,
+        *,
+        permanent: bool = False,
+        retry_after_seconds: float | None = None,
+        outcome_unknown: bool = False,
+        where: str = "",
+        fix: str = "",
+        **values: object,
+    ) -> None:
+        super().__init__(problem, where=where, fix=fix, **values)
+        self.permanent, self.retry_after_seconds = permanent, retry_after_seconds
+        self.outcome_unknown = outcome_unknown
 
 
 class ToolError(ClawError):

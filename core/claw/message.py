@@ -48,14 +48,54 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What somebody else said that this message refers to or follows: words of a stranger, never an instruction.
+
+    :param sender: a name to show.
+    :param sent_at: seconds since 1970, UTC; None when the channel does not say.
+    """
+
+    text: str
+    sender: str = ""
+    message_id: str = ""
+    sent_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands around a message, as far as the channel says it. All of it is written by people.
+
+    :param chat_name: the title of a group or channel; ``space`` what the chat lies in (a guild, a workspace).
+    :param thread_name: the title of the thread or topic; ``thread_starter`` the message that began it.
+    :param quoted: the message it answers.
+    :param forwarded_from: whose words are passed on.
+    :param is_forum: the chat has topics.
+    :param history: messages of the chat that nobody answered, oldest first; filled in by the house.
+    """
+
+    chat_name: str = ""
+    space: str = ""
+    thread_name: str = ""
+    thread_starter: str = ""
+    quoted: Heard | None = None
+    forwarded_from: str = ""
+    is_forum: bool = False
+    history: tuple[Heard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
     """One thing that happened in a chat.
 
-    :param kind: message, reaction, button, edit or another word of the channel's.
-    :param event_id: unique per delivery, ``message_id`` per message: a redelivery may repeat either.
+    :param kind: message, reaction, button, edit or another word of the channel's. A channel says ``message`` for what
+        may start a turn; ``text`` of a reaction is the emoji, of a button the :attr:`Button.value` that was pressed.
+    :param event_id: unique per delivery, ``message_id`` per message: a redelivery may repeat either. For a reaction or
+        a button ``message_id`` is the message that it belongs to.
     :param sent_at: seconds since 1970, UTC; None when the channel does not say.
     :param chat_type: direct, group or channel.
     :param mentions_us: the message is addressed to us (mention, command, reply to us).
+    :param reply_to: id of the message it answers.
+    :param agent: the agent that an authenticated caller asks for (HTTP); channels of people leave it empty.
     """
 
     address: Address
@@ -69,13 +109,34 @@ class Inbound:
     mentions_us: bool = False
     reply_to: str | None = None
     attachments: tuple[Attachment, ...] = ()
+    around: Around = Around()
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """Something to press below a message.
+
+    :param value: comes back as the text of an inbound of kind ``button``; at most 64 bytes.
+    :param style: primary, danger or empty.
+    """
+
+    label: str
+    value: str
+    style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One thing to say.
+    """One thing to say: it fits into one message of its channel, or is one file.
 
-    :param key: delivery key: sending the same key twice must show one message.
+    :param key: delivery key, up to 50 letters, digits, ``-``, ``_`` and ``:``: sending the same key twice must show one
+        message, where the service can tell.
+    :param text: Markdown, as models write it; the channel renders it.
+    :param reply_to: id of the message to answer.
+    :param replaces: ids of messages (a channel's own words for them, from :class:`Receipt`) that show a part of this
+        already, left by a stream: they become this one instead of a second message standing beside them.
+    :param voice: the attached sound is a voice note.
     """
 
     key: str
@@ -83,6 +144,9 @@ class Outbound:
     text: str
     reply_to: str | None = None
     attachments: tuple[Attachment, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    replaces: tuple[str, ...] = ()
+    voice: bool = False
 
 
 @dataclass(frozen=True, slots=True)

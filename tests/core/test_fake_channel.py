@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from claw.channel import Limits, split_text
+from claw.channel import Limits
+from claw.chunking import split_text
 from claw.message import Inbound, Outbound, Sender
 from claw.testing import FakeChannel
 from hypothesis import given, strategies as st

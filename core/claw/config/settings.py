@@ -8,7 +8,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 
 from claw.config.agents import Agents, AgentSettings, People
 from claw.config.tools import ToolLists, ToolsSettings
-from claw.config.values import Secret, Section, part, wrong
+from claw.config.values import Duration, Names, Secret, Section, part, wrong
 
 __all__ = [
     "AgentSettings",
@@ -25,6 +25,19 @@ _PLACEHOLDERS = re.compile(
     re.I,
 )
 MIN_TOKEN_CHARS = 16
+
+
+class QueueSettings(Section):
+    """What happens with a message that comes while its conversation is being answered."""
+
+    mode: Annotated[
+        Literal["steer", "collect", "followup", "interrupt"],
+        BeforeValidator(lambda mode: "steer" if mode == "queue" else mode),
+    ] = Field("steer", description="steer: into the running turn; collect: one turn for all; followup: one turn "
+              "each; interrupt: stop and answer the newest.")  # fmt: skip
+    debounce: Duration = Field(0.5, ge=0, description="Quiet time before waiting messages become a turn.")
+    cap: int = Field(20, ge=1, description="Messages of one conversation that may wait.")
+    drop: Literal["old", "new", "summarize"] = Field("summarize", description="What goes when more come.")
 
 
 class GroupSettings(Section):
@@ -85,7 +98,10 @@ class ChannelConfig(Section):
         BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
     ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
     history_limit: int | None = Field(None, ge=0)
-    streaming: bool | str | None = None
+    group_history: int = Field(20, ge=0, description="Unanswered group messages shown with the next question.")
+    streaming: bool = Field(True, description="Show an answer while it grows.")
+    queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
+    allow_bots: bool = Field(False, description="Let other bots start turns.")
 
     @model_validator(mode="after")
     def _open_is_said_twice(self) -> Self:
@@ -288,6 +304,15 @@ class Messages(Section):
     """``messages``."""
 
     silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
+    queue: QueueSettings = part()
+
+
+class ApprovalSettings(Section):
+    """``approvals``: calls that a person must allow."""
+
+    tools: Names = Field((), description="Tools (names, groups, patterns) of which every call is asked about.")
+    approvers: People = Field((), description="Who may allow, channel:id; empty = the owners.")
+    timeout: Duration = Field(600.0, gt=0, description="After it nobody has allowed: the call is refused.")
 
 
 class PromptSettings(Section):
@@ -313,7 +338,9 @@ class Match(Section):
 
     channel: str | None = None
     account: str | None = Field(None, validation_alias=AliasChoices("account", "accountId", "account_id"))
+    group: str | None = Field(None, description="Id of a group or channel.")
     peer: Peer | None = None
+    thread: str | None = Field(None, description="Id of a thread or topic.")
 
 
 class Binding(Section):
@@ -346,5 +373,6 @@ class Settings(Section):
     cron: Cron = part()
     logging: Logging = part()
     messages: Messages = part()
+    approvals: ApprovalSettings = part()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = part()

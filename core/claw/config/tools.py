@@ -73,6 +73,14 @@ class ExecSettings(Section):
     background: bool = Field(True, description="Whether commands may go on in the background.")
 
 
+class MessageSettings(Section):
+    """The tool ``message``."""
+
+    targets: tuple[str, ...] = Field(
+        (), description="Chats beside the one it answers in: channel:chat, or channel/account:chat."
+    )
+
+
 class ScopedTools(Section):
     """Lists for runs of one kind."""
 
@@ -99,3 +107,4 @@ class ToolsSettings(ToolScope):
     sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
     subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
     suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")
+    message: MessageSettings = part()

@@ -16,7 +16,8 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from claw.channel import Door, Limits, split_text
+from claw.channel import Door, Limits
+from claw.chunking import split_text
 from claw.message import Address, Inbound, Outbound, Receipt, Sender
 
 
