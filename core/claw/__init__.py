@@ -2,7 +2,7 @@
 
 The floors; a room imports only from floors below it (``tests/core/test_walls.py``):
 
-    10  cli  testing  serve                commands; the fakes we ship
+    10  cli  testing  serve  gateway                commands; the fakes we ship
     9   app  builtin                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
     7   gate                          every tool call: checked, reviewed, run
@@ -11,7 +11,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     4   session  journal  prompt  provider  survey  mend  deaths
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
-        directives  freshness  abort  web
+    2   directives  freshness  abort  web  control
     1   store  clock  message  errors  words  wall  yard  seal
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
