@@ -11,7 +11,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     4   session  journal  prompt  provider  survey  mend  deaths
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
-    2   directives  freshness  abort  web  control
+    2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -36,6 +36,7 @@ _NAMES = {
     "config.settings": "ChannelConfig ProviderConfig Secret Section",
     "config.view": "PluginConfig",
     "dialect": "gemini_schema openai_strict_schema why_not_strict",
+    "editing": "EditWriter",
     "errors": "ClawError ConfigError DeliveryError FenceError PluginError ProviderError ToolError UsageError",
     "failure": "failed failure_said",
     "growing": "Growing",

@@ -24,6 +24,7 @@ from claw.dialect import (
     openai_strict as openai_strict_schema,
     why_not_strict as why_not_strict,
 )
+from claw.editing import EditWriter as EditWriter
 from claw.errors import (
     ClawError as ClawError,
     ConfigError as ConfigError,
