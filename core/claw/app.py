@@ -180,8 +180,11 @@ class App:
 
         :raises ClawError: the turn failed.
         """
-        if not self.rooms.journal.accept(inbound):
+        accepted = self.rooms.journal.accept(inbound)
+        if accepted is None:
             return None
+        if accepted.number:
+            self.rooms.journal.settle(accepted.number, "heard")  # whoever waits here for the answer owns it
         return await take_turn(inbound, wish, rooms=self.rooms, emit=emit)
 
     async def deliver(self, outbound: Outbound) -> Receipt:

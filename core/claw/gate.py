@@ -1,7 +1,7 @@
 """The one gate that every tool call of every turn goes through: looked up, checked, reviewed, then run."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from claw.message import Inbound, Outbound
 from claw.policy import Judgement
 from claw.stage import Rooms, Stage
 from claw.tool import Result, Tool, ToolContext, fit, run, validate
-from claw.transcript import Text, ToolCall
+from claw.transcript import NO_RESULT, Text, ToolCall
 from claw.truncation import result_limit
 from claw.words import say
 
@@ -24,6 +24,7 @@ class Caller:
     """On whose behalf calls run: one turn of one conversation.
 
     :param used_tokens: what the last model call read, for the status tool.
+    :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
     """
 
     turn: str
@@ -32,6 +33,7 @@ class Caller:
     rooms: Rooms
     emit: Emit
     used_tokens: int = 0
+    once: Callable[[str], bool] = lambda call: True
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -59,6 +61,8 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
     limit = result_limit(stage.window_tokens)
 
     async def ready() -> Result:
+        if tool.effects == "once" and not caller.once(checked.id):
+            return Result(NO_RESULT, is_error=True)
         answer = await run(tool, checked.arguments, context)
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         return fit(_masked(result, rooms.redact), limit)

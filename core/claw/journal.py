@@ -1,38 +1,109 @@
-"""The journal: what came in, and which turns began and ended, in ``state.db``. First form: no outbox yet.
+"""The journal: what came in, which turns began and ended, and what is owed to whom, in ``state.db``.
 
-What came in is on disk before a channel acknowledges it, and a redelivery is known by either of its two ids.
+What came in is on disk before a channel acknowledges it, and a redelivery is known by either of its two ids. A turn and
+the replies it owes end in one commit, so that a death leaves a turn either to be taken up again or answered.
 """
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
 from claw.clock import SYSTEM, Clock
-from claw.message import Inbound
+from claw.message import Inbound, Outbound
 from claw.store import Database
 
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
+_DAY_MS = 24 * 3600 * 1000
 _TABLES = (
-    """CREATE TABLE IF NOT EXISTS inbound
-    (channel TEXT NOT NULL, account TEXT NOT NULL, chat TEXT NOT NULL, kind TEXT NOT NULL,
-     event_id TEXT NOT NULL, message_id TEXT NOT NULL, accepted_at_ms INTEGER NOT NULL)""",
-    """CREATE UNIQUE INDEX IF NOT EXISTS inbound_event
-    ON inbound (channel, account, event_id) WHERE event_id != ''""",
-    """CREATE UNIQUE INDEX IF NOT EXISTS inbound_message
-    ON inbound (channel, account, chat, message_id) WHERE kind = 'message' AND message_id != ''""",
+    "DROP TABLE IF EXISTS inbound",  # of a first form without bodies
+    """CREATE TABLE IF NOT EXISTS inbox
+    (number INTEGER PRIMARY KEY, channel TEXT NOT NULL, account TEXT NOT NULL, chat TEXT NOT NULL,
+     kind TEXT NOT NULL, event_id TEXT NOT NULL, message_id TEXT NOT NULL, accepted_at_ms INTEGER NOT NULL,
+     body BLOB NOT NULL, state TEXT NOT NULL, turn TEXT)""",
+    "CREATE UNIQUE INDEX IF NOT EXISTS inbox_event ON inbox (channel, account, event_id) WHERE event_id != ''",
+    """CREATE UNIQUE INDEX IF NOT EXISTS inbox_message
+    ON inbox (channel, account, chat, message_id) WHERE kind = 'message' AND message_id != ''""",
+    "CREATE INDEX IF NOT EXISTS inbox_open ON inbox (state) WHERE state IN ('new', 'taken')",
     """CREATE TABLE IF NOT EXISTS turns
     (turn TEXT PRIMARY KEY, session_key TEXT NOT NULL, began_at_ms INTEGER NOT NULL,
      ended_at_ms INTEGER, outcome TEXT) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS watched
+    (turn TEXT PRIMARY KEY, attempts INTEGER NOT NULL, shown BLOB NOT NULL, streamed INTEGER NOT NULL)
+    WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS effects
+    (turn TEXT NOT NULL, call TEXT NOT NULL, PRIMARY KEY (turn, call)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS owed
+    (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, turn TEXT NOT NULL, channel TEXT NOT NULL,
+     account TEXT NOT NULL, chat TEXT NOT NULL, body BLOB NOT NULL, state TEXT NOT NULL, owed_at_ms INTEGER NOT NULL,
+     sent_at_ms INTEGER, message_ids BLOB, repeated INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX IF NOT EXISTS owed_open ON owed (state) WHERE state IN ('owed', 'sending')",
+    "CREATE INDEX IF NOT EXISTS owed_turn ON owed (turn)",
 )
+_OWE = """INSERT OR IGNORE INTO owed (key, turn, channel, account, chat, body, state, owed_at_ms, repeated)
+          VALUES (?, ?, ?, ?, ?, ?, 'owed', ?, ?)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What came in, and its number in the journal (in order of arrival).
+
+    :param number: 0 when it left no row, as from a terminal.
+    """
+
+    number: int
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A turn that a death cut off.
+
+    :param taken: what it was answering, oldest first.
+    :param attempts: how often it was begun.
+    """
+
+    turn: str
+    session_key: str
+    taken: tuple[Accepted, ...]
+    attempts: int
+    began_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A message that must still go out.
+
+    :param sending: it was handed to its channel, and whether it arrived is unknown.
+    """
+
+    turn: str
+    outbound: Outbound
+    sending: bool
+    owed_at_ms: int
+    repeated: bool = False
 
 
 class Journal:
-    """What a restart must know. Every call is one commit, about 20 µs: it survives a killed process when it returns."""
+    """What a restart must know. Every call is one commit, about 20 µs: it survives a killed process when it returns.
+
+    A power cut is survived from ``durable`` on.
+    """
 
     def __init__(self, database: Database, clock: Clock = SYSTEM) -> None:
         self._database = database
         self._clock = clock
         self._swept = False
+        self._written = self._synced = 0
+        self._syncing = asyncio.Lock()
         database.tables("journal", *_TABLES)
 
-    def accept(self, inbound: Inbound) -> bool:
-        """Note that this came in; False when it came before: then it is acknowledged and nothing else.
+    # --- what came in
+
+    def accept(self, inbound: Inbound) -> Accepted | None:
+        """Note that this came in; None when it came before: then it is acknowledged and nothing else.
 
         The same event id of one account, or (for messages) the same message id of one chat, is the same thing. An
         inbound without ids, as from a terminal, is always new and leaves no row.
@@ -40,47 +111,220 @@ class Journal:
         self._sweep()
         event_id, message_id = inbound.event_id.strip(), inbound.message_id.strip()
         if not event_id and not (message_id and inbound.kind == "message"):
-            return True
+            return Accepted(0, inbound)
         place = inbound.address
-        added = self._database.write(
-            "INSERT OR IGNORE INTO inbound VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *(
-                place.channel,
-                place.account,
-                place.chat,
-                inbound.kind,
-                event_id,
-                message_id,
-                self._clock.now_ms(),
-            ),
+        number = self._database.insert(
+            """INSERT OR IGNORE INTO inbox
+            (channel, account, chat, kind, event_id, message_id, accepted_at_ms, body, state)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'new')""",
+            *(place.channel, place.account, place.chat, inbound.kind, event_id, message_id),
+            *(self._clock.now_ms(), msgspec.json.encode(inbound)),
         )
-        return added == 1
+        self._written += 1
+        return None if number is None else Accepted(number, inbound)
 
-    def began(self, turn: str, session_key: str) -> None:
-        """A turn starts; ``turn`` is its id, never used before."""
+    async def durable(self) -> None:
+        """Wait until all that was accepted so far is on the medium; callers that come together share one sync."""
+        wanted = self._written
+        async with self._syncing:
+            if self._synced < wanted:
+                reached = self._written
+                await asyncio.to_thread(self._database.sync)
+                self._synced = reached
+
+    def settle(self, number: int, why: str, owed: Sequence[Outbound] = ()) -> None:
+        """What came in needs no turn (refused, a command, stopped …): ``why`` is one word; ``owed`` answers it."""
+        done = ("UPDATE inbox SET state = ? WHERE number = ?", (why, number))
+        self._database.write_all(done, *self._owing(f"in{number}", owed))
+
+    def waiting(self) -> tuple[Accepted, ...]:
+        """What was accepted and never became part of a turn, in order of arrival."""
+        rows = self._database.read("SELECT number, body FROM inbox WHERE state = 'new' ORDER BY number")
+        return tuple(_accepted(*row) for row in rows)
+
+    # --- turns
+
+    def began(self, turn: str, session_key: str, taken: Sequence[int] = ()) -> None:
+        """A turn starts, or is taken up again; ``turn`` is its id, ``taken`` the numbers of what it answers."""
         self._sweep()
-        now = self._clock.now_ms()
-        self._database.write("INSERT INTO turns VALUES (?, ?, ?, NULL, NULL)", turn, session_key, now)
+        begin = (
+            "INSERT OR IGNORE INTO turns VALUES (?, ?, ?, NULL, NULL)",
+            (turn, session_key, self._clock.now_ms()),
+        )
+        if not taken:
+            self._database.write(begin[0], *begin[1])
+            return
+        watch = (
+            "INSERT INTO watched VALUES (?, 1, '[]', 0) ON CONFLICT (turn) DO UPDATE SET attempts = attempts + 1",
+            (turn,),
+        )
+        self._database.write_all(begin, watch, *(_taking(turn, number) for number in taken))
 
-    def ended(self, turn: str, outcome: str) -> None:
-        """A turn is over, however it ended: ``outcome`` is one word (done, aborted, failed …)."""
-        now = self._clock.now_ms()
+    def joined(self, turn: str, number: int) -> None:
+        """Something that came in while the turn ran is part of it now."""
+        sql, values = _taking(turn, number)
+        self._database.write(sql, *values)
+
+    def once(self, turn: str, call: str) -> bool:
+        """A call whose effect must not be repeated is about to run; False when it was begun before."""
+        return self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
+
+    def shown(self, turn: str, message_ids: Sequence[str]) -> None:
+        """A stream of this turn is about to show, or shows, its text in these messages."""
         self._database.write(
-            "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?", now, outcome, turn
+            "UPDATE watched SET shown = ?, streamed = 1 WHERE turn = ?", msgspec.json.encode(message_ids), turn
         )
 
-    def unfinished(self) -> tuple[str, ...]:
+    def standing(self, turn: str) -> tuple[tuple[str, ...], bool]:
+        """Messages in which a stream of this turn shows a part, and whether there may be one that we do not know."""
+        rows = self._database.read("SELECT shown, streamed FROM watched WHERE turn = ?", turn)
+        ids = tuple(msgspec.json.decode(rows[0][0], type=list[str])) if rows else ()
+        return ids, bool(rows and rows[0][1] and not ids)
+
+    def ended(self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: bool = False) -> None:
+        """A turn is over, however it ended, and owes these messages: one commit.
+
+        :param outcome: one word: delivered, silent, stopped, failed …
+        :param repeated: a part of them may stand in the chat already.
+        """
+        over = (
+            "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?",
+            (self._clock.now_ms(), outcome, turn),
+        )
+        answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
+        self._database.write_all(over, answered, *self._owing(turn, owed, repeated))
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
         """The turns that began and did not end, oldest first: at start, those that a death cut off."""
         rows = self._database.read(
-            "SELECT turn FROM turns WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"
+            """SELECT turn, session_key, coalesce(attempts, 0), began_at_ms FROM turns LEFT JOIN watched USING (turn)
+            WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"""
         )
-        return tuple(turn for (turn,) in rows)
+        return tuple(
+            Unfinished(turn, key, self._taken(turn), attempts, began) for turn, key, attempts, began in rows
+        )
+
+    def _taken(self, turn: str) -> tuple[Accepted, ...]:
+        rows = self._database.read(
+            "SELECT number, body FROM inbox WHERE turn = ? AND state = 'taken' ORDER BY number", turn
+        )
+        return tuple(_accepted(*row) for row in rows)
+
+    # --- what is owed
+
+    def owe(self, turn: str, outbound: Outbound) -> bool:
+        """One more message must go out, beside those that a turn ends with; False when its key is known."""
+        ((sql, values),) = self._owing(turn, (outbound,))
+        return self._database.write(sql, *values) == 1
+
+    def sending(self, key: str, repeated: bool = False) -> None:
+        """It is handed to its channel now.
+
+        :param repeated: it may stand in the chat already, and is sent all the same.
+        """
+        self._database.write(
+            "UPDATE owed SET state = 'sending', repeated = repeated OR ? WHERE key = ?", repeated, key
+        )
+
+    def paid(self, key: str, message_ids: Sequence[str]) -> None:
+        """It stands in the chat, in these messages."""
+        self._database.write(
+            "UPDATE owed SET state = 'paid', sent_at_ms = ?, message_ids = ? WHERE key = ?",
+            *(self._clock.now_ms(), msgspec.json.encode(message_ids), key),
+        )
+
+    def postponed(self, key: str) -> None:
+        """It did not go out, and will be tried again."""
+        self._database.write("UPDATE owed SET state = 'owed' WHERE key = ?", key)
+
+    def failed(self, key: str, state: str, why: str) -> None:
+        """It will not be tried again: ``refused`` by the service, ``expired``, or ``unknown`` whether it arrived."""
+        self._database.write("UPDATE owed SET state = ?, why = ? WHERE key = ?", state, why, key)
+
+    def owed(self) -> tuple[Owed, ...]:
+        """All that must still go out, in the order in which it was owed."""
+        rows = self._database.read(
+            """SELECT turn, body, state, owed_at_ms, repeated FROM owed WHERE state IN ('owed', 'sending')
+            ORDER BY number"""
+        )
+        return tuple(
+            Owed(
+                turn,
+                msgspec.json.decode(body, type=Outbound),
+                state == "sending",
+                owed_at_ms,
+                bool(repeated),
+            )
+            for turn, body, state, owed_at_ms, repeated in rows
+        )
+
+    def said(self, turn: str) -> tuple[Outbound, ...]:
+        """What a turn has said or owes so far."""
+        rows = self._database.read("SELECT body FROM owed WHERE turn = ? ORDER BY number", turn)
+        return tuple(msgspec.json.decode(body, type=Outbound) for (body,) in rows)
+
+    # --- for people
+
+    def turns(self, limit: int = 50, open_only: bool = False) -> list[dict[str, Any]]:
+        """The newest turns: turn, session, when it began and ended, how, what it still owes or could not deliver."""
+        rows = self._database.read(
+            f"""SELECT turn, session_key, began_at_ms, ended_at_ms, outcome, coalesce(attempts, 1),
+            (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending')),
+            (SELECT group_concat(state || ': ' || why, '; ') FROM owed
+             WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown')),
+            (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND repeated)
+            FROM turns LEFT JOIN watched USING (turn)
+            {"WHERE ended_at_ms IS NULL OR turn IN (SELECT turn FROM owed WHERE state != 'paid')" if open_only else ""}
+            ORDER BY began_at_ms DESC LIMIT ?""",
+            limit,
+        )
+        names = ("turn", "session", "beganAtMs", "endedAtMs", "outcome", "attempts", "owed", "undelivered")
+        return [dict(zip((*names, "possiblyRepeated"), row, strict=True)) for row in rows]
+
+    def counts(self) -> tuple[int, int]:
+        """How many messages wait for a turn, and how many replies are owed."""
+        ((waiting,),) = self._database.read("SELECT count(*) FROM inbox WHERE state = 'new'")
+        ((owed,),) = self._database.read("SELECT count(*) FROM owed WHERE state IN ('owed', 'sending')")
+        return waiting, owed
+
+    def _owing(
+        self, turn: str, owed: Sequence[Outbound], repeated: bool = False
+    ) -> list[tuple[str, tuple[Any, ...]]]:
+        now = self._clock.now_ms()
+        return [
+            (
+                _OWE,
+                (
+                    *(one.key, turn, one.address.channel, one.address.account, one.address.chat),
+                    *(msgspec.json.encode(one), now, repeated),
+                ),
+            )
+            for one in owed
+        ]
 
     def _sweep(self) -> None:
         """Once in each process: drop what is older than a redelivery can be."""
         if self._swept:
             return
         self._swept = True
-        oldest = self._clock.now_ms() - KEPT_DAYS * 24 * 3600 * 1000
-        self._database.write("DELETE FROM inbound WHERE accepted_at_ms < ?", oldest)
-        self._database.write("DELETE FROM turns WHERE began_at_ms < ?", oldest)
+        oldest = self._clock.now_ms() - KEPT_DAYS * _DAY_MS
+        self._database.write_all(
+            ("DELETE FROM inbox WHERE accepted_at_ms < ? AND state NOT IN ('new', 'taken')", (oldest,)),
+            ("DELETE FROM owed WHERE owed_at_ms < ? AND state NOT IN ('owed', 'sending')", (oldest,)),
+            ("DELETE FROM effects WHERE turn IN (SELECT turn FROM turns WHERE began_at_ms < ?)", (oldest,)),
+            ("DELETE FROM watched WHERE turn IN (SELECT turn FROM turns WHERE began_at_ms < ?)", (oldest,)),
+            ("DELETE FROM turns WHERE began_at_ms < ?", (oldest,)),
+        )
+
+
+def _taking(turn: str, number: int) -> tuple[str, tuple[Any, ...]]:
+    return "UPDATE inbox SET state = 'taken', turn = ? WHERE number = ?", (turn, number)
+
+
+def _accepted(number: int, body: bytes) -> Accepted:
+    return Accepted(number, msgspec.json.decode(body, type=Inbound))
+
+
+def unsent(outbound: Outbound, message_ids: Sequence[str]) -> Outbound:
+    """The same message, to become what stands in ``message_ids``."""
+    return replace(outbound, replaces=tuple(message_ids))

@@ -1,35 +1,38 @@
 """Lanes: one turn at a time in each session, in the order they came; a later message may steer the running one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 WIDTH = 4  # turns at once in the whole house, as in the seeds' main lane
+MAIN, SUBAGENT, CLOCK = "main", "subagent", "cron"
+"""The kinds of lanes; each has a width of its own, so that a flood of one kind leaves room for the others."""
 
 
 class Mailbox:
-    """Where texts for a running turn wait for its next batch boundary.
+    """Where messages for a running turn wait for its next batch boundary.
 
     ``open`` is False once the turn takes no more; what still lies in it can be taken.
     """
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self._waiting: list[Any] = []
         self.open = True
 
-    def put(self, text: str) -> bool:
-        """Leave a text; False when the turn takes no more."""
+    def put(self, message: Any) -> bool:
+        """Leave a message; False when the turn takes no more."""
         if self.open:
-            self._texts.append(text)
+            self._waiting.append(message)
         return self.open
 
-    def take(self) -> list[str]:
+    def take(self) -> list[Any]:
         """Everything that waits, oldest first; it is gone then."""
-        texts, self._texts = self._texts, []
-        return texts
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
-    def shut(self) -> list[str]:
+    def shut(self) -> list[Any]:
         """The last ``take``: what is put from now on is refused, so that it gets a turn of its own."""
         self.open = False
         return self.take()
@@ -52,28 +55,30 @@ class Lanes:
     """All lanes of the house.
 
     :param width: how many turns may run at once over all sessions; None for no limit.
+    :param others: widths of other kinds of lanes.
     """
 
-    def __init__(self, width: int | None = WIDTH) -> None:
+    def __init__(self, width: int | None = WIDTH, others: Mapping[str, int] | None = None) -> None:
         self._lanes: dict[str, Lane] = {}
-        self._room: asyncio.Semaphore | nullcontext[None] = (
-            asyncio.Semaphore(width) if width else nullcontext()
-        )
+        widths = {MAIN: width, **(others or {})}
+        self._rooms: dict[str, asyncio.Semaphore | nullcontext[None]] = {
+            kind: asyncio.Semaphore(most) if most else nullcontext() for kind, most in widths.items()
+        }
 
     def __len__(self) -> int:
         return len(self._lanes)
 
     @asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[Mailbox]:
+    async def turn(self, key: str, kind: str = MAIN) -> AsyncIterator[Mailbox]:
         """Wait for this session's earlier turns, and for room in the house; the block is the turn.
 
-        A turn that ends takes ``mailbox.shut()`` once it asks the model no more; texts that came after its last look
-        and before that are in there, for the next turn. Leaving the block shuts the mailbox too.
+        A turn that ends takes ``mailbox.shut()`` once it asks the model no more; what came after its last look
+        and before that is in there, for the next turn. Leaving the block shuts the mailbox too.
         """
         lane = self._lanes.setdefault(key, Lane())
         lane.turns += 1
         try:
-            async with lane.gate, self._room:
+            async with lane.gate, self._rooms[kind]:
                 lane.running = mailbox = Mailbox()
                 try:
                     yield mailbox
@@ -85,10 +90,10 @@ class Lanes:
             if not lane.turns:
                 del self._lanes[key]
 
-    def steer(self, key: str, text: str) -> bool:
-        """Put a text before the running turn of this session; False when none runs that could still take it."""
+    def steer(self, key: str, message: Any) -> bool:
+        """Put a message before the running turn of this session; False when none runs that could still take it."""
         lane = self._lanes.get(key)
-        return bool(lane and lane.running and lane.running.put(text))
+        return bool(lane and lane.running and lane.running.put(message))
 
     def busy(self, key: str) -> bool:
         """Whether a turn of this session runs or waits."""

@@ -33,7 +33,7 @@ class Prepared:
     parallel: bool = True
 
 
-async def _nothing() -> Sequence[str]:
+async def _nothing() -> Sequence[User]:
     return ()
 
 
@@ -45,8 +45,8 @@ class Steps:
     :param prepare: look a call up, check and review it; a ``Result`` is its refusal. Asked in call order, before
         any call of the answer runs.
     :param emit: told every event, in order; what it writes is written before the loop goes on.
-    :param steer: texts that came in meanwhile; asked before the first model call and after each step.
-    :param follow_up: texts to go on with; asked when the run would stop. All texts of one answer go into one step.
+    :param steer: what came in meanwhile; asked before the first model call and after each step.
+    :param follow_up: what to go on with; asked when the run would stop. All of one answer goes into one step.
     :param max_steps: model calls at most; None = no limit.
     :param tool_choice: for the first model call; then ``auto``.
     :param grace_seconds: how long a cancelled tool may take to end before it is left behind.
@@ -55,17 +55,21 @@ class Steps:
     ask: Ask
     prepare: Callable[[ToolCall], Awaitable[Prepared | Result]]
     emit: Emit
-    steer: Callable[[], Awaitable[Sequence[str]]] = _nothing
-    follow_up: Callable[[], Awaitable[Sequence[str]]] = _nothing
+    steer: Callable[[], Awaitable[Sequence[User]]] = _nothing
+    follow_up: Callable[[], Awaitable[Sequence[User]]] = _nothing
     max_steps: int | None = None
     tool_choice: str = "auto"
     grace_seconds: float = 3.0
 
 
-async def run_loop(past: Sequence[Message], prompt: Message, steps: Steps) -> Assistant | None:
+async def run_loop(
+    past: Sequence[Message], prompt: Message | None, steps: Steps, pending: Sequence[ToolCall] = ()
+) -> Assistant | None:
     """Answer ``prompt``.
 
     :param past: paired messages that came before.
+    :param prompt: None to go on with ``past``, whose last messages were not answered yet.
+    :param pending: calls of the last answer in ``past`` that have no result yet: they run first.
     :returns: the last answer; None when ``max_steps`` is 0.
     :raises ProviderError: no model answered; what was said so far has been emitted.
     """
@@ -75,12 +79,14 @@ async def run_loop(past: Sequence[Message], prompt: Message, steps: Steps) -> As
         messages.append(message)
         await steps.emit(Said(message))
 
-    async def take(texts: Sequence[str]) -> bool:
-        for text in texts:
-            await say(User((Text(text),)))
-        return bool(texts)
+    async def take(added: Sequence[User]) -> bool:
+        for message in added:
+            await say(message)
+        return bool(added)
 
-    await say(prompt)
+    if prompt is not None:
+        await say(prompt)
+    await _run_calls(pending, steps, say)
     await take(await steps.steer())
     answer: Assistant | None = None
     choice, number = steps.tool_choice, 0

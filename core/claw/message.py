@@ -133,7 +133,8 @@ class Outbound:
     :param key: delivery key, up to 50 letters, digits, ``-``, ``_`` and ``:``: sending the same key twice must show one
         message, where the service can tell.
     :param text: Markdown, as models write it; the channel renders it.
-    :param reply_to: id of the message to answer.
+    :param reply_to: id of the message to quote.
+    :param answers: id of the message that this answers, whether it is quoted or not.
     :param replaces: ids of messages (a channel's own words for them, from :class:`Receipt`) that show a part of this
         already, left by a stream: they become this one instead of a second message standing beside them.
     :param voice: the attached sound is a voice note.
@@ -147,6 +148,7 @@ class Outbound:
     buttons: tuple[Button, ...] = ()
     replaces: tuple[str, ...] = ()
     voice: bool = False
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True)

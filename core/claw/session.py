@@ -8,6 +8,7 @@ is compared at the next open, and read again if it changed.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from claw.guard.names import safe_name, session_file
 from claw.past import Past
 from claw.record import Entry, Header, MessageRecord, Reading, Record, encode, lines_of, read
 from claw.store import Database, Disk, Lock, cannot_write
-from claw.transcript import Message
+from claw.transcript import Message, sendable
 from claw.usage import Ledger
 from claw.words import say
 
@@ -62,6 +63,15 @@ class Session:
     def messages(self) -> tuple[Message, ...]:
         """What a model may be sent of the past: the path to the newest record, every call with its result."""
         return self._past.sendable()
+
+    @property
+    def spoken(self) -> Sequence[Message]:
+        """The path to the newest record as it was said, calls without results and all."""
+        return self._past.messages
+
+    def before(self, at: int) -> tuple[Message, ...]:
+        """What a model may be sent of the first ``at`` messages of ``spoken``."""
+        return sendable(self._past.messages[:at])
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -234,6 +234,7 @@ class Database:
         self._clock, self._complain = clock, complain
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._log_fd = -1
         self._wanted: dict[str, tuple[str, ...]] = {}
         self._made: set[str] = set()
 
@@ -251,9 +252,48 @@ class Database:
         with self._asked() as connection:
             return connection.execute(sql, values).rowcount
 
+    def write_all(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        """Several statements, committed together or not at all."""
+        with self._asked() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for sql, values in statements:
+                    connection.execute(sql, values)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+    def insert(self, sql: str, *values: Any) -> int | None:
+        """One ``INSERT OR IGNORE``, committed; answers with the number of the new row, None when there was none."""
+        with self._asked() as connection:
+            cursor = connection.execute(sql, values)
+            return cursor.lastrowid if cursor.rowcount == 1 else None
+
+    def sync(self) -> None:
+        """Bring what was committed onto the medium, so that it survives a power cut too. Takes as long as the disk does.
+
+        The write-ahead log is synced through a descriptor of its own: SQLite would do so at each commit, this once for
+        all that were made meanwhile.
+
+        :raises ClawError: the disk refused.
+        """
+        with self._guard:
+            self._open()
+            if self._log_fd < 0:
+                self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._log_fd
+        try:
+            SYSTEM.sync(fd)
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
+
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
         with self._guard:
+            if self._log_fd >= 0:
+                os.close(self._log_fd)
+                self._log_fd = -1
             if self._connection is not None:
                 self._connection.close()
             self._connection = None

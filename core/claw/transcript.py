@@ -60,10 +60,12 @@ class User(msgspec.Struct, frozen=True, tag="user", tag_field="role", omit_defau
 
     :param kind: empty when someone spoke to us; else what put it there (a notice, a heartbeat): it is sent like any
         other, and is no turn of its own.
+    :param source: what came in that it is, by the journal's numbers; empty for a terminal's.
     """
 
     content: tuple[Text | Image, ...]
     kind: str = ""
+    source: str = ""
 
 
 class Assistant(

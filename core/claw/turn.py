@@ -2,7 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 from claw import compaction
@@ -12,6 +13,8 @@ from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.fallback import with_fallback
 from claw.gate import Caller, prepare
 from claw.guests import filtered, tell
+from claw.journal import Accepted
+from claw.lane import Mailbox
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
 from claw.prompt import inbound_context
@@ -19,7 +22,7 @@ from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
 from claw.stage import Rooms, Stage, Wish, inbound_meta, set_stage
-from claw.transcript import Assistant, Message, Text, User, limit_turns
+from claw.transcript import Assistant, Message, Text, ToolCall, User, limit_turns
 from claw.words import say
 
 _PROMPT_SHARE = 0.8
@@ -28,8 +31,52 @@ _PROMPT_SHARE = 0.8
 _LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
 
 
+@dataclass
+class Errand:
+    """One turn as whoever runs it sees it.
+
+    :param turn: its id, never used before unless ``resumed``.
+    :param taken: what it answers, oldest first; the newest one's chat gets the answer.
+    :param mailbox: where ``Accepted`` messages wait that came while it runs.
+    :param resumed: a death cut it off; the session may hold a part of it.
+    :param parked: set before the task is cancelled: the turn is to be taken up by another process, not ended.
+    :param preface: told to the model before the words of the first message.
+    """
+
+    turn: str
+    route: Route
+    taken: list[Accepted]
+    mailbox: Mailbox
+    wish: Wish = field(default_factory=Wish)
+    resumed: bool = False
+    parked: bool = False
+    preface: str = ""
+
+    @property
+    def message(self) -> Inbound:
+        """The newest of what it answers."""
+        return self.taken[-1].inbound
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a turn ended.
+
+    :param owed: the messages that say so, in the ledger already when the turn came from a channel.
+    :param failed: why it failed, when it did.
+    """
+
+    event: TurnEnded
+    owed: tuple[Outbound, ...] = ()
+    failed: ClawError | None = None
+
+
+Letters = Callable[[Errand, TurnEnded, Stage | None], Awaitable[tuple[Outbound, ...]]]
+"""What a turn that ended has to say, as messages of its channel."""
+
+
 async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -> Outbound | None:
-    """Carry one message from a person to an answer.
+    """Carry one message from a person at a terminal to an answer.
 
     :returns: what to say; None when the sender may not talk, a filter dropped it, or the agent stays silent.
     :raises ClawError: the turn failed; ``TurnEnded`` was told, and what was said until then is in the session.
@@ -40,41 +87,140 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
     route = admit(message, rooms.config, wish.agent, wish.session)  # who may talk, to which agent
     if route is None:
         return None
-    turn, told = uuid.uuid4().hex[:12], partial(_tell, emit, rooms)
     async with rooms.lanes.turn(route.session_key) as mailbox:  # one at a time in a session
-        stage = await set_stage(message, route, rooms, wish)  # the models, the nine layers, the prompt
-        session = await rooms.sessions.open(route.session_key, route.agent_id)  # the past
-        rooms.journal.began(turn, route.session_key)
-        ending = TurnEnded(turn, "failed", "")
+        errand = Errand(new_turn(), route, [Accepted(0, message)], mailbox, wish)
+        ended = await run_turn(errand, rooms, emit, partial(_whole, rooms))
+    if ended.failed:
+        raise ended.failed
+    return ended.owed[0] if ended.owed else None
+
+
+def new_turn() -> str:
+    """An id for a turn: 12 hex digits."""
+    return uuid.uuid4().hex[:12]
+
+
+async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -> Ended:
+    """Answer what an errand took, in a session that is ours while this runs.
+
+    It always ends: answered, silent, failed or stopped, and what it owes is in the ledger together with that. Only a
+    turn that is parked ends nowhere.
+    """
+    turn, told = errand.turn, partial(_tell, emit, rooms)
+    ending, failed, stage = TurnEnded(turn, "failed", ""), None, None
+    rooms.journal.began(turn, errand.route.session_key, [one.number for one in errand.taken if one.number])
+    try:
+        stage = await set_stage(errand.message, errand.route, rooms, errand.wish)  # models, nine layers, prompt
+        session = await rooms.sessions.open(errand.route.session_key, errand.route.agent_id)  # the past
         try:
-            await _greet(turn, stage, route, session, told)
-            caller = Caller(turn, message, stage, rooms, told, session.usage.context_tokens)
-            steps = Steps(
-                ask=_asking(message, stage, session, rooms, told),
-                prepare=partial(prepare, caller=caller),  # one gate for every call
-                emit=partial(_write_then_tell, session, told),  # written before it is told
-                steer=_async(mailbox.take),
-                follow_up=_async(mailbox.shut),  # what came too late to steer is still answered in this turn
-                max_steps=stage.agent.settings.max_turns,
-                tool_choice=_tool_choice(stage, wish),
-            )
-            answer = await run_loop(session.messages, User((Text(message.text),)), steps)
-            ending = _ending(turn, answer, rooms.config)
-        except asyncio.CancelledError:
-            ending = TurnEnded(turn, "stopped", "")
-            raise
-        except ClawError as failed:
-            ending = TurnEnded(turn, "failed", str(failed))
-            raise
+            await _greet(turn, stage, errand.route, session, told)
+            ending = await _converse(errand, stage, session, rooms, told)
         finally:
             await session.flush()
-            rooms.journal.ended(turn, ending.outcome)
             session.release()
-            await told(ending)
-    if ending.outcome == "silent":
-        return None
-    outbound = Outbound(turn, message.address, ending.text, reply_to=message.message_id or None)
-    return await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
+    except asyncio.CancelledError:
+        if errand.parked:
+            raise
+        ending = TurnEnded(turn, "stopped", "")
+        await _over(errand, ending, stage, rooms, told, letters)
+        raise
+    except ClawError as why:
+        ending, failed = TurnEnded(turn, "failed", str(why)), why
+    return Ended(ending, await _over(errand, ending, stage, rooms, told, letters), failed)
+
+
+async def _over(
+    errand: Errand, ending: TurnEnded, stage: Stage | None, rooms: Rooms, told: Emit, letters: Letters
+) -> tuple[Outbound, ...]:
+    """The end and what is owed for it, in one commit; then everybody hears it."""
+    owed: tuple[Outbound, ...] = ()
+    try:
+        owed = await letters(errand, ending, stage)
+    finally:
+        is_owed = any(one.number for one in errand.taken)
+        unsure = is_owed and rooms.journal.standing(errand.turn)[1]
+        rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure)
+        await told(ending)
+    return owed
+
+
+async def _converse(
+    errand: Errand, stage: Stage, session: Session, rooms: Rooms, told: Emit
+) -> TurnEnded:
+    """Model and tools, until there is an answer."""
+    turn, message = errand.turn, errand.message
+    caller = Caller(
+        turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn)
+    )
+    prompt: User | None = _words(errand.taken, errand.preface)
+    past, pending, answer = list(session.messages), (), None
+    if errand.resumed:
+        past, prompt, pending, answer = _taken_up(session, prompt)
+    turn_start = len(past) if prompt is not None else _start_of(past, errand)
+    heads = {prompt.source: _head_of_message(message, rooms.config)} if prompt else {}
+
+    def joined(waiting: Sequence[Accepted]) -> list[User]:
+        for one in waiting:
+            errand.taken.append(one)
+            if one.number:
+                rooms.journal.joined(turn, one.number)
+        users = [_words([one]) for one in waiting]
+        heads.update((user.source, _head_of_message(one.inbound, rooms.config)) for user, one in zip(
+            users, waiting, strict=True) if user.source)  # fmt: skip
+        return users
+
+    steps = Steps(
+        ask=_asking(stage, past, turn_start, heads, rooms, told),
+        prepare=partial(prepare, caller=caller),  # one gate for every call
+        emit=partial(_write_then_tell, session, told, errand),  # written before it is told
+        steer=_async(lambda: joined(errand.mailbox.take())),
+        follow_up=_async(lambda: joined(errand.mailbox.shut())),  # too late to steer, still in this turn
+        max_steps=stage.agent.settings.max_turns,
+        tool_choice=_tool_choice(stage, errand.wish),
+    )
+    if answer is None:
+        answer = await run_loop(past, prompt, steps, pending)
+    return _ending(turn, answer, rooms.config)
+
+
+def _words(taken: Sequence[Accepted], preface: str = "") -> User:
+    """What came in, as one message of the person: its words, and where they came from."""
+    texts = [preface] if preface else []
+    texts += [one.inbound.text for one in taken]
+    return User((Text("\n\n".join(texts)),), source=source_of(taken))
+
+
+def source_of(taken: Sequence[Accepted]) -> str:
+    """What came in, by its numbers in the journal."""
+    return ",".join(str(one.number) for one in taken if one.number)
+
+
+def _taken_up(
+    session: Session, prompt: User
+) -> tuple[list[Message], User | None, tuple[ToolCall, ...], Assistant | None]:
+    """Where a turn that was cut off stands: the past, what to say, calls without a result, the answer if there is one.
+
+    A half answer that was kept is left out: the model is asked again.
+    """
+    said, at = list(session.spoken), None
+    for index, message in enumerate(said):
+        if isinstance(message, User) and message.source == prompt.source:
+            at = index
+    if at is None:
+        return list(session.messages), prompt, (), None
+    tail = said[at:]
+    while isinstance(last := tail[-1], Assistant) and last.stop_reason in ("error", "aborted"):
+        tail.pop()
+    newest = next((m for m in reversed(tail) if isinstance(m, Assistant)), None)
+    answered = {m.call_id for m in tail if not isinstance(m, User | Assistant)}
+    pending = tuple(call for call in newest.tool_calls if call.id not in answered) if newest else ()
+    done = tail[-1] if isinstance(tail[-1], Assistant) and not tail[-1].tool_calls else None
+    return [*session.before(at), *tail], None, pending, done
+
+
+def _start_of(past: Sequence[Message], errand: Errand) -> int:
+    source = source_of(errand.taken)
+    return next((at for at, m in enumerate(past) if isinstance(m, User) and m.source == source), len(past))
 
 
 async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: Emit) -> None:
@@ -83,7 +229,9 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
         await told(Notice(line))
 
 
-def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told: Emit) -> Ask:
+def _asking(
+    stage: Stage, past: Sequence[Message], turn_start: int, heads: Mapping[str, str], rooms: Rooms, told: Emit
+) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     settings = stage.agent.settings
     request = Request(
@@ -96,24 +244,21 @@ def _asking(inbound: Inbound, stage: Stage, session: Session, rooms: Rooms, told
         rooms.yard.leeway.silence_seconds,
     )  # fmt: skip
     budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
-    head = _head_of_message(inbound, rooms.config)
-    past = session.messages
-    turn_start = len(past)
-    skipped = turn_start - len(
-        limit_turns(past, settings.history_limit)
-    )  # older turns than the setting keeps
-
+    before = past[:turn_start]
+    skipped = turn_start - len(limit_turns(before, settings.history_limit))  # older turns than the setting keeps
     shortened = False
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
-        return User((Text(head), *message.content))
+        return User((Text(heads[message.source]), *message.content), message.kind, message.source)
 
     async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         nonlocal shortened
         shown = list(messages)
-        if head and len(shown) > turn_start and isinstance(shown[turn_start], User):
-            shown[turn_start] = headed(shown[turn_start])
+        for at in range(turn_start, len(shown)):
+            message = shown[at]
+            if isinstance(message, User) and heads.get(message.source):
+                shown[at] = headed(message)
         view = compaction.fit(shown[skipped:], rooms.costs.of(shown).each[skipped:], budget)
         if view.left_out and not shortened:
             shortened = True
@@ -156,14 +301,16 @@ async def _tell(emit: Emit, rooms: Rooms, event: Event) -> None:
         await tell(event, rooms.kit.observers, rooms.yard, rooms.complain)
 
 
-async def _write_then_tell(session: Session, told: Emit, event: Event) -> None:
+async def _write_then_tell(session: Session, told: Emit, errand: Errand, event: Event) -> None:
     if isinstance(event, Said):
+        if errand.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
+            return  # the next process asks the model again
         session.append(event.message)
     await told(event)
 
 
-def _async(take: Callable[[], Sequence[str]]) -> Callable[[], Awaitable[Sequence[str]]]:
-    async def taken() -> Sequence[str]:
+def _async(take: Callable[[], Sequence[User]]) -> Callable[[], Awaitable[Sequence[User]]]:
+    async def taken() -> Sequence[User]:
         return take()
 
     return taken
@@ -178,3 +325,15 @@ def _ending(turn: str, answer: Assistant | None, config: Config) -> TurnEnded:
         return TurnEnded(turn, "failed" if answer.stop_reason == "error" else "stopped", text or answer.error)
     silent = text.strip() == config.settings.messages.silent_token
     return TurnEnded(turn, "silent" if silent else "delivered", text)
+
+
+async def _whole(
+    rooms: Rooms, errand: Errand, ending: TurnEnded, stage: Stage | None
+) -> tuple[Outbound, ...]:
+    """A terminal's answer: one message, whatever its length."""
+    if ending.outcome in ("silent", "failed") or not ending.text:
+        return ()
+    message = errand.message
+    outbound = Outbound(ending.turn, message.address, ending.text, reply_to=message.message_id or None)
+    let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
+    return (let_out,) if let_out else ()

@@ -4,10 +4,12 @@ import asyncio
 import json
 
 import pytest
+from claw.app import from_terminal
 from claw.errors import ClawError, ProviderError, UsageError
 from claw.event import Notice, Said, TextPiece, ToolEnded, TurnEnded, TurnStarted
 from claw.guests import Review
 from claw.hookspecs import hookimpl
+from claw.journal import Accepted
 from claw.message import Address, Inbound, Sender
 from claw.provider import Finished, TextDelta
 from claw.testing import FakeProvider, FakeTool, House, also, calls, says
@@ -112,7 +114,7 @@ async def test_two_messages_of_one_session_are_answered_one_after_the_other():
 async def test_a_later_message_steers_the_turn_that_runs():
     def steer(arguments):
         lanes = house.app.rooms.lanes
-        return str(lanes.steer("agent:default:main", "and be quick"))
+        return str(lanes.steer("agent:default:main", Accepted(0, from_terminal("and be quick"))))
 
     model = FakeProvider(calls("work"), says("done"))
     async with House(model, tools=[FakeTool("work", result=steer)]) as house:

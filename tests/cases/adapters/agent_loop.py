@@ -67,8 +67,8 @@ def _answer(turn: dict[str, Any]) -> Assistant:
 def _polled(polls: list[list[str]]) -> Any:
     waiting = iter(polls)
 
-    async def poll() -> Sequence[str]:
-        return next(waiting, [])
+    async def poll() -> Sequence[User]:
+        return [User((Text(text),)) for text in next(waiting, [])]
 
     return poll
 
