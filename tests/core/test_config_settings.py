@@ -389,6 +389,27 @@ class TestPlugins:
         config = given_file(tmp_path, "channels: {telegram: {enabled: false}}\n")
         assert self.view(config).channel("telegram", self.Channel) is None
 
+    def test_each_account_of_a_channel_lays_its_keys_over_the_sections(self, tmp_path: Path) -> None:
+        text = (
+            "telegram: {token: a, pollSeconds: 3, accounts: "
+            "{work: {token: b}, slow: {poll_seconds: 9}, gone: {enabled: false}}}\n"
+        )
+        seen = self.view(given_file(tmp_path, text)).accounts("telegram", self.Channel, "token")
+        told = {name: (one.token.reveal(), one.poll_seconds) for name, one in seen.items()}
+        assert told == {"default": ("a", 3), "work": ("b", 3), "slow": ("a", 9)}
+
+    def test_a_section_without_credentials_of_its_own_only_shares_its_keys(self, tmp_path: Path) -> None:
+        text = "demo: {region: us, accounts: {work: {token: b}}}\n"
+
+        class Optional(ChannelConfig):
+            token: Secret | None = None
+            region: str = "eu"
+
+        view = self.view(given_file(tmp_path, "channels: {" + text.strip() + "}\n"))
+        assert {name: one.region for name, one in view.accounts("demo", Optional, "token").items()} == {
+            "work": "us"
+        }
+
     @pytest.mark.parametrize(
         ("text", "key"),
         [

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from claw.config.loaded import Config, validate
 from claw.config.names import Path as KeyPath
@@ -49,6 +50,32 @@ class PluginConfig:
         if section is None or (isinstance(section, Mapping) and section.get("enabled") is False):
             return None
         return self._read(("channels", name), section, model)
+
+    def accounts(self, name: str, model: type[M], *credentials: str) -> dict[str, M]:
+        """``channels.NAME`` once for each account: the keys of ``accounts.ACC`` stand in place of the section's own.
+
+        The section itself is the account ``default`` when it has one of the keys ``credentials``, or names no accounts.
+        An account with ``enabled: false`` is left out.
+
+        :param credentials: keys, in camelCase, of which an account of its own has at least one.
+        :raises ConfigError: a key is wrong.
+        """
+        section = self._section(("channels", name))
+        if self.channel(name, model) is None or not isinstance(section, Mapping):
+            return {}
+        shared = {to_camel(key): value for key, value in section.items() if key != "accounts"}
+        entries = section.get("accounts") or {}
+        found: dict[str, tuple[KeyPath, dict[str, Any]]] = {}
+        if not entries or shared.keys() & set(credentials):
+            found["default"] = ("channels", name), shared
+        for account, entry in entries.items():
+            own = {to_camel(key): value for key, value in entry.items()}
+            found[str(account)] = ("channels", name, "accounts", str(account)), {**shared, **own}
+        return {
+            account: self._read(path, tree, model)
+            for account, (path, tree) in found.items()
+            if tree.get("enabled") is not False
+        }
 
     def provider(self, name: str, model: type[M]) -> M:
         """``providers.NAME`` as ``model``; all defaults when it is absent.
