@@ -2,14 +2,15 @@
 
 The floors; a room imports only from floors below it (``tests/core/test_walls.py``):
 
-    10  cli  testing  serve  gateway                commands; the fakes we ship
+    10  cli  testing  serve  gateway  desk                commands; the fakes we ship
     9   app  builtin                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
-    7   gate                          every tool call: checked, reviewed, run
+    7   gate  asking                          every tool call: checked, reviewed, run
     6   stage  host           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
-    4   session  journal  prompt  provider  survey  mend  deaths
+    4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope  chunking
+    3   question
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal

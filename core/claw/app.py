@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from claw import survey, words
+from claw.approval import Approvals
 from claw.builtin.context_files import ContextFiles
 from claw.catalog import CORE_TOOLS, GROUPS
 from claw.clock import SYSTEM, Clock
@@ -39,8 +40,9 @@ from claw.lane import Lanes
 from claw.loop import Emit
 from claw.manifest import Found
 from claw.message import Address, Inbound, Outbound, Receipt
+from claw.overrides import Overrides
 from claw.policy import Run, ToolFact, fact_of, judge, strays
-from claw.route import LOCAL, TERMINAL, admit
+from claw.route import LOCAL, TERMINAL, admit, owners_of
 from claw.session import Sessions
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
@@ -147,6 +149,8 @@ class App:
             redact=self.redact,
             yard=self._yard,
             machine=_machine(),
+            approvals=self._approvals(clock),
+            overrides=Overrides(self._database),
         )
         known = known_of((standing.found for standing in self.host.standings), CORE_TOOLS, GROUPS)
         unnamed = strays(self.config, facts, _called(house.found))
@@ -264,6 +268,13 @@ class App:
 
     def _view(self, plugin: str) -> PluginConfig:
         return PluginConfig(self.config, plugin, self._network.client, self.config.home / "plugins" / plugin)
+
+    def _approvals(self, clock: Clock) -> Approvals:
+        settings = self.config.settings
+        return Approvals(
+            self._database, clock, approvers=settings.approvals.approvers, owners=owners_of(settings),
+            timeout_seconds=settings.approvals.timeout,
+        )  # fmt: skip
 
     def _make_home(self) -> None:
         home, refused = self.config.home, ""

@@ -1,10 +1,11 @@
 """What a message meets before the past is opened: its agent, models, tools, instructions and fence."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from claw.approval import Approvals
 from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.fallback import ModelRef, candidates
@@ -18,6 +19,7 @@ from claw.journal import Journal
 from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
+from claw.overrides import NONE, Overrides
 from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
@@ -69,6 +71,8 @@ class Rooms:
     yard: Yard
     machine: Mapping[str, str] = field(default_factory=dict)
     costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
+    approvals: Approvals | None = None
+    overrides: Overrides | None = None
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,15 @@ class Stage:
 async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
     """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
     config, agent = rooms.config, rooms.config.agent(route.agent_id)
+    override = rooms.overrides.of(route.session_key) if rooms.overrides else NONE
+    if override.thinking:
+        settings = agent.settings.model_copy(update={"thinking_default": override.thinking})
+        agent = replace(agent, settings=settings)
     workspace, own = _workspace(agent, inbound, wish)
     choice = agent.settings.model
     aliases = config.settings.models.aliases
     models = candidates(
-        wish.model,
+        wish.model or override.model,
         (choice and choice.primary) or rooms.default_model,
         choice.fallbacks if choice else (),
         aliases,

@@ -17,9 +17,14 @@ _INTERPRETERS = frozenset({
 """Programs that run a text they are given; a version behind the name (python3.12) does not change that."""
 
 
+def is_interpreter(program: str) -> bool:
+    """Whether a program, by its name or path, runs any text or program that it is given."""
+    return program.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS
+
+
 def _filters_only(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, name in enumerate(value):
-        if name.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS:
+        if is_interpreter(name):
             problem = (
                 "{name} is an interpreter: it runs any program it is given, so it is never a safe filter"
             )

@@ -48,6 +48,7 @@ def _words(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
             yield from _words(below, (*path, key))
     elif isinstance(tree, list):
         listed = path and path[-1] in _LISTS and not _SECTIONS.isdisjoint(path)
+        listed = listed or path == ("approvals", "tools")  # a typo there would ask nobody
         for index, below in enumerate(tree):
             if listed and isinstance(below, str):
                 yield (*path, index), below

@@ -1,0 +1,367 @@
+"""Approvals: ask a person, wait, remember once or always. In ``state.db``, so that a restart forgets neither.
+
+Whoever can show a question sets ``Approvals.present``; whoever hears an answer calls ``decide``. Where nobody can be
+asked, the answer is no. Exactly one outcome stands, whoever comes first: it is one row, changed while it has none.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+
+from claw.clock import SYSTEM, Clock
+from claw.guard.admission import is_owner
+from claw.message import Address, Sender
+from claw.question import MOST_CHARS, VERDICTS, Question, Request
+from claw.route import TERMINAL
+from claw.store import Database
+from claw.wall import name_of
+from claw.words import say
+
+UNUSED_DAYS = 90  # spec P16: what was allowed for always and is not used for so long is asked about again
+_KEPT_DAYS = 7
+_DAY_MS = 24 * 3600 * 1000
+_LOOK_SECONDS = 1.0
+"""How often a waiting question looks whether another process was told the answer."""
+_SHOWN_SECONDS = 2.0
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that is read as something else
+_ID_LETTERS = 9  # 44 bits
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS approvals
+    (id TEXT PRIMARY KEY, session_key TEXT NOT NULL, agent TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,
+     title TEXT NOT NULL, shown TEXT NOT NULL, digest TEXT NOT NULL, asked_by TEXT NOT NULL, grant_digest TEXT NOT NULL,
+     channel TEXT NOT NULL, chat TEXT NOT NULL, account TEXT NOT NULL, thread TEXT,
+     asked_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, shown_at_ms INTEGER,
+     verdict TEXT, decided_by TEXT, decided_at_ms INTEGER, used_at_ms INTEGER) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS approvals_of_session ON approvals (session_key, digest)",
+    """CREATE TABLE IF NOT EXISTS grants
+    (id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, title TEXT NOT NULL,
+     shown TEXT NOT NULL, granted_by TEXT NOT NULL, granted_at_ms INTEGER NOT NULL, used_at_ms INTEGER NOT NULL,
+     UNIQUE (agent, tool, digest)) WITHOUT ROWID""",
+)
+_QUESTION = (
+    "id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant_digest,"
+    " channel, chat, account, thread, asked_at_ms, expires_at_ms"
+)
+
+Present = Callable[[Question], Awaitable[bool]]
+"""Show a question to somebody who may answer it; False: it cannot be shown. It may stay until the answer is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of a request.
+
+    :param why: why not, for the model; empty when it is allowed.
+    :param asked: somebody could be asked; False: there was nobody, or it cannot be shown whole.
+    """
+
+    allowed: bool
+    why: str = ""
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an answer: whether it counts, and a line for the person who gave it."""
+
+    counts: bool
+    text: str
+    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A call that was allowed for always; it is forgotten after :data:`UNUSED_DAYS` without use."""
+
+    id: str
+    agent: str
+    tool: str
+    digest: str
+    title: str
+    shown: str
+    granted_by: str
+    granted_at_ms: int
+    used_at_ms: int
+
+
+class Approvals:
+    """Questions to people, and their answers.
+
+    :param approvers: who may answer, ``channel:id``; empty = the owners. The person at the terminal always may: who
+        sits there can write the file that names the others.
+    :param timeout_seconds: after it nobody has allowed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock = SYSTEM,
+        *,
+        approvers: Sequence[str] = (),
+        owners: Sequence[str] = (),
+        timeout_seconds: float = 600.0,
+    ) -> None:
+        self.present: Present | None = None
+        self.timeout_seconds = timeout_seconds
+        self._database, self._clock = database, clock
+        self._people = tuple(approvers) or tuple(owners)
+        self._any_owner = not approvers
+        self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+        self._swept = False
+        database.tables("approval", *_TABLES)
+
+    async def ask(self, request: Request) -> Decision:
+        """Put a request before a person and wait for the answer.
+
+        One that is pending since before a restart is the same question again, not shown twice, and an answer given
+        meanwhile counts, once.
+        """
+        self._sweep()
+        if self._granted(request):
+            return Decision(True)
+        if why := self.refusal(request):
+            return Decision(False, why, asked=False)
+        question = self._found(request) or self._written(request)
+        if self._verdict(question.id) is None:
+            await self._answered(question)
+        return self._taken(question)
+
+    def refusal(self, request: Request) -> str:
+        """Why nobody can be asked this; empty when somebody can."""
+        if len(request.shown) > MOST_CHARS:
+            template = "it is too long to be shown whole to a person ({count} characters, at most {most}): do it in parts"
+            return say(template, count=len(request.shown), most=MOST_CHARS)
+        if self.present is None:
+            return say("a person would have to allow it, and nobody can be asked here")
+        if not self._people and request.origin.channel != TERMINAL:
+            return say("a person would have to allow it, and the settings name neither approvers nor owners")
+        return ""
+
+    def decide(self, id: str, verdict: str, *, channel: str, sender: Sender, owner: bool) -> Outcome:
+        """Take an answer: of the right person, to an open question, once.
+
+        Only what an admitted person did (their own command, button or key) may come here, never quoted text. May be
+        called from any thread.
+
+        :param verdict: once, always or deny.
+        :param owner: whether the house holds this person for an owner.
+        """
+        if verdict not in VERDICTS:
+            return Outcome(False, say("{word} is no verdict: once, always or deny", word=verdict))
+        if not self._may_decide(channel, sender, owner):
+            return Outcome(False, say("you may not decide that: approvals.approvers and owners name who may"))
+        question = self._read(id.strip().lower())
+        if question is None:
+            return Outcome(False, say("there is no request {id}", id=id))
+        if verdict not in question.verdicts:
+            template = (
+                "{tool} starts whatever it is told to here, so it is never allowed for always: once or deny"
+            )
+            return Outcome(False, say(template, tool=question.request.tool), question)
+        by, now = f"{channel}:{sender.id}", self._clock.now_ms()
+        # A question that somebody waits for here ends with that wait, whatever the clock on the wall does.
+        since = 0 if question.id in self._waiting else now
+        won = self._database.write(
+            "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ?"
+            " WHERE id = ? AND verdict IS NULL AND expires_at_ms > ?",
+            verdict, by, now, question.id, since,
+        )  # fmt: skip
+        if not won:
+            return Outcome(False, self._too_late(question), question)
+        if verdict == "always":
+            self._grant(question.request, by)
+        self._wake(question.id)
+        return Outcome(True, _SAID[verdict](question.request.tool), question)
+
+    def withdraw(self, session_key: str) -> int:
+        """Close the open questions of a session, as after ``/stop``; answers with their number."""
+        now = self._clock.now_ms()
+        rows = self._database.read(
+            "SELECT id FROM approvals WHERE session_key = ? AND verdict IS NULL AND expires_at_ms > ?",
+            session_key, now,
+        )  # fmt: skip
+        return sum(self._settle(id, "withdrawn") for (id,) in rows)
+
+    def pending(self) -> tuple[Question, ...]:
+        """The open questions, oldest first."""
+        rows = self._database.read(
+            f"SELECT {_QUESTION} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ? ORDER BY asked_at_ms, id",
+            self._clock.now_ms(),
+        )
+        return tuple(map(_question, rows))
+
+    def grants(self) -> tuple[Grant, ...]:
+        """What was allowed for always, oldest first."""
+        self._sweep()
+        columns = ", ".join(field.name for field in fields(Grant))
+        rows = self._database.read(f"SELECT {columns} FROM grants ORDER BY granted_at_ms, id")
+        return tuple(Grant(*row) for row in rows)
+
+    def revoke(self, id: str) -> bool:
+        """Take an ``always`` back; False when there is none of this id."""
+        return self._database.write("DELETE FROM grants WHERE id = ?", id.strip().lower()) == 1
+
+    # asking
+
+    def _granted(self, request: Request) -> bool:
+        now = self._clock.now_ms()
+        return bool(request.grant) and 1 == self._database.write(
+            "UPDATE grants SET used_at_ms = ? WHERE agent = ? AND tool = ? AND digest = ? AND used_at_ms > ?",
+            now, request.agent, request.tool, request.grant, now - UNUSED_DAYS * _DAY_MS,
+        )  # fmt: skip
+
+    def _found(self, request: Request) -> Question | None:
+        """The same request, asked before a restart and not yet used up; one that is waited for here is another's."""
+        rows = self._database.read(
+            f"SELECT {_QUESTION} FROM approvals WHERE session_key = ? AND digest = ? AND used_at_ms IS NULL"
+            " AND expires_at_ms > ? ORDER BY asked_at_ms DESC, id",
+            request.session_key, request.digest, self._clock.now_ms(),
+        )  # fmt: skip
+        return next((_question(row) for row in rows if row[0] not in self._waiting), None)
+
+    def _written(self, request: Request) -> Question:
+        now = self._clock.now_ms()
+        id = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
+        question = Question(id, request, now, now + int(self.timeout_seconds * 1000))
+        place = request.origin
+        self._database.write(
+            f"INSERT INTO approvals ({_QUESTION}) VALUES ({', '.join('?' * 16)})",
+            id, request.session_key, request.agent, request.turn, request.tool, request.title, request.shown,
+            request.digest, request.asked_by, request.grant, place.channel, place.chat, place.account, place.thread,
+            question.asked_at_ms, question.expires_at_ms,
+        )  # fmt: skip
+        return question
+
+    async def _answered(self, question: Question) -> None:
+        """Show it, unless it stands there already, and wait until it has an outcome."""
+        answered = asyncio.Event()
+        self._waiting[question.id] = asyncio.get_running_loop(), answered
+        left = min(self.timeout_seconds, (question.expires_at_ms - self._clock.now_ms()) / 1000)
+        showing = asyncio.ensure_future(self._show(question))
+        try:
+            async with asyncio.timeout(left):
+                while self._verdict(question.id) is None:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            await answered.wait()
+            await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)  # a message that is on its way
+        except TimeoutError:
+            self._settle(question.id, "expired")
+        finally:
+            del self._waiting[question.id]
+            showing.cancel()
+            await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)
+
+    async def _show(self, question: Question) -> None:
+        shown = self._database.read("SELECT shown_at_ms FROM approvals WHERE id = ?", question.id)
+        if self.present is None or shown[0][0] is not None:
+            return
+        why = ""
+        try:
+            is_shown = await self.present(question)
+        except Exception as failed:  # noqa: BLE001 - a channel is a stranger
+            is_shown, why = False, name_of(failed)
+        if is_shown:
+            self._database.write(
+                "UPDATE approvals SET shown_at_ms = ? WHERE id = ?", self._clock.now_ms(), question.id
+            )
+        else:
+            self._settle(question.id, "unshown", why)
+
+    def _taken(self, question: Question) -> Decision:
+        """Use the outcome up: it counts for one run."""
+        taken = self._database.write(
+            "UPDATE approvals SET used_at_ms = ? WHERE id = ? AND used_at_ms IS NULL",
+            self._clock.now_ms(), question.id,
+        )  # fmt: skip
+        verdict, by = self._database.read(
+            "SELECT verdict, decided_by FROM approvals WHERE id = ?", question.id
+        )[0]
+        if taken and verdict in ("once", "always"):
+            return Decision(True)
+        minutes = max(1, round(self.timeout_seconds / 60))
+        why = {
+            "deny": say("a person was asked and did not allow it"),
+            "expired": say("a person was asked and nobody answered within {minutes} min", minutes=minutes),
+            "withdrawn": say("a person was asked, and the turn was stopped before the answer"),
+            "unshown": say(
+                "a person would have to allow it, and the question could not be shown: {why}", why=by
+            ),
+        }
+        return Decision(False, why.get(verdict, say("what was allowed once has been used already")))
+
+    # answers
+
+    def _may_decide(self, channel: str, sender: Sender, owner: bool) -> bool:
+        if channel == TERMINAL:
+            return True
+        return is_owner(channel, sender, self._people) or (self._any_owner and owner)
+
+    def _read(self, id: str) -> Question | None:
+        rows = self._database.read(f"SELECT {_QUESTION} FROM approvals WHERE id = ?", id)
+        return _question(rows[0]) if rows else None
+
+    def _verdict(self, id: str) -> str | None:
+        rows = self._database.read("SELECT verdict FROM approvals WHERE id = ?", id)
+        verdict: str | None = rows[0][0] if rows else "expired"
+        return verdict
+
+    def _too_late(self, question: Question) -> str:
+        verdict = self._verdict(question.id)
+        if verdict in VERDICTS:
+            return say("request {id} is decided already: {verdict}", id=question.id, verdict=verdict)
+        return say("request {id} is over: nobody answered in time, or it was stopped", id=question.id)
+
+    def _settle(self, id: str, outcome: str, by: str = "") -> int:
+        """End a question without an answer, unless it has an outcome."""
+        now = self._clock.now_ms()
+        changed = self._database.write(
+            "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ? WHERE id = ? AND verdict IS NULL",
+            outcome, by, now, id,
+        )  # fmt: skip
+        self._wake(id)
+        return changed
+
+    def _wake(self, id: str) -> None:
+        if waiting := self._waiting.get(id):
+            with suppress(RuntimeError):  # its loop has ended
+                waiting[0].call_soon_threadsafe(waiting[1].set)
+
+    def _grant(self, request: Request, by: str) -> None:
+        now = self._clock.now_ms()
+        grant = Grant(
+            "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS)), request.agent, request.tool,
+            request.grant, request.title, request.shown, by, now, now,
+        )  # fmt: skip
+        self._database.write(
+            "INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *astuple(grant)
+        )
+
+    def _sweep(self) -> None:
+        """Once in each process: drop what is over, and what was allowed for always and never used."""
+        if self._swept:
+            return
+        self._swept = True
+        now = self._clock.now_ms()
+        self._database.write("DELETE FROM approvals WHERE asked_at_ms < ?", now - _KEPT_DAYS * _DAY_MS)
+        self._database.write("DELETE FROM grants WHERE used_at_ms <= ?", now - UNUSED_DAYS * _DAY_MS)
+
+
+_SAID: dict[str, Callable[[str], str]] = {
+    "once": lambda tool: say("{tool}: allowed once", tool=tool),
+    "always": lambda tool: say("{tool}: allowed for always, exactly this call", tool=tool),
+    "deny": lambda tool: say("{tool}: not allowed", tool=tool),
+}
+
+
+def _question(row: tuple[object, ...]) -> Question:
+    id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant, *rest = row
+    channel, chat, account, thread, asked_at_ms, expires_at_ms = rest
+    request = Request(
+        str(session_key), str(agent), str(turn), str(tool), str(title), str(shown), str(digest),
+        Address(str(channel), str(chat), str(account), None if thread is None else str(thread)), str(asked_by), str(grant),
+    )  # fmt: skip
+    return Question(str(id), request, int(str(asked_at_ms)), int(str(expires_at_ms)))
