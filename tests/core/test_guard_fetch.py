@@ -54,6 +54,15 @@ async def test_a_closed_network_makes_new_clients(network: Network) -> None:
     assert client.is_closed and not network.client("https://api.example.com").is_closed
 
 
+async def test_a_client_apart_has_its_own_connections_and_is_closed_by_who_asked_for_it() -> None:
+    network = Network()
+    shared, apart = (network.client("https://api.example.com", apart=way) for way in (False, True))
+    assert apart is not shared
+    await network.aclose()
+    assert not apart.is_closed
+    await apart.aclose()
+
+
 @pytest.mark.parametrize(
     ("address", "origin"),
     [

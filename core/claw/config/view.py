@@ -26,7 +26,7 @@ class PluginConfig:
     """
 
     def __init__(
-        self, config: Config, plugin_id: str, http: Callable[[str], "httpx2.AsyncClient"], state_dir: Path
+        self, config: Config, plugin_id: str, http: Callable[..., "httpx2.AsyncClient"], state_dir: Path
     ) -> None:
         self._config, self._http = config, http
         self.plugin_id, self.state_dir = plugin_id, state_dir
@@ -92,9 +92,12 @@ class PluginConfig:
         path = ("plugins", "entries", self.plugin_id, "config")
         return self._read(path, self._section(path) or {}, model)
 
-    def http(self, base_url: str) -> "httpx2.AsyncClient":
-        """A client for ``base_url``; all plugins share one TLS context."""
-        return self._http(base_url)
+    def http(self, base_url: str, *, apart: bool = False) -> "httpx2.AsyncClient":
+        """A client for ``base_url``; all plugins share one TLS context.
+
+        :param apart: one with connections of its own, for a call that waits long; who asks for it closes it.
+        """
+        return self._http(base_url, apart=True) if apart else self._http(base_url)
 
     def _section(self, path: KeyPath) -> Any:
         here: Any = self._config.layout.tree

@@ -25,15 +25,18 @@ class Network:
         self._transport = transport
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
-    def client(self, address: str) -> "httpx2.AsyncClient":
+    def client(self, address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
         """The client for the origin of an address that the operator wrote; relative URLs start at the origin.
 
         It follows no redirect and refuses any other origin. Without a scheme the address means https, on this machine
         http; plain http elsewhere has to be written.
 
+        :param apart: a new one with connections of its own, which the caller closes.
         :raises UsageError: it is no address of an HTTP service, or holds a password.
         """
         origin = origin_of(address)
+        if apart:
+            return self._make(origin)
         if origin not in self._clients:
             self._clients[origin] = self._make(origin)
         return self._clients[origin]
