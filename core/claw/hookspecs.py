@@ -2,6 +2,11 @@
 
 A hook is asked once, at start, and answers with objects; nothing asynchronous crosses it. Each plugin is asked
 apart, so that blame has a name. What a hook returns may be a list or a generator.
+
+A plugin may specify hooks of its own: its package has an attribute ``hookspecs``, a module (or any object) with functions
+marked ``@hookspec`` that take ``config`` and nothing else. Every loaded plugin that has a ``@hookimpl`` of that name is
+asked after all plugins were loaded, within the same limits; one that fails is set aside, the others go on. The plugin
+that specified the hook reads ``config.answers("register_routes")`` while it runs: pairs of plugin id and thing.
 """
 
 from collections.abc import Iterable

@@ -23,7 +23,7 @@ from claw import hookspecs, seal
 from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
 from claw.deaths import DEATHS, Deaths
-from claw.errors import ClawError, ConfigError, PluginError
+from claw.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.kit import BUILTIN, Brought, Kit
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
@@ -33,6 +33,9 @@ from claw.wall import USUAL, Leeway, bounded, name_of
 from claw.words import say
 
 T = TypeVar("T")
+
+MARK = "claw_spec"
+"""The attribute that ``@hookspec`` leaves on a function: the project's name and ``_spec`` (pluggy, "HookspecMarker")."""
 
 
 class Host:
@@ -59,6 +62,9 @@ class Host:
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
         self._brought: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
+        self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
+        self._answered: dict[str, dict[str, list[Any]]] = {}  # the same, of hooks that plugins specify
+        self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
         self._guests = dict(guests or {})
         self._lock = threading.RLock()
         self._deaths = Deaths(deaths)
@@ -88,6 +94,8 @@ class Host:
                 self._tell(standing)
             elif standing.state == LOADED and (standing.eager or standing.required):
                 self._load(standing.id)
+        for plugin in tuple(self._brought):
+            self._ask_others_hooks(plugin)
         self._stop_if_required_is_missing()
         kit, self._stands = self._kit(), True
         return kit
@@ -133,7 +141,8 @@ class Host:
             if plugin in self._brought:
                 return True
             with self._deaths.starting(plugin):
-                return self._ask(plugin, lambda: self._imported(plugin))
+                asked = self._ask(plugin, lambda: self._imported(plugin))
+                return asked and (not self._stands or self._ask_others_hooks(plugin))
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
@@ -166,21 +175,18 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
-            view = self._view(plugin)
-            others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
+            specified = dict.fromkeys(_specified_by(module, self._specified), plugin)
+            view = self._views[plugin] = self._view(plugin).asking(partial(self._answers_for, plugin))
             brought: dict[str, list[Any]] = {}
             for hook in WANTED:
-                caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
-                if caller.get_hookimpls():
-                    ask = partial(_answers, caller, view)
-                    brought[hook] = self._bounded(plugin, ask, self._leeway.hook_seconds)
-                    check(hook, brought[hook])
+                if (answers := self._asked(plugin, hook, view)) is not None:
+                    brought[hook] = answers
+                    check(hook, answers)
         except BaseException as why:  # noqa: BLE001 - a stranger's code
-            if self._manager.has_plugin(plugin):
-                self._manager.unregister(name=plugin)
-            self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
+            self._drop(plugin, stage, why)
             return False
         self._brought[plugin] = brought
+        self._specified |= specified
         for name in self._undeclared(plugin):
             told = say(
                 "plugin {id} brings the tool {tool}, which its manifest does not name", id=plugin, tool=name
@@ -188,6 +194,44 @@ class Host:
             mend = say("its author must write the manifest anew")
             self._note(say("{problem}. {fix}", problem=told, fix=mend))
         return True
+
+    def _asked(self, plugin: str, hook: str, view: PluginConfig) -> list[Any] | None:
+        """What one plugin answers to one hook, asked inside the wall; None when it has no such hook."""
+        if not hasattr(self._manager.hook, hook):
+            return None
+        others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
+        caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
+        if not caller.get_hookimpls():
+            return None
+        return self._bounded(plugin, partial(_answers, caller, view), self._leeway.hook_seconds)
+
+    def _ask_others_hooks(self, plugin: str) -> bool:
+        """Ask one loaded plugin the hooks that plugins specify; False when it was set aside."""
+        view = self._views[plugin]
+        answered: dict[str, list[Any]] = {}
+        try:
+            for hook in self._specified:
+                if (answers := self._asked(plugin, hook, view)) is not None:
+                    answered[hook] = answers
+        except BaseException as why:  # noqa: BLE001 - a stranger's code
+            self._brought.pop(plugin, None)
+            self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
+            self._drop(plugin, "register", why)
+            return False
+        self._answered[plugin] = answered
+        return True
+
+    def _answers_for(self, plugin: str, hook: str) -> tuple[tuple[str, Any], ...]:
+        """What was answered to a hook that ``plugin`` specifies, by plugin, in load order."""
+        if self._specified.get(hook) != plugin:
+            raise UsageError("plugin {id} specifies no hook {hook}", id=plugin, hook=hook)
+        return tuple((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
+
+    def _drop(self, plugin: str, stage: str, why: BaseException) -> None:
+        """Take a plugin out again that failed while it was asked."""
+        if self._manager.has_plugin(plugin):
+            self._manager.unregister(name=plugin)
+        self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
 
     def quarantine(self, plugin: str, stage: str, why: str) -> None:
         """Set a plugin aside that failed while it ran; what it brought is not asked again by whoever asks here."""
@@ -326,6 +370,22 @@ def _answers(caller: Any, view: PluginConfig) -> list[Any]:
             )
         things += answer or ()
     return things
+
+
+def _specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
+    """The hooks that a plugin specifies: the functions marked ``@hookspec`` of its ``hookspecs`` (a module or object).
+
+    :raises TypeError: one of them asks for more than ``config``, so nobody could answer it.
+    :raises ValueError: its name is taken.
+    """
+    specs = getattr(module, "hookspecs", None)
+    marked = [name for name in dir(specs) if hasattr(getattr(specs, name, None), MARK)] if specs else []
+    for name in marked:
+        if name in taken or hasattr(hookspecs, name):
+            raise ValueError(f"its hook {name} has the name of one that is there: take another")
+        if list(inspect.signature(getattr(specs, name)).parameters) != ["config"]:
+            raise TypeError(f"its hook {name} must take config and nothing else")
+    return marked
 
 
 def _found(plugin: str) -> Found:

@@ -1,6 +1,7 @@
 """What a plugin sees of the config: its own sections, the whole settings, and ways to the network and the disk."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from claw.config.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
+Answers = Callable[[str], tuple[tuple[str, Any], ...]]
+
+
+def _nobody_answers(hook: str) -> tuple[tuple[str, Any], ...]:
+    return ()
 
 
 class PluginConfig:
@@ -30,6 +36,7 @@ class PluginConfig:
     ) -> None:
         self._config, self._http = config, http
         self.plugin_id, self.state_dir = plugin_id, state_dir
+        self._answers: Answers = _nobody_answers
 
     @property
     def settings(self) -> "Settings":
@@ -91,6 +98,21 @@ class PluginConfig:
         """
         path = ("plugins", "entries", self.plugin_id, "config")
         return self._read(path, self._section(path) or {}, model)
+
+    def answers(self, hook: str) -> tuple[tuple[str, Any], ...]:
+        """What the loaded plugins answered to a hook that this plugin specifies: pairs of plugin id and thing.
+
+        Complete once all plugins were asked: read it while you run, not in a hook.
+
+        :raises UsageError: this plugin specifies no such hook.
+        """
+        return self._answers(hook)
+
+    def asking(self, answers: Answers) -> "PluginConfig":
+        """The same view, for a plugin whose own hooks are answered by ``answers``."""
+        view = copy(self)
+        view._answers = answers
+        return view
 
     def http(self, base_url: str, *, apart: bool = False) -> "httpx2.AsyncClient":
         """A client for ``base_url``; all plugins share one TLS context.
