@@ -208,10 +208,10 @@ class Approvals:
 
     def _granted(self, request: Request) -> bool:
         now = self._clock.now_ms()
-        return bool(request.grant) and 1 == self._database.write(
+        return bool(request.grant) and self._database.write(
             "UPDATE grants SET used_at_ms = ? WHERE agent = ? AND tool = ? AND digest = ? AND used_at_ms > ?",
             now, request.agent, request.tool, request.grant, now - UNUSED_DAYS * _DAY_MS,
-        )  # fmt: skip
+        ) == 1  # fmt: skip
 
     def _found(self, request: Request) -> Question | None:
         """The same request, asked before a restart and not yet used up; one that is waited for here is another's."""
@@ -362,6 +362,7 @@ def _question(row: tuple[object, ...]) -> Question:
     channel, chat, account, thread, asked_at_ms, expires_at_ms = rest
     request = Request(
         str(session_key), str(agent), str(turn), str(tool), str(title), str(shown), str(digest),
-        Address(str(channel), str(chat), str(account), None if thread is None else str(thread)), str(asked_by), str(grant),
+        Address(str(channel), str(chat), str(account), None if thread is None else str(thread)),
+        str(asked_by), str(grant),
     )  # fmt: skip
     return Question(str(id), request, int(str(asked_at_ms)), int(str(expires_at_ms)))

@@ -1,10 +1,12 @@
 """The one gate that every tool call of every turn goes through: looked up, checked, reviewed, then run."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from claw.asking import Asking
 from claw.event import Event, ToolProgress
 from claw.guard.environment import child_environment
 from claw.guard.redact import Redactor
@@ -55,15 +57,24 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
     checked, verdict = await review(
         ToolCall(call.id, call.name, arguments), rooms.kit.reviewers, rooms.yard, rooms.complain
     )
-    if verdict.verdict != "allow":  # nobody can be asked yet: ask means no
-        return Result(say("the call was refused: {why}", why=verdict.why or verdict.verdict), is_error=True)
-    context = context_of(checked.id, tool, caller)
+    environment = dict(caller.environment)
+    asking = Asking(tool, checked.arguments, caller.turn, caller.inbound, stage, rooms, environment)
+    refused = (verdict.why or verdict.verdict) if verdict.verdict == "deny" else ""
+    if not refused and (verdict.verdict == "ask" or asking.must_be_asked):
+        refused = await asking.before(verdict.why)
+    if refused:
+        return Result(say("the call was refused: {why}", why=refused), is_error=True)
+    context = context_of(checked.id, tool, caller, environment, asking)
     limit = result_limit(stage.window_tokens)
 
     async def ready() -> Result:
+        given = copy.deepcopy(checked.arguments)  # nobody else holds what runs
+        if asking.is_other(given):
+            changed = say("the call was refused: it is no longer what a person allowed; ask again")
+            return Result(changed, is_error=True)
         if tool.effects == "once" and not caller.once(checked.id):
             return Result(NO_RESULT, is_error=True)
-        answer = await run(tool, checked.arguments, context)
+        answer = await run(tool, given, context)
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         return fit(_masked(result, rooms.redact), limit)
 
@@ -87,7 +98,9 @@ def _why_not(name: str, judgement: Judgement) -> str:
     return f"Tool {name} is not available here: {ruling.reason}"
 
 
-def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
+def context_of(
+    call_id: str, tool: Tool, caller: Caller, environment: dict[str, str], asking: Asking
+) -> ToolContext:
     """What ``tool`` is given when it runs for ``caller``."""
     stage, rooms, inbound = caller.stage, caller.rooms, caller.inbound
     loop = asyncio.get_running_loop()
@@ -103,7 +116,6 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
         return (await rooms.deliver(let_out)).message_ids if let_out else ()
 
     config, settings = rooms.config, stage.agent.settings
-    environment = dict(caller.environment)
 
     def wrap(argv: Sequence[str]) -> list[str]:
         assert stage.sandbox is not None
@@ -124,7 +136,7 @@ def context_of(call_id: str, tool: Tool, caller: Caller) -> ToolContext:
             "used_tokens": caller.used_tokens, "session_key": stage.route.session_key,
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
-        environment=environment, wrap=wrap if stage.sandbox else None,
+        environment=environment, wrap=wrap if stage.sandbox else None, ask=asking.ask,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 from claw import arguments as args
 from claw.errors import ToolError
@@ -81,6 +81,16 @@ class Tool:
     close: Callable[[], Awaitable[None]] | None = None
 
 
+class Ask(Protocol):
+    """How a running tool puts something before a person; see :class:`ToolContext`."""
+
+    async def __call__(self, shown: str, title: str = "") -> bool: ...
+
+
+async def _nobody(shown: str, title: str = "") -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What the host gives a running tool. A parameter annotated with it is filled in and left out of the schema.
@@ -94,6 +104,9 @@ class ToolContext:
     :param send: say something in the conversation this turn came from; answers with the message ids.
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).
+    :param ask: put something before a person, the whole of it (``await context.ask(shown, title)``): True when they
+        allow it, False when nobody can be asked here, ToolError (in words for the model) when they do not or do not
+        answer in time. The wait counts towards ``timeout_seconds``.
     :param wrap: in a sandboxed run, makes the command line that runs a command inside its walls; a tool that starts a
         process must use it. None: there is no sandbox.
     """
@@ -110,6 +123,7 @@ class ToolContext:
     status: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[Sequence[str]], list[str]] | None = None
+    ask: Ask = _nobody
 
 
 @overload
