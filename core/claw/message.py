@@ -65,7 +65,8 @@ class Heard:
 class Around:
     """What stands around a message, as far as the channel says it. All of it is written by people.
 
-    :param chat_name: the title of a group or channel; ``space`` what the chat lies in (a guild, a workspace).
+    :param chat_name: the title of a group or channel; ``space`` what the chat lies in (a guild, a workspace); ``label``
+        what the service calls the whole conversation, where that is something else.
     :param thread_name: the title of the thread or topic; ``thread_starter`` the message that began it.
     :param quoted: the message it answers.
     :param forwarded_from: whose words are passed on.
@@ -75,6 +76,7 @@ class Around:
 
     chat_name: str = ""
     space: str = ""
+    label: str = ""
     thread_name: str = ""
     thread_starter: str = ""
     quoted: Heard | None = None

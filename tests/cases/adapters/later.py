@@ -8,14 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "abort_trigger": _GATEWAY,
-    "inbound_meta": _GATEWAY,
-    "metadata_injection": _GATEWAY,
-    "silent_reply": _GATEWAY,
-    "reply_directives": _GATEWAY,
-    "chunking": _GATEWAY,
-    "block_chunking": _GATEWAY,
-    "session_freshness": _GATEWAY,
     "webhook_auth": _GATEWAY,
     "context_pruning": _LASTS,
     "prune_history": _LASTS,

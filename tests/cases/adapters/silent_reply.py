@@ -1,0 +1,26 @@
+"""A whole answer, or the beginning of one → whether it is silent, what is left of it, whether it may become silent."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.directives import may_become_silent, parse, silent_tokens
+
+FUNCTIONS = (
+    "claw.directives:parse",
+    "claw.directives:may_become_silent",
+    "claw.directives:silent_tokens",
+)
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    given, wanted = case["input"], case["expect"]
+    tokens = silent_tokens(given.get("token", "NO_REPLY"))
+
+    reply = parse(given["text"], silent_tokens=tokens)
+    found = {
+        "is_silent": reply.silent,
+        "stripped": reply.text,
+        "is_prefix": may_become_silent(given["text"], tokens),
+    }
+
+    assert {key: found[key] for key in wanted} == wanted
