@@ -1,38 +1,298 @@
-"""Cutting texts into messages. Pure."""
+"""Cutting texts into messages: a whole answer (``split_text``), or one that streams in (``Blocks``). Pure.
+
+What is cut off at a cut is white space; a fenced block of code is closed before a cut and opened again behind it. No
+piece is longer than its limit, and no character is halved.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from claw.channel import Limits
 
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$", re.M)
+_BLANK_LINES = re.compile(r"\n[ \t\r]*\n[ \t\r\n]*")
+_SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？]")
+_LOOK_AHEAD = 200  # characters behind a cut in which the closing line of a fence is looked for
+_JOINERS = "\u200d\ufe0f"
 
-def split_text(text: str, limits: Limits) -> tuple[str, ...]:
-    """Cut ``text`` into messages that fit, at a paragraph, else a line, else a blank, else anywhere.
 
-    The white space at a cut goes; everything else stays, in order. A character is never halved.
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A fenced block in a text: from its opening line to behind its closing one, or to the end of the text."""
+
+    start: int
+    end: int
+    opening: str
+    closing: str
+
+    @property
+    def body(self) -> int:
+        return self.start + len(self.opening) + 1
+
+
+def split_text(
+    text: str, limits: Limits, mode: Literal["markdown", "plain", "paragraph"] = "markdown"
+) -> tuple[str, ...]:
+    """Cut ``text`` into messages that fit: at the last line end, else the last blank, else anywhere.
+
+    :param limits: ``text_chars`` of 0 is no limit.
+    :param mode: markdown keeps fences whole; paragraph cuts at every blank line outside of fences first; plain knows
+        neither.
+    :returns: texts that are not blank, in order; none of a blank text.
     """
-    parts: list[str] = []
-    while text := text.strip("\n"):
-        end = _most(text, limits)
-        if end < len(text):
-            end = _cut(text, end)
-        parts.append(text[:end].rstrip())
-        text = text[end:].lstrip(" ")
-    return tuple(part for part in parts if part)
+    cut = _cut_plain if mode == "plain" else _cut_markdown
+    return tuple(
+        piece
+        for part in (_paragraphs(text) if mode == "paragraph" else (text,))
+        for piece in _pieces(part, limits, cut)
+        if piece.strip()
+    )
 
 
-def _most(text: str, limits: Limits) -> int:
-    """How many characters of ``text`` fit into one message; at least one."""
+_Cut = Callable[[str, Limits], tuple[str, str]]
+
+
+def _pieces(text: str, limits: Limits, cut: _Cut) -> Iterator[str]:
+    rest = text
+    while limits.text_chars > 0 and _most(rest, limits) < len(rest):
+        piece, rest = cut(rest, limits)
+        yield piece
+    yield rest
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    fences, start = _fences(text), 0
+    for gap in _BLANK_LINES.finditer(text):
+        if _fence_at(fences, gap.start()) is None:
+            yield text[start : gap.start()]
+            start = gap.end()
+    yield text[start:]
+
+
+def _cut_plain(text: str, limits: Limits) -> tuple[str, str]:
+    """The first piece, and what comes after it."""
+    end = _most(text, limits)
+    at = _break(text, end, ()) or _whole(text, end)
+    return text[:at].rstrip(), text[at:].lstrip()
+
+
+def _cut_markdown(text: str, limits: Limits) -> tuple[str, str]:
+    """The first piece, and what comes after it, with the opening line of a fence that was cut put before it."""
+    end = _most(text, limits)
+    fences = _fences(text[: end + _LOOK_AHEAD])
+    at = _break(text, end, fences)
+    if not at:
+        at = _whole(text, end)
+        fence = _fence_at(fences, at)
+        if fence and (halves := _cut_fence(text, fence, limits)):
+            return halves
+    return text[:at], _after(text, at)
+
+
+def _after(text: str, at: int) -> str:
+    """What comes after a cut outside of fences: one blank goes, and every line end that follows."""
+    return text[at + 1 if text[at : at + 1].isspace() else at :].lstrip("\n")
+
+
+def _cut_fence(text: str, fence: _Fence, limits: Limits) -> tuple[str, str] | None:
+    """Close the fence as late as it fits, if possible at a line end; None when it has no room for a single letter."""
+    at = text.rfind("\n", fence.body, _most(text, limits, spare=len(fence.closing))) + 1
+    if at:
+        piece = text[:at] + fence.closing
+    else:
+        at = _whole(text, _most(text, limits, spare=len(fence.closing) + 1), fence.body)
+        if at <= fence.body:
+            return None
+        piece = f"{text[:at]}\n{fence.closing}"
+    left = text[at : fence.end].strip()
+    if fence.end <= len(text) and "\n" not in left and not left.strip(fence.closing[-1]):  # its closing line
+        return piece, text[fence.end :].lstrip("\n")
+    return piece, f"{fence.opening}\n{text[at:]}"
+
+
+def _break(text: str, end: int, fences: tuple[_Fence, ...], start: int = 1) -> int:
+    """The last line end before ``end``, else the last blank outside of parentheses; none in a fence. 0 = none."""
+    at = text.rfind("\n", start, end)
+    while at > 0:
+        fence = _fence_at(fences, at)
+        if fence is None:
+            return at
+        at = text.rfind("\n", start, max(fence.start, start))
+    found = depth = 0
+    for at in range(end):
+        letter = text[at]
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= depth > 0
+        elif not depth and at >= start and letter.isspace() and _fence_at(fences, at) is None:
+            found = at
+    return found
+
+
+def _fences(text: str) -> tuple[_Fence, ...]:
+    """Every fenced block, in order. A fence in a list is indented, so any indent will do."""
+    found: list[_Fence] = []
+    opened: re.Match[str] | None = None
+    for line in _FENCE.finditer(text):
+        _, marks, info = line.groups()
+        if opened is None:
+            if marks[0] == "~" or "`" not in info:
+                opened = line
+        elif marks.startswith(opened[2]) and not info.strip():
+            found.append(_Fence(opened.start(), line.end(), opened[0], opened[1] + opened[2]))
+            opened = None
+    if opened:
+        found.append(_Fence(opened.start(), len(text) + 1, opened[0], opened[1] + opened[2]))
+    return tuple(found)
+
+
+def _fence_at(fences: tuple[_Fence, ...], at: int) -> _Fence | None:
+    """The fence that a cut before the character ``at`` would part."""
+    return next((fence for fence in fences if fence.start < at < fence.end), None)
+
+
+def _most(text: str, limits: Limits, spare: int = 0) -> int:
+    """How many characters of ``text`` fit into one message and leave ``spare`` places; at least one without spare."""
+    room = max(limits.text_chars - spare, 0 if spare else 1)
     if not limits.utf16:
-        return max(limits.text_chars, 1)
+        return min(room, len(text))
     units = 0
-    for at, letter in enumerate(text):
+    for at, letter in enumerate(text[: room + 1]):
         units += 2 if ord(letter) > 0xFFFF else 1
-        if units > limits.text_chars:
-            return max(at, 1)
-    return len(text)
+        if units > room:
+            return at if spare else max(at, 1)
+    return min(room, len(text))
 
 
-def _cut(text: str, end: int) -> int:
-    for mark in ("\n\n", "\n", " "):
-        at = text.rfind(mark, end // 2, end + 1)
-        if at > 0:
+def _whole(text: str, end: int, start: int = 0) -> int:
+    """``end``, or a little before it, so that no accent and no joined emoji is parted from its letter."""
+    for at in range(end, max(end - 12, start), -1):
+        joined = at < len(text) and (text[at] in _JOINERS or unicodedata.combining(text[at]))
+        if not joined and text[at - 1] != "\u200d":
             return at
     return end
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """How large the blocks of a streamed answer are, and where they may end.
+
+    :param min_chars: no block is smaller, but the last one.
+    :param prefer: the kind of break that is tried first; paragraph falls back on newline, newline on nothing, and
+        paragraph on sentence at last. At ``max_chars`` any blank will do, and then any character.
+    :param each_paragraph: send every paragraph as it is complete, however short.
+    """
+
+    min_chars: int = 800
+    max_chars: int = 1200
+    prefer: Literal["paragraph", "newline", "sentence"] = "paragraph"
+    each_paragraph: bool = False
+
+
+class Blocks:
+    """An answer that streams in and goes out in blocks, each a message of its own. Holds what has not gone out yet."""
+
+    def __init__(self, shape: BlockShape = BlockShape()) -> None:
+        self._least = max(shape.min_chars, 1)
+        self._limits = Limits(text_chars=max(shape.max_chars, self._least))
+        self._breaks = _BREAKS[shape.prefer]
+        self._each_paragraph = shape.each_paragraph
+        self._waiting, self._begun = "", False
+
+    def feed(self, text: str) -> tuple[str, ...]:
+        """More of the answer has come: the blocks that may go out now."""
+        if self._begun and not self._waiting:
+            text = text.lstrip("\n")
+        self._waiting += text
+        gone = self._take_paragraphs() if self._each_paragraph else self._take(self._least)
+        return tuple(block for block in gone if block.strip())
+
+    def finish(self) -> tuple[str, ...]:
+        """The answer is complete: what is left."""
+        gone = []
+        while len(self._waiting) > self._limits.text_chars:
+            gone.append(self._cut(1))
+        rest, self._waiting = self._waiting, ""
+        return tuple(block for block in (*gone, rest) if block.strip())
+
+    def _take(self, least: int) -> Iterator[str]:
+        """The first block may go once the minimum is there, more of them only while a largest one is."""
+        enough = least
+        while len(self._waiting) >= enough:
+            block = self._cut(least)
+            if not block:
+                return
+            yield block
+            enough = self._limits.text_chars
+
+    def _take_paragraphs(self) -> Iterator[str]:
+        while True:
+            fences = _fences(self._waiting)
+            gaps = (gap for gap in _BLANK_LINES.finditer(self._waiting) if not _fence_at(fences, gap.start()))
+            gap = next(gaps, None)
+            if gap and gap.start() <= self._limits.text_chars:
+                yield self._waiting[: gap.start()]
+                self._waiting, self._begun = self._waiting[gap.end() :], True
+            elif len(self._waiting) >= self._limits.text_chars:
+                yield self._cut(1)
+            else:
+                return
+
+    def _cut(self, least: int) -> str:
+        """The next block, taken from what waits; empty when it may not end anywhere yet."""
+        text, most = self._waiting, self._limits.text_chars
+        fences = _fences(text)
+        at = next((at for kind in self._breaks if (at := kind(text[:most], least, fences))), 0)
+        if not at and len(text) >= most:
+            at = _last_blank(text[:most], least, fences) or _whole(text, most)
+            fence = _fence_at(fences, at)
+            halves = _cut_fence(text, fence, self._limits) if fence else None
+            if halves:
+                block, self._waiting = halves
+                self._begun = True
+                return block
+        if at:
+            self._waiting, self._begun = _after(text, at), True
+        return text[:at]
+
+
+_Break = Callable[[str, int, tuple[_Fence, ...]], int]
+
+
+def _last_paragraph(text: str, least: int, fences: tuple[_Fence, ...]) -> int:
+    at = text.rfind("\n\n")
+    while at + 1 >= least and at >= 0:
+        for place in (at, at + 1):
+            if place >= least and _fence_at(fences, place) is None:
+                return place
+        at = text.rfind("\n\n", 0, at + 1)
+    return 0
+
+
+def _last_line(text: str, least: int, fences: tuple[_Fence, ...]) -> int:
+    return _last(text, least, fences, "\n".__eq__)
+
+
+def _last_blank(text: str, least: int, fences: tuple[_Fence, ...]) -> int:
+    return _last(text, least, fences, str.isspace)
+
+
+def _last(text: str, least: int, fences: tuple[_Fence, ...], fits: Callable[[str], bool]) -> int:
+    places = range(len(text) - 1, least - 1, -1)
+    return next((at for at in places if fits(text[at]) and _fence_at(fences, at) is None), 0)
+
+
+def _last_sentence(text: str, least: int, fences: tuple[_Fence, ...]) -> int:
+    ends = (match.end() for match in _SENTENCE.finditer(text) if match.start() >= least)
+    return max((end for end in ends if _fence_at(fences, end) is None), default=0)
+
+
+_BREAKS: dict[str, tuple[_Break, ...]] = {
+    "paragraph": (_last_paragraph, _last_line, _last_sentence),
+    "newline": (_last_line,),
+    "sentence": (_last_sentence,),
+}

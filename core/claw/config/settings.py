@@ -8,7 +8,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 
 from claw.config.agents import Agents, AgentSettings, People
 from claw.config.tools import ToolLists, ToolsSettings
-from claw.config.values import Duration, Names, Secret, Section, part, wrong
+from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
 
 __all__ = [
     "AgentSettings",
@@ -98,7 +98,9 @@ class ChannelConfig(Section):
         BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
     ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
     history_limit: int | None = Field(None, ge=0)
-    group_history: int = Field(20, ge=0, description="Unanswered group messages shown with the next question.")
+    group_history: int = Field(
+        20, ge=0, description="Unanswered group messages shown with the next question."
+    )
     streaming: bool = Field(True, description="Show an answer while it grows.")
     queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
     allow_bots: bool = Field(False, description="Let other bots start turns.")
@@ -180,9 +182,21 @@ class Plugins(Section):
 class Reset(Section):
     """When a conversation starts anew by itself."""
 
-    mode: Literal["off", "daily", "idle"] = "off"
-    at_hour: int = Field(4, ge=0, le=23)
-    idle_minutes: int | None = Field(None, ge=1)
+    mode: Literal["off", "daily", "idle"] = Field(
+        "off", description="Absent: daily when atHour is there, idle when idleMinutes is, else off."
+    )
+    at_hour: int = Field(4, ge=0, le=23, description="daily: the hour that begins a new day.")
+    idle_minutes: int | None = Field(
+        None, ge=1, description="idle: quiet time; next to daily a second limit."
+    )
+
+
+def _kinds_of_chat(value: Any) -> Any:
+    return (
+        {"direct" if key == "dm" else key: kind for key, kind in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 class SessionSettings(Section):
@@ -194,6 +208,11 @@ class SessionSettings(Section):
     main_key: str = "main"
     identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
     reset: Reset = part()
+    reset_by_type: Annotated[
+        dict[Literal["direct", "group", "thread"], Reset], BeforeValidator(_kinds_of_chat)
+    ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
+    reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
+    idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
 
 
 class GatewayAuth(Section):
@@ -293,8 +312,13 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Logging(Section):
-    """``logging``."""
+    """``logging``: what the gateway writes down in ``logs/claw.jsonl``."""
 
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="This and graver; of libraries warnings and graver ones alone."
+    )
+    max_size: Size = Field(10 << 20, ge=10_000, description="A file that grows beyond it is put aside.")
+    keep: int = Field(5, ge=0, le=100, description="How many files that were put aside stay.")
     redact_patterns: Annotated[tuple[str, ...], AfterValidator(_patterns)] = Field(
         (), description="More that must never be printed, as regular expressions."
     )
@@ -310,7 +334,9 @@ class Messages(Section):
 class ApprovalSettings(Section):
     """``approvals``: calls that a person must allow."""
 
-    tools: Names = Field((), description="Tools (names, groups, patterns) of which every call is asked about.")
+    tools: Names = Field(
+        (), description="Tools (names, groups, patterns) of which every call is asked about."
+    )
     approvers: People = Field((), description="Who may allow, channel:id; empty = the owners.")
     timeout: Duration = Field(600.0, gt=0, description="After it nobody has allowed: the call is refused.")
 
