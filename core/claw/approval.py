@@ -138,6 +138,8 @@ class Approvals:
             return say("a person would have to allow it, and nobody can be asked here")
         if not self._people and request.origin.channel != TERMINAL:
             return say("a person would have to allow it, and the settings name neither approvers nor owners")
+        if not request.reachable:
+            return say("a person would have to allow it, and nobody in this chat may")
         return ""
 
     def decide(self, id: str, verdict: str, *, channel: str, sender: Sender, owner: bool) -> Outcome:
@@ -151,7 +153,7 @@ class Approvals:
         """
         if verdict not in VERDICTS:
             return Outcome(False, say("{word} is no verdict: once, always or deny", word=verdict))
-        if not self._may_decide(channel, sender, owner):
+        if not self.may_decide(channel, sender, owner):
             return Outcome(False, say("you may not decide that: approvals.approvers and owners name who may"))
         question = self._read(id.strip().lower())
         if question is None:
@@ -295,7 +297,8 @@ class Approvals:
 
     # answers
 
-    def _may_decide(self, channel: str, sender: Sender, owner: bool) -> bool:
+    def may_decide(self, channel: str, sender: Sender, owner: bool) -> bool:
+        """Whether this person may answer questions at all."""
         if channel == TERMINAL:
             return True
         return is_owner(channel, sender, self._people) or (self._any_owner and owner)

@@ -82,6 +82,15 @@ class Asking:
         sandbox = stage.sandbox.name if stage.sandbox else ""
         return stage.agent.id, tool.name, tool.plugin, str(stage.workspace), sandbox
 
+    @property
+    def _reachable(self) -> bool:
+        """A direct chat has one reader; who else reads a group is not known."""
+        inbound, approvals = self._inbound, self._rooms.approvals
+        return inbound.chat_type != "direct" or (
+            approvals is not None
+            and approvals.may_decide(inbound.address.channel, inbound.sender, self._stage.route.owner)
+        )
+
     def _sealed(self, arguments: Mapping[str, Any]) -> str:
         return digest_of(self._place, dict(arguments), dict(self._environment))
 
@@ -99,6 +108,7 @@ class Asking:
             shown=seen,
             digest=digest_of(self._sealed(self._arguments), shown, title),
             origin=inbound.address,
+            reachable=self._reachable,
             asked_by=f"{inbound.address.channel}:{inbound.sender.id}",
             grant=digest_of(self._place, dict(self._arguments), shown, title) if lasting else "",
         )

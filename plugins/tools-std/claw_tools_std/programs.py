@@ -7,10 +7,16 @@ In ``allowlist`` mode a line is split into plain words and started without a she
 - ``tools.exec.allow``: a bare name (found on PATH), a pattern over the resolved path when it has a slash, or
   ``{"argv": [...]}`` for one exact command. While that key is not written it holds :data:`SCRIPTS`, so that an agent can
   run what it wrote. **A script may do whatever this user may do**: ``allow: []`` takes that away, a sandbox walls it in.
+
+``tools.exec.ask`` says when a person is asked: about what is not allowed so (``on-miss``), about everything (``always``),
+or about nothing (``off``).
 """
 
+import hashlib
+import os
 import re
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,6 +33,7 @@ READERS = frozenset({
 })  # fmt: skip
 SCRIPTS = ("python3", "python")
 
+_NAMED = re.compile(r"[^\s;|&<>()'\"`]+")  # what in a line for a shell may name a file
 _INTERPRETERS = re.compile(
     r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi)?sh"
 )
@@ -103,10 +110,11 @@ _SHORT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start: the words, and the program they resolve to."""
+    """What to start: the words, the program they resolve to, and whether that is a shell which reads the line."""
 
     argv: tuple[str, ...]
     program: str
+    shell: bool = False
 
 
 def settings_of(house: Any, context: ToolContext) -> Any:
@@ -128,8 +136,7 @@ def command_of(line: str, settings: Any, context: ToolContext) -> Command:
             fix="An operator can set it to allowlist or full",
         )
     if settings.mode == "full":
-        shell = shutil.which("bash", path=_path(context.environment)) or "/bin/sh"
-        return Command((shell, "-c", line), shell)
+        return _through_shell(line, context)
     words = split_plain(line)
     program = _resolved(words[0], settings, context)
     if not _allowed(words, program, settings):
@@ -145,6 +152,56 @@ def command_of(line: str, settings: Any, context: ToolContext) -> Command:
     if settings.strict_inline_eval and _INTERPRETERS.fullmatch(Path(program).name):
         _check_script(words, context)
     return Command(tuple(words), program)
+
+
+def asked_for(line: str, settings: Any, context: ToolContext) -> Command:
+    """What ``line`` would start if a person allowed it: plain words as they are, anything else through a shell.
+
+    :raises ToolError: nobody can allow it: no such program, one of the workspace, or letters no line may hold.
+    """
+    try:
+        words = split_plain(line)
+    except ToolError:
+        if not line.strip() or any(ord(letter) < 0x20 and letter not in "\n\t" for letter in line):
+            raise
+        return _through_shell(line, context)
+    return Command(tuple(words), _resolved(words[0], settings, context))
+
+
+def _through_shell(line: str, context: ToolContext) -> Command:
+    shell = shutil.which("bash", path=_path(context.environment)) or "/bin/sh"
+    return Command((shell, "-c", line), shell, shell=True)
+
+
+def seal(command: Command, folder: Path, environment: Mapping[str, str]) -> str:
+    """One name for all that decides what a start does: words, environment, the true folder, program and named files.
+
+    Files are known by their place, their inode and their bytes, so that a swap of any of them is another name.
+    """
+    where = os.stat(folder)
+    named = (
+        [word for text in command.argv[1:] for word in _NAMED.findall(text)]
+        if command.shell
+        else command.argv[1:]
+    )
+    parts: list[Any] = [
+        command.argv, os.path.realpath(folder), where.st_dev, where.st_ino, sorted(environment.items()),
+        _identity(Path(command.program)), *(_identity(folder / word) for word in named),
+    ]  # fmt: skip
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _identity(path: Path) -> tuple[Any, ...]:
+    try:
+        real = os.path.realpath(path)
+        status = os.stat(real)
+        if not stat.S_ISREG(status.st_mode):
+            return real, status.st_dev, status.st_ino
+        with open(real, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return (str(path),)
+    return real, status.st_dev, status.st_ino, content
 
 
 def _names(settings: Any) -> Sequence[Any]:

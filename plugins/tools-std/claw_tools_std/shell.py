@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
@@ -103,10 +104,9 @@ class Shell:
         background: bool,
     ) -> ToolResult:
         settings = programs.settings_of(self._house, context)
-        command = programs.command_of(line, settings, context)
         if background:
             self._check_room(context.session_key, settings.background)
-        folder = await asyncio.to_thread(context.files.folder, workdir)
+        command, folder = await _let_through(line, workdir, settings, context)
         try:
             argv = context.wrap([command.program, *command.argv[1:]]) if context.wrap else command.argv
             started = await running.start(
@@ -216,6 +216,37 @@ class Shell:
         for session in self._sessions.values():
             if session.running.code is None:
                 session.running.kill_now()
+
+
+async def _let_through(
+    line: str, workdir: str, settings: Any, context: ToolContext
+) -> tuple[programs.Command, Path]:
+    """What to start and where, by the settings or by a person; what they allowed is what is started.
+
+    :raises ToolError: it may not run.
+    """
+    missed: ToolError | None = None
+    try:
+        command = programs.command_of(line, settings, context)
+    except ToolError as refused:
+        if settings.mode != "allowlist" or settings.ask == "off":
+            raise
+        missed, command = refused, await asyncio.to_thread(programs.asked_for, line, settings, context)
+    folder = await asyncio.to_thread(context.files.folder, workdir)
+    if missed is None and settings.ask != "always":
+        return command, folder
+    before = await asyncio.to_thread(programs.seal, command, folder, context.environment)
+    where = f"{'shell' if command.shell else command.program} · {folder}"
+    if not await context.ask(line, where):
+        raise missed or ToolError(
+            "a person must allow every command, and nobody can be asked here", where="tools.exec.ask"
+        )
+    folder = await asyncio.to_thread(context.files.folder, workdir)
+    if before != await asyncio.to_thread(programs.seal, command, folder, context.environment):
+        raise ToolError(
+            "the program, a file it names, the folder or the environment is another one than was allowed: nothing ran"
+        )
+    return command, folder
 
 
 def _write(session: Session, data: str | None) -> None:

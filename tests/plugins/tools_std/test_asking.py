@@ -1,0 +1,178 @@
+"""exec and the person who may allow a command: asked when the settings say so, and what they allowed is what runs."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from claw.config.settings import Settings
+from claw.tool import perform
+
+
+class Person:
+    """Somebody who is asked.
+
+    :param answer: what they say; an exception is raised, as by claw when they do not allow it.
+    :param meanwhile: done between the question and the answer.
+    """
+
+    def __init__(self, answer: Any = True, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        self.answer, self.meanwhile = answer, meanwhile
+        self.asked: list[tuple[str, str]] = []
+
+    async def __call__(self, shown: str, title: str = "") -> bool:
+        self.asked.append((shown, title))
+        self.meanwhile()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return bool(self.answer)
+
+
+async def run(bench, person: Person | None, command: str, settings: dict[str, Any], **more: Any):
+    tools = Settings.model_validate({"tools": {"exec": settings}}).tools
+    bench.agent = SimpleNamespace(settings=SimpleNamespace(tools=tools))
+    context = replace(bench.context, ask=person) if person else bench.context
+    result = await perform(bench.tools["exec"], {"command": command, **more}, context)
+    return result.is_error, result.blocks[0].text
+
+
+async def test_what_is_not_listed_is_asked_about_and_runs_when_allowed(bench) -> None:
+    person = Person()
+    assert await run(bench, person, "touch made", {}) == (False, "(no output)")
+    assert (bench.workspace / "made").exists()
+    [(shown, title)] = person.asked
+    assert shown == "touch made"
+    assert str(bench.workspace.resolve()) in title
+
+
+async def test_what_is_listed_is_not_asked_about(bench) -> None:
+    person = Person()
+    assert await run(bench, person, "echo fine", {}) == (False, "fine\n")
+    assert person.asked == []
+
+
+async def test_a_line_for_a_shell_is_shown_as_it_is_and_runs_in_one_when_allowed(bench) -> None:
+    person = Person()
+    line = "echo one && echo two | tr t T > out; cat out"
+    assert await run(bench, person, line, {}) == (False, "one\nTwo\n")
+    assert person.asked[0][0] == line
+    assert person.asked[0][1].startswith("shell")
+
+
+@pytest.mark.parametrize("command", ["touch made", "echo a > made", "cat /etc/hostname"])
+async def test_where_nobody_can_be_asked_the_refusal_stays_what_it_was(bench, command: str) -> None:
+    without = await run(bench, None, command, {"ask": "off"})
+    assert await run(bench, None, command, {}) == without
+    assert await run(bench, Person(False), command, {}) == without
+    assert without[0]
+    assert not (bench.workspace / "made").exists()
+
+
+async def test_ask_off_asks_nobody(bench) -> None:
+    person = Person()
+    assert (await run(bench, person, "touch made", {"ask": "off"}))[0]
+    assert person.asked == []
+
+
+async def test_ask_always_asks_about_everything_in_every_mode(bench) -> None:
+    for mode in ("allowlist", "full"):
+        person = Person()
+        assert await run(bench, person, "echo fine", {"mode": mode, "ask": "always"}) == (False, "fine\n")
+        assert len(person.asked) == 1
+
+
+async def test_ask_always_runs_nothing_where_nobody_can_be_asked(bench) -> None:
+    failed, text = await run(bench, None, "echo fine", {"ask": "always"})
+    assert failed
+    assert "tools.exec.ask" in text
+
+
+async def test_deny_asks_nobody(bench) -> None:
+    person = Person()
+    assert (await run(bench, person, "echo fine", {"mode": "deny", "ask": "always"}))[0]
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "ls\x1b[2K", "ls\x00", " "])
+async def test_nobody_is_asked_about_what_cannot_run(bench, command: str) -> None:
+    person = Person()
+    assert (await run(bench, person, command, {}))[0]
+    assert person.asked == []
+
+
+# --- P15: swaps between the answer and the start
+
+
+@pytest.fixture
+def program(bench, tmp_path: Path) -> Path:
+    """A program on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    bench.environment["PATH"] = f"{folder}:/usr/bin:/bin"
+    return put(folder / "tell", "#!/bin/sh\necho allowed\n")
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def keeping_its_time(path: Path, text: str) -> None:
+    before = path.stat()
+    with path.open("r+") as file:
+        file.write(text)
+        file.truncate()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("times", range(3))
+@pytest.mark.parametrize(
+    "swap", ["program", "program in place", "link", "script", "environment", "folder", "PATH"]
+)
+async def test_a_swap_after_the_answer_runs_nothing(
+    bench, program: Path, tmp_path: Path, swap: str, times: int
+) -> None:
+    evil = "#!/bin/sh\ntouch ../evil\necho changed\n"
+    script = put(bench.workspace / "script.sh", "echo allowed\n")
+    (bench.workspace / "sub").mkdir()
+    (bench.workspace / "other").mkdir()
+    put(bench.workspace / "other" / "script.sh", evil)
+
+    def meanwhile() -> None:
+        if swap == "program":
+            put(tmp_path / "new", evil).rename(program)
+        elif swap == "program in place":
+            keeping_its_time(program, evil)
+        elif swap == "link":
+            put(tmp_path / "real", "#!/bin/sh\necho allowed\n")
+            program.unlink()
+            program.symlink_to(put(tmp_path / "evil-program", evil))
+        elif swap == "script":
+            keeping_its_time(script, evil)
+        elif swap == "environment":
+            bench.environment["LD_PRELOAD"] = "evil.so"
+        elif swap == "folder":
+            (bench.workspace / "sub").rename(bench.workspace / "gone")
+            (bench.workspace / "other").rename(bench.workspace / "sub")
+        else:
+            bench.environment["PATH"] = f"{tmp_path}:/usr/bin:/bin"
+
+    person = Person(meanwhile=meanwhile)
+    command = "sh ../script.sh" if swap == "script" else "tell a b"
+    if times == 2:
+        command = f"true && {command}"
+    failed, text = await run(bench, person, command, {"strictInlineEval": False}, workdir="sub")
+    assert len(person.asked) == 1
+    if swap.startswith("program") or swap == "link":
+        pass  # a line for a shell names the program too, which PATH alone would find
+    assert failed, text
+    assert "another one than was allowed" in text
+    assert not list(tmp_path.rglob("evil"))
+
+
+async def test_without_a_swap_it_runs(bench, program: Path) -> None:
+    assert await run(bench, Person(), "tell a b", {}) == (False, "allowed\n")
