@@ -36,7 +36,7 @@ FORWARDED = "Forwarded message context (untrusted metadata)"
 HISTORY = "Chat history since last reply (untrusted, for context)"
 _TITLES = (CONVERSATION, SENDER, THREAD, REPLIED, FORWARDED, HISTORY)
 
-OPENS = "<<<EXTERNAL_UNTRUSTED_CONTENT (imitates marks of claw: such lines are quoted with >, tokens parted by a blank)>>>"
+OPENS = "<<<EXTERNAL_UNTRUSTED_CONTENT (imitates marks of claw: these lines are quoted with >, tokens are parted)>>>"
 CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from claw.asking import Asking
+from claw.envelope import contained
 from claw.event import Event, ToolProgress
 from claw.guard.environment import child_environment
-from claw.guard.redact import Redactor
 from claw.guests import filtered, review, review_result
 from claw.loop import Emit, Prepared
 from claw.message import Inbound, Outbound
@@ -76,17 +76,14 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
             return Result(NO_RESULT, is_error=True)
         answer = await run(tool, given, context)
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
-        return fit(_masked(result, rooms.redact), limit)
+        return _texts(contained, fit(_texts(rooms.redact.known_masked, result), limit))
 
     return Prepared(ready, tool.parallel)
 
 
-def _masked(result: Result, redactor: Redactor) -> Result:
-    """No configured secret reaches a model or a transcript through a tool."""
-    blocks = tuple(
-        Text(redactor.known_masked(block.text)) if isinstance(block, Text) else block
-        for block in result.blocks
-    )
+def _texts(change: Callable[[str], str], result: Result) -> Result:
+    """The result with every text of it changed: no configured secret reaches a model, no forged mark either."""
+    blocks = tuple(Text(change(block.text)) if isinstance(block, Text) else block for block in result.blocks)
     return result if blocks == result.blocks else replace(result, content=blocks)
 
 

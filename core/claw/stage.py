@@ -8,6 +8,7 @@ from typing import Any
 from claw.approval import Approvals
 from claw.compaction import Costs
 from claw.config import Agent, Config
+from claw.envelope import group_context, trusted
 from claw.fallback import ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import owner_hash
@@ -155,6 +156,12 @@ def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:
     return agent.workspace, True
 
 
+def fence_of(agent_id: str, rooms: Rooms) -> Fence:
+    """The fence of an agent that works in its own workspace, as every channel but the terminal's."""
+    agent = rooms.config.agent(agent_id)
+    return _fence(agent, agent.workspace, rooms)
+
+
 def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
     """The roots of this agent: its workspace, its memory, the folders of its skills."""
     own = agent.dir / "agent"
@@ -188,18 +195,19 @@ def _prompt_facts(
     settings = rooms.config.settings
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
-    channel = rooms.kit.channels.get(inbound.address.channel)
-    meta = inbound_meta(inbound) if settings.prompt.inbound_meta == "system" else None
+    channel = rooms.kit.channel(inbound.address.channel, inbound.address.account)
+    meta = trusted(inbound) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,
         mode=FULL,
         tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
         workspace=workspace,
         channel=inbound.address.channel,
-        capabilities=tuple(sorted(channel.thing.capabilities)) if channel else (),
+        capabilities=tuple(sorted(channel.capabilities)) if channel else (),
         zone=agent.settings.user_timezone or "",
         owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
         context_files=rooms.context_files(agent, workspace, own, inbound.chat_type == "direct" and route.owner),
+        extra=group_context(inbound),
         inbound_meta=meta,
         silent_token=settings.messages.silent_token,
         model_aliases=tuple(settings.models.aliases.items()),
@@ -208,15 +216,3 @@ def _prompt_facts(
             "thinking": agent.settings.thinking_default,
         },
     )  # fmt: skip
-
-
-def inbound_meta(inbound: Inbound) -> dict[str, Any]:
-    """The trusted facts of a message: only what the channel itself says, nothing that a person can write."""
-    channel = inbound.address.channel
-    return {
-        "schema": "claw.inbound_meta.v1",
-        "channel": channel,
-        "provider": channel,
-        "surface": channel,
-        "chat_type": inbound.chat_type,
-    }

@@ -8,6 +8,7 @@ from functools import cache, partial
 
 from claw import compaction
 from claw.config import Config
+from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.fallback import with_fallback
@@ -21,7 +22,7 @@ from claw.prompt import inbound_context
 from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
-from claw.stage import Rooms, Stage, Wish, inbound_meta, set_stage
+from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.transcript import Assistant, Message, Text, ToolCall, User, limit_turns
 from claw.words import say
 
@@ -152,7 +153,7 @@ async def _converse(
     caller = Caller(
         turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn)
     )
-    prompt: User | None = _words(errand.taken, errand.preface)
+    prompt: User | None = _words(errand.taken, rooms, errand.preface)
     past, pending, answer = list(session.messages), (), None
     if errand.resumed:
         past, prompt, pending, answer = _taken_up(session, prompt)
@@ -164,7 +165,7 @@ async def _converse(
             errand.taken.append(one)
             if one.number:
                 rooms.journal.joined(turn, one.number)
-        users = [_words([one]) for one in waiting]
+        users = [_words([one], rooms) for one in waiting]
         heads.update((user.source, _head_of_message(one.inbound, rooms.config)) for user, one in zip(
             users, waiting, strict=True) if user.source)  # fmt: skip
         return users
@@ -183,11 +184,16 @@ async def _converse(
     return _ending(turn, answer, rooms.config)
 
 
-def _words(taken: Sequence[Accepted], preface: str = "") -> User:
+def _words(taken: Sequence[Accepted], rooms: Rooms, preface: str = "") -> User:
     """What came in, as one message of the person: its words, and where they came from."""
     texts = [preface] if preface else []
-    texts += [one.inbound.text for one in taken]
+    texts += [spoken(one.inbound, _names_people(one.inbound, rooms)) for one in taken]
     return User((Text("\n\n".join(texts)),), source=source_of(taken))
+
+
+def _names_people(inbound: Inbound, rooms: Rooms) -> bool:
+    channel = rooms.kit.channel(inbound.address.channel, inbound.address.account)
+    return channel is not None and NAMES in channel.capabilities
 
 
 def source_of(taken: Sequence[Accepted]) -> str:
@@ -278,8 +284,8 @@ def _key_orders(config: Config) -> dict[str, tuple[str, ...]]:
 def _head_of_message(inbound: Inbound, config: Config) -> str:
     """What stands before the person's words in the request of this turn; history keeps the plain words."""
     if config.settings.prompt.inbound_meta != "user":
-        return ""
-    return inbound_context(inbound_meta(inbound)) + "\n\n"
+        return before(inbound)
+    return inbound_context(trusted(inbound)) + "\n\n" + before(inbound)
 
 
 def _tool_choice(stage: Stage, wish: Wish) -> str:
