@@ -46,7 +46,7 @@ class Request:
         the same digest is the same request, also after a restart.
     :param origin: the chat that the turn came from, where the question is put.
     :param asked_by: whose message led to it, ``channel:id``.
-    :param reachable: somebody who may allow it can read that chat; False when the one who asks is alone there and may not.
+    :param reachable: somebody who may allow it can read that chat; False when the asker is alone there and may not.
     :param grant: digest of the arguments that an ``always`` is kept for; empty = it can only be allowed once.
     """
 

@@ -179,14 +179,13 @@ def seal(command: Command, folder: Path, environment: Mapping[str, str]) -> str:
     Files are known by their place, their inode and their bytes, so that a swap of any of them is another name.
     """
     where = os.stat(folder)
-    named = (
-        [word for text in command.argv[1:] for word in _NAMED.findall(text)]
-        if command.shell
-        else command.argv[1:]
-    )
+    words: list[str] = list(command.argv[1:])
+    if command.shell:  # any word of the line may name a program
+        words = _NAMED.findall(command.argv[-1])
+        words += [found for word in words if (found := shutil.which(word, path=_path(environment)))]
     parts: list[Any] = [
         command.argv, os.path.realpath(folder), where.st_dev, where.st_ino, sorted(environment.items()),
-        _identity(Path(command.program)), *(_identity(folder / word) for word in named),
+        _identity(Path(command.program)), *(_identity(folder / word) for word in words),
     ]  # fmt: skip
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
