@@ -1,7 +1,6 @@
 """How the gateway is doing, for other processes: one row for each run in ``state.db``, written while it lives.
 
-A row that says neither stopped nor failed, and whose process is gone, is a death: the next start tells of it, and
-counts it.
+A row that speaks of a life, and whose process is gone, is a death: the next start tells of it, and counts it.
 """
 
 import json
@@ -20,7 +19,8 @@ from claw.report import Listening, Report
 from claw.store import Database
 
 FILE = "state.db"
-STARTING, READY, STOPPING, STOPPED, FAILED = "starting", "ready", "stopping", "stopped", "failed"
+STARTING, READY, STOPPING = "starting", "ready", "stopping"
+STOPPED, FAILED, BROKEN = "stopped", "failed", "broken"
 STALE_SECONDS = 15.0
 """A row is written every five seconds at least; one that is older belongs to a process that hangs."""
 MOST_DEATHS, DEATHS_WITHIN_SECONDS = 3, 600.0  # DESIGN section 5: safe mode at the third death in ten minutes
@@ -35,7 +35,7 @@ _COLUMNS = "pid, host, state, started_at_ms, seen_at_ms, body"
 class Run:
     """One run of the gateway, as it last wrote itself down.
 
-    :param state: starting, ready, stopping, stopped, or failed (it could not start).
+    :param state: starting, ready, stopping; at the end stopped, failed (it could not start) or broken.
     :param seen_at: when it wrote this, seconds since 1970.
     :param body: plain data: channels, running, waiting, owed, config, safe, error.
     """
@@ -50,12 +50,12 @@ class Run:
     @property
     def died(self) -> bool:
         """Of a run whose process is gone: it was not asked to stop, and did not end by itself."""
-        return self.state in (STARTING, READY)
+        return self.state in (STARTING, READY, BROKEN)
 
     @property
     def unclean(self) -> bool:
         """Of a run whose process is gone: it did not come to its own end."""
-        return self.state in (STARTING, READY, STOPPING)
+        return self.died or self.state == STOPPING
 
 
 class Board:
@@ -184,4 +184,6 @@ def _run(row: tuple[Any, ...]) -> Run:
         body = json.loads(text)
     except ValueError:
         body = {}
-    return Run(pid, host, state, started_at_ms / 1000, seen_at_ms / 1000, body if isinstance(body, dict) else {})
+    return Run(
+        pid, host, state, started_at_ms / 1000, seen_at_ms / 1000, body if isinstance(body, dict) else {}
+    )

@@ -1,0 +1,133 @@
+"""``claw channels``: which are configured, and how those of the running gateway are doing."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from claw.cli.show import document, table
+from claw.guard.shapes import is_secret_name
+from claw.survey import home_of
+from claw.words import say
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="The places where people write to your agents."
+)
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+_COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": "red", "quarantined": "red"}
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """The channels of the file, their accounts, and how the plugin behind each stands; nothing is imported."""
+    from claw.app import look_round
+
+    house = look_round()
+    found = list(configured(house))
+    if as_json:
+        document("channels", {"channels": found})
+        return
+    if not found:
+        from claw.gateway.process import no_channel
+
+        typer.echo(no_channel(house), err=True)
+        return
+    columns = [say("channel"), say("account"), say("plugin"), say("state"), say("why")]
+    rows = [
+        [one["channel"], one["account"], one["plugin"] or "-", say(one["state"]), one["why"]] for one in found
+    ]
+    table(columns, rows, {say(word): colour for word, colour in _COLOURS.items()})
+
+
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """How the channels of the running gateway are doing; exit 1 when none runs, it hangs, or a channel has failed."""
+    from claw.cli.gateway import facts_of, is_stuck, summary
+    from claw.gateway.status import look
+
+    seen = look(home_of(os.environ))
+    facts = facts_of(seen)
+    channels = facts["channels"]
+    if as_json:
+        document("channels-status", {name: facts[name] for name in ("running", "pid", "stuck", "channels")})
+    else:
+        if seen.told is None or is_stuck(seen):
+            typer.echo(f"{say('gateway')}: {summary(seen)}", err=True)
+        if channels:
+            table(*rows_of(channels, seen.now))
+        elif seen.told:
+            typer.echo(say("no channel listens"), err=True)
+    wrong = seen.told is None or is_stuck(seen) or any(one["state"] == "failed" for one in channels)
+    raise typer.Exit(code=1 if wrong else 0)
+
+
+def configured(house: Any) -> Iterator[dict[str, Any]]:
+    """Each account of each channel in the file, as plain data.
+
+    :param house: ``claw.app.House``.
+    """
+    owners = {
+        name: standing
+        for standing in reversed(house.standings)
+        if standing.found.manifest
+        for name in standing.found.manifest.channels
+    }
+    for name, section in house.config.settings.channels.items():
+        if name == "terminal":
+            continue
+        standing = owners.get(name)
+        state, why = (
+            (standing.state, standing.why) if standing else ("absent", say("no installed plugin brings it"))
+        )
+        if not section.enabled:
+            state, why = "disabled", say("channels.{name}.enabled is false", name=name)
+        for account in accounts_of(section):
+            own = section.accounts.get(account, {})
+            off = own.get("enabled") is False and state not in ("disabled", "absent")
+            key = say("channels.{name}.enabled is false", name=f"{name}.accounts.{account}") if off else why
+            yield {
+                "channel": name, "account": account, "plugin": standing.id if standing else None,
+                "state": "disabled" if off else state, "why": key,
+            }  # fmt: skip
+
+
+def accounts_of(section: Any) -> list[str]:
+    """The accounts of a section: those it names, and ``default`` when it has a key of its own, or names none."""
+    own = section.model_extra or {}
+    has_key = any(value and is_secret_name(key) for key, value in own.items())
+    return [*(["default"] if has_key or not section.accounts else []), *section.accounts]
+
+
+def rows_of(
+    channels: Sequence[Mapping[str, Any]], now: float
+) -> tuple[list[str], list[list[str]], dict[str, str]]:
+    """The table of running channels: heads, rows, colours."""
+    heads = [
+        say("channel"),
+        say("account"),
+        say("state"),
+        say("last frame"),
+        say("reconnects"),
+        say("last error"),
+    ]
+    rows = [
+        [
+            one["channel"], one["account"], say(one["state"]), ago(one["lastFrameAt"], now), str(one["reconnects"]),
+            one["detail"] if one["state"] in ("waiting", "failed") and one["detail"] else one["lastError"],
+        ]
+        for one in channels
+    ]  # fmt: skip
+    return heads, rows, {say(word): colour for word, colour in _COLOURS.items()}
+
+
+def ago(moment: float | None, now: float) -> str:
+    """How long ago something was, in the largest unit that fits."""
+    if moment is None:
+        return say("never")
+    seconds = max(0, int(now - moment))
+    if seconds < 120:
+        return say("{count} s ago", count=seconds)
+    if seconds < 7200:
+        return say("{count} min ago", count=seconds // 60)
+    return say("{count} h ago", count=seconds // 3600)

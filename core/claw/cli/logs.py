@@ -1,0 +1,88 @@
+"""``claw logs``: what the gateway wrote down, and with ``-f`` what it writes."""
+
+import json
+import os
+import re
+import sys
+import time
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from claw.cli.show import document, on_terminal
+from claw.errors import UsageError
+from claw.survey import home_of
+from claw.words import say
+
+app = typer.Typer(add_completion=False)
+_PAUSE_SECONDS = 0.2
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+@app.command()
+def logs(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    level: Annotated[str, typer.Option(help="This one and graver: debug, info, warning, error.")] = "debug",
+    channel: Annotated[str, typer.Option(help="Only of this channel: NAME or NAME/ACCOUNT.")] = "",
+    since: Annotated[
+        str, typer.Option(help="How far back: 90s, 10m, 2h, 1d, or a time such as 2026-03-01T12:00.")
+    ] = "",
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", min=0, help="How many; default 100, with --since all.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document; with -f one JSON object a line.")
+    ] = False,
+) -> None:
+    """Show the log of the gateway, the newest line last."""
+    from claw.gateway.logs import FILE, level_of
+    from claw.gateway.reading import Filter, Reader
+
+    if level not in _LEVELS:
+        raise UsageError(
+            "there is no level {name}", fix="levels: {names}", name=level, names=", ".join(_LEVELS)
+        )
+    path = home_of(os.environ) / "logs" / FILE
+    wanted = Filter(level_of(level), channel, moment(since, time.time()) if since else 0.0)
+    reader = Reader(path)
+    newest = reader.newest(wanted, lines if lines is not None else None if since else 100)
+    if as_json and not follow:
+        document("logs", {"file": str(path), "lines": newest})
+        return
+    if not newest and not follow:
+        typer.echo(say("nothing is written in {path}", path=path), err=True)
+    for fields in newest:
+        _show(fields, as_json)
+    while follow:
+        for fields in reader.more(wanted):
+            _show(fields, as_json)
+        sys.stdout.flush()
+        time.sleep(_PAUSE_SECONDS)
+
+
+def moment(text: str, now: float) -> float:
+    """``10m`` ago, or a time in ISO form, as seconds since 1970.
+
+    :raises UsageError: it is neither.
+    """
+    pieces = re.findall(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip().lower())
+    if pieces and re.sub(r"\s", "", text.strip().lower()) == "".join(
+        number + unit for number, unit in pieces
+    ):
+        return now - sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        problem, fix = "{text} is neither a time nor how long ago", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
+        raise UsageError(problem, where="--since", fix=fix, text=text) from None
+
+
+def _show(fields: dict[str, Any], as_json: bool) -> None:
+    from claw.gateway.logs import for_people
+
+    text = json.dumps(fields, ensure_ascii=False) if as_json else for_people(fields, colour=on_terminal())
+    sys.stdout.write(text + "\n")
