@@ -6,7 +6,7 @@ import inspect
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -132,6 +132,7 @@ class App:
             house.standings, self._view, self.config.home / "plugins", guests, self.complain, leeway
         )
         self._database = Database(self.config.home / "state.db", clock, self.complain)
+        self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = None
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         self.kit, facts = self._ordered(self.host.gather())
         self.rooms = Rooms(
@@ -192,11 +193,13 @@ class App:
         return await take_turn(inbound, wish, rooms=self.rooms, emit=emit)
 
     async def deliver(self, outbound: Outbound) -> Receipt:
-        """Hand an answer to its channel."""
-        channel = self.kit.channels.get(outbound.address.channel)
+        """Hand an answer to its channel, by the ledger where one is kept."""
+        if self.outlet and outbound.address.channel != TERMINAL:
+            return await self.outlet(outbound)
+        channel = self.kit.channel(outbound.address.channel, outbound.address.account)
         if channel is None:
             raise UsageError("there is no channel {name}", name=outbound.address.channel)
-        return await channel.thing.send(outbound)
+        return await channel.send(outbound)
 
     async def stage(self, inbound: Inbound, wish: Wish = Wish()) -> Stage:  # noqa: B008 - frozen
         """What this message would meet: the very rulings and prompt of a real turn, without asking a model."""

@@ -24,7 +24,7 @@ from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
 from claw.deaths import DEATHS, Deaths
 from claw.errors import ClawError, ConfigError, PluginError, UsageError
-from claw.kit import BUILTIN, Brought, Kit
+from claw.kit import BUILTIN, Brought, Kit, account_of, channel_key
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
 from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing
@@ -282,7 +282,7 @@ class Host:
             if standing.state in (LOADED, IDLE) and standing.found.manifest:
                 tools += [self._lazy(standing.id, line) for line in standing.found.manifest.tools]
         return Kit(
-            channels=self._by_name("register_channels"),
+            channels=self._by_name("register_channels", lambda one: channel_key(one.name, account_of(one))),
             providers=self._by_name("register_providers"),
             tools=tuple(tools),
             sections=tuple(sections),
@@ -302,12 +302,15 @@ class Host:
     def _all(self, wanted: str) -> tuple[Brought[Any], ...]:
         return tuple(Brought(plugin, thing) for plugin, hook, thing in self._things() if hook == wanted)
 
-    def _by_name(self, wanted: str) -> dict[str, Brought[Any]]:
+    def _by_name(
+        self, wanted: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)
+    ) -> dict[str, Brought[Any]]:
         named: dict[str, Brought[Any]] = {}
         for brought in self._all(wanted):
-            first = named.setdefault(brought.thing.name, brought)
+            name = name_of_thing(brought.thing)
+            first = named.setdefault(name, brought)
             if first is not brought:
-                names = {"name": brought.thing.name, "second": brought.plugin, "first": first.plugin}
+                names = {"name": name, "second": brought.plugin, "first": first.plugin}
                 told = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
                 self._note(say(told, **names))
         return named

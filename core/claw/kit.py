@@ -24,10 +24,21 @@ class Brought(Generic[T]):
     thing: T
 
 
+def channel_key(name: str, account: str = "default") -> str:
+    """Which channel serves an account: its name, and behind a slash the account when it is not the default one."""
+    return name if account == "default" else f"{name}/{account}"
+
+
+def account_of(channel: Channel) -> str:
+    """Which of our accounts a channel serves."""
+    return str(getattr(channel, "account", "") or "default")
+
+
 @dataclass(frozen=True)
 class Kit:
     """All that stands ready for a turn.
 
+    :param channels: by :func:`channel_key`.
     :param tools: in order of registration, core tools first; a name may appear twice, ``policy`` says whose
         stands.
     :param diagnostics: one line for each thing that was refused, both owners named.
@@ -42,3 +53,8 @@ class Kit:
     filters: tuple[Brought[Any], ...] = ()
     observers: tuple[Brought[Any], ...] = ()
     diagnostics: tuple[str, ...] = ()
+
+    def channel(self, name: str, account: str = "default") -> Channel | None:
+        """The channel of this name that serves this account; None when there is none."""
+        brought = self.channels.get(channel_key(name, account))
+        return brought.thing if brought else None

@@ -23,7 +23,7 @@ from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
 from claw.stage import Rooms, Stage, Wish, set_stage
-from claw.transcript import Assistant, Message, Text, ToolCall, User, limit_turns
+from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User, limit_turns
 from claw.words import say
 
 _PROMPT_SHARE = 0.8
@@ -41,7 +41,8 @@ class Errand:
     :param mailbox: where ``Accepted`` messages wait that came while it runs.
     :param resumed: a death cut it off; the session may hold a part of it.
     :param parked: set before the task is cancelled: the turn is to be taken up by another process, not ended.
-    :param preface: told to the model before the words of the first message.
+    :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
+    :param answer: the words of its end, whole, once it has ended.
     """
 
     turn: str
@@ -52,6 +53,13 @@ class Errand:
     resumed: bool = False
     parked: bool = False
     preface: str = ""
+    summed: list[Accepted] = field(default_factory=list)
+    answer: str = ""
+
+    @property
+    def numbers(self) -> list[int]:
+        """What it answers, by the journal's numbers."""
+        return [one.number for one in (*self.summed, *self.taken) if one.number]
 
     @property
     def message(self) -> Inbound:
@@ -109,9 +117,11 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     """
     turn, told = errand.turn, partial(_tell, emit, rooms)
     ending, failed, stage = TurnEnded(turn, "failed", ""), None, None
-    rooms.journal.began(turn, errand.route.session_key, [one.number for one in errand.taken if one.number])
+    rooms.journal.began(turn, errand.route.session_key, errand.numbers)
     try:
-        stage = await set_stage(errand.message, errand.route, rooms, errand.wish)  # models, nine layers, prompt
+        stage = await set_stage(
+            errand.message, errand.route, rooms, errand.wish
+        )  # models, nine layers, prompt
         session = await rooms.sessions.open(errand.route.session_key, errand.route.agent_id)  # the past
         try:
             await _greet(turn, stage, errand.route, session, told)
@@ -138,27 +148,27 @@ async def _over(
     try:
         owed = await letters(errand, ending, stage)
     finally:
-        is_owed = any(one.number for one in errand.taken)
+        is_owed = bool(errand.numbers)
         unsure = is_owed and rooms.journal.standing(errand.turn)[1]
         rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure)
         await told(ending)
     return owed
 
 
-async def _converse(
-    errand: Errand, stage: Stage, session: Session, rooms: Rooms, told: Emit
-) -> TurnEnded:
+async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms, told: Emit) -> TurnEnded:
     """Model and tools, until there is an answer."""
     turn, message = errand.turn, errand.message
     caller = Caller(
         turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn)
     )
-    prompt: User | None = _words(errand.taken, rooms, errand.preface)
-    past, pending, answer = list(session.messages), (), None
+    start = _fresh(session, _words(errand.taken, rooms, errand.preface))
     if errand.resumed:
-        past, prompt, pending, answer = _taken_up(session, prompt)
-    turn_start = len(past) if prompt is not None else _start_of(past, errand)
-    heads = {prompt.source: _head_of_message(message, rooms.config)} if prompt else {}
+        start = _taken_up(session, start, set(map(str, errand.numbers)))
+    heads = {source_of(errand.taken): _head_of_message(message, rooms.config)}
+    known = {str(one.number): one.inbound for one in errand.taken}
+    for said in start.past[start.at :]:
+        if isinstance(said, User) and (inbound := known.get(said.source.rpartition(",")[2])):
+            heads[said.source] = _head_of_message(inbound, rooms.config)
 
     def joined(waiting: Sequence[Accepted]) -> list[User]:
         for one in waiting:
@@ -171,7 +181,7 @@ async def _converse(
         return users
 
     steps = Steps(
-        ask=_asking(stage, past, turn_start, heads, rooms, told),
+        ask=_asking(stage, start, heads, rooms, told),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
         steer=_async(lambda: joined(errand.mailbox.take())),
@@ -179,8 +189,7 @@ async def _converse(
         max_steps=stage.agent.settings.max_turns,
         tool_choice=_tool_choice(stage, errand.wish),
     )
-    if answer is None:
-        answer = await run_loop(past, prompt, steps, pending)
+    answer = start.answer or await run_loop(start.past, start.prompt, steps, start.pending)
     return _ending(turn, answer, rooms.config)
 
 
@@ -201,32 +210,47 @@ def source_of(taken: Sequence[Accepted]) -> str:
     return ",".join(str(one.number) for one in taken if one.number)
 
 
-def _taken_up(
-    session: Session, prompt: User
-) -> tuple[list[Message], User | None, tuple[ToolCall, ...], Assistant | None]:
-    """Where a turn that was cut off stands: the past, what to say, calls without a result, the answer if there is one.
+@dataclass(frozen=True)
+class _Start:
+    """Where a turn begins.
 
-    A half answer that was kept is left out: the model is asked again.
+    :param prompt: what to say; None when ``past`` holds it already, from ``at`` on.
+    :param pending: calls of the past without a result.
+    :param answer: the answer, when the past holds that too.
     """
-    said, at = list(session.spoken), None
-    for index, message in enumerate(said):
-        if isinstance(message, User) and message.source == prompt.source:
-            at = index
+
+    past: Sequence[Message]
+    prompt: User | None
+    at: int
+    pending: tuple[ToolCall, ...] = ()
+    answer: Assistant | None = None
+
+
+def _fresh(session: Session, prompt: User) -> _Start:
+    past = session.messages
+    return _Start(past, prompt, len(past))
+
+
+def _taken_up(session: Session, fresh: _Start, numbers: set[str]) -> _Start:
+    """Where a turn that was cut off stands. A half answer that was kept is left out: the model is asked again.
+
+    :param numbers: what it answers: the first message that came from one of them is where it began.
+    """
+    said = list(session.spoken)
+    at = next(
+        (at for at, m in enumerate(said) if isinstance(m, User) and numbers & set(m.source.split(","))), None
+    )
     if at is None:
-        return list(session.messages), prompt, (), None
+        return fresh
     tail = said[at:]
     while isinstance(last := tail[-1], Assistant) and last.stop_reason in ("error", "aborted"):
         tail.pop()
     newest = next((m for m in reversed(tail) if isinstance(m, Assistant)), None)
-    answered = {m.call_id for m in tail if not isinstance(m, User | Assistant)}
+    answered = {m.call_id for m in tail if isinstance(m, ToolResult)}
     pending = tuple(call for call in newest.tool_calls if call.id not in answered) if newest else ()
-    done = tail[-1] if isinstance(tail[-1], Assistant) and not tail[-1].tool_calls else None
-    return [*session.before(at), *tail], None, pending, done
-
-
-def _start_of(past: Sequence[Message], errand: Errand) -> int:
-    source = source_of(errand.taken)
-    return next((at for at, m in enumerate(past) if isinstance(m, User) and m.source == source), len(past))
+    before = session.before(at)
+    answer = tail[-1] if isinstance(tail[-1], Assistant) and not tail[-1].tool_calls else None
+    return _Start((*before, *tail), None, len(before), pending, answer)
 
 
 async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: Emit) -> None:
@@ -235,9 +259,7 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
         await told(Notice(line))
 
 
-def _asking(
-    stage: Stage, past: Sequence[Message], turn_start: int, heads: Mapping[str, str], rooms: Rooms, told: Emit
-) -> Ask:
+def _asking(stage: Stage, start: _Start, heads: Mapping[str, str], rooms: Rooms, told: Emit) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     settings = stage.agent.settings
     request = Request(
@@ -250,8 +272,8 @@ def _asking(
         rooms.yard.leeway.silence_seconds,
     )  # fmt: skip
     budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
-    before = past[:turn_start]
-    skipped = turn_start - len(limit_turns(before, settings.history_limit))  # older turns than the setting keeps
+    older = limit_turns(start.past[: start.at], settings.history_limit)
+    skipped = start.at - len(older)  # older turns than the setting keeps
     shortened = False
 
     @cache  # the same object at each step: what is known by identity stays known
@@ -261,7 +283,7 @@ def _asking(
     async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         nonlocal shortened
         shown = list(messages)
-        for at in range(turn_start, len(shown)):
+        for at in range(start.at, len(shown)):
             message = shown[at]
             if isinstance(message, User) and heads.get(message.source):
                 shown[at] = headed(message)

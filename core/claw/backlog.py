@@ -1,0 +1,220 @@
+"""What waits for a turn in each conversation, and what happens with a message that comes while one runs.
+
+``steer`` puts it before the running turn's next step, ``collect`` makes one turn of all that wait, ``followup`` one of
+each, ``interrupt`` stops the turn and answers the newest.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from claw.clock import SYSTEM, Clock
+from claw.config.settings import QueueSettings
+from claw.journal import Accepted
+from claw.lane import MAIN, Lanes, Mailbox
+from claw.route import Route
+from claw.turn import Errand, new_turn
+from claw.words import say
+
+_LINE_CHARS = 500
+_COLLECT = QueueSettings.model_validate({"mode": "collect"})
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A message that shall become (a part of) a turn.
+
+    :param queue: the mode of its conversation when it came.
+    :param turn: the id of the turn that a death cut off, when this takes it up again; ``taken`` is then all of it.
+    """
+
+    accepted: Accepted
+    route: Route
+    queue: QueueSettings
+    turn: str = ""
+    taken: tuple[Accepted, ...] = ()
+    lane: str = MAIN
+
+
+@dataclass
+class Conversation:
+    """One session: what waits, what runs."""
+
+    waiting: deque[Waiting] = field(default_factory=deque)
+    overflow: list[Accepted] = field(default_factory=list)
+    errand: Errand | None = None
+    running: "asyncio.Task[None] | None" = None
+    worker: "asyncio.Task[None] | None" = None
+    quiet_since: float = 0.0
+
+
+class Backlog:
+    """All conversations of the house.
+
+    :param run: runs one turn to its end.
+    :param dropped: told of a message that gets no turn, with one word why.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        run: Callable[[Errand], Awaitable[None]],
+        dropped: Callable[[Accepted, str], None],
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._lanes, self._run, self._dropped, self._clock = lanes, run, dropped, clock
+        self._all: dict[str, Conversation] = {}
+        self._open = True
+
+    @property
+    def running(self) -> int:
+        """Turns that run now."""
+        return sum(one.errand is not None for one in self._all.values())
+
+    @property
+    def waiting(self) -> int:
+        """Messages whose turn has not begun."""
+        return sum(len(one.waiting) + len(one.overflow) for one in self._all.values())
+
+    def errand(self, key: str) -> Errand | None:
+        """The turn of this session that runs, if one does."""
+        return self._all[key].errand if key in self._all else None
+
+    def add(self, new: Waiting) -> None:
+        """Take a message up: into the running turn, behind it, or as a turn of its own."""
+        key = new.route.session_key
+        one = self._all.setdefault(key, Conversation())
+        one.quiet_since = self._clock.monotonic()
+        if one.errand and not new.turn:
+            if new.queue.mode == "steer" and self._steers(one.errand, new):
+                return
+            if new.queue.mode == "interrupt":
+                self._interrupt(one)
+        one.waiting.append(new)
+        self._keep_to_cap(one, new.queue)
+        if one.worker is None and self._open:
+            one.worker = asyncio.ensure_future(self._work(key, one))
+
+    def stop(self, key: str) -> tuple[bool, int]:
+        """End the running turn and forget what waits: whether one ran, and how many waited."""
+        one = self._all.get(key)
+        if one is None:
+            return False, 0
+        gone = [*one.overflow, *(w.accepted for w in one.waiting)]
+        one.waiting.clear()
+        one.overflow.clear()
+        for accepted in gone:
+            self._dropped(accepted, "stopped")
+        if one.running:
+            one.running.cancel()
+        return one.running is not None, len(gone)
+
+    async def idle(self, key: str) -> None:
+        """Wait until no turn of this session runs."""
+        one = self._all.get(key)
+        if one and one.running:
+            await asyncio.wait({one.running})
+
+    async def park(self, seconds: float, grace_seconds: float) -> None:
+        """The house stops: turns may end for so long, then they are left for the next start, with all that waits."""
+        self._open = False
+        running = [one.running for one in self._all.values() if one.running]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+        left = []
+        for one in self._all.values():
+            if one.errand:
+                one.errand.parked = True
+            left += [task for task in (one.running, one.worker) if task and not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=grace_seconds)
+
+    def _steers(self, errand: Errand, new: Waiting) -> bool:
+        """Into the running turn, when it answers in the same place."""
+        return errand.message.address == new.accepted.inbound.address and errand.mailbox.put(new.accepted)
+
+    def _interrupt(self, one: Conversation) -> None:
+        for old in one.waiting:
+            self._dropped(old.accepted, "interrupted")
+        one.waiting.clear()
+        if one.running:
+            one.running.cancel()
+
+    def _keep_to_cap(self, one: Conversation, queue: QueueSettings) -> None:
+        while len(one.waiting) > queue.cap:
+            out = one.waiting.pop() if queue.drop == "new" else one.waiting.popleft()
+            if queue.drop == "summarize":
+                one.overflow.append(out.accepted)
+            else:
+                self._dropped(out.accepted, "overflow")
+
+    async def _work(self, key: str, one: Conversation) -> None:
+        """Turn after turn, until nothing waits."""
+        try:
+            while one.waiting and self._open:
+                lane = one.waiting[0].lane
+                async with self._lanes.turn(key, lane) as mailbox:
+                    if not one.waiting:  # all was stopped while it waited for its lane
+                        continue
+                    one.errand = self._next(one, mailbox)
+                    one.running = asyncio.ensure_future(self._run(one.errand))
+                    try:
+                        await asyncio.wait({one.running})
+                    finally:
+                        errand, one.errand, one.running = one.errand, None, None
+                late = [self._again(errand, accepted) for accepted in mailbox.take()]
+                one.waiting.extendleft(reversed(late))
+                await self._quiet(one)
+        finally:
+            one.worker = None
+            if not one.waiting and not one.overflow:
+                self._all.pop(key, None)
+
+    def _again(self, errand: Errand, accepted: Accepted) -> Waiting:
+        """What was put into a turn that ended before it looked."""
+        return Waiting(accepted, errand.route, _COLLECT)
+
+    def _next(self, one: Conversation, mailbox: Mailbox) -> Errand:
+        first = one.waiting.popleft()
+        if first.turn:
+            return Errand(first.turn, first.route, list(first.taken), mailbox, resumed=True)
+        taken = [first]
+        if first.queue.mode != "followup":
+            taken += self._like(first, one.waiting)
+        if first.queue.mode == "interrupt":
+            for old in taken[:-1]:
+                self._dropped(old.accepted, "interrupted")
+            taken = taken[-1:]
+        summed, one.overflow = one.overflow, []
+        return Errand(
+            new_turn(), taken[-1].route, [w.accepted for w in taken], mailbox,
+            preface=_bullets(summed), summed=summed,
+        )  # fmt: skip
+
+    @staticmethod
+    def _like(first: Waiting, waiting: deque[Waiting]) -> Iterator[Waiting]:
+        """All that follow in the same place."""
+        place = first.accepted.inbound.address
+        while waiting and not waiting[0].turn and waiting[0].accepted.inbound.address == place:
+            yield waiting.popleft()
+
+    async def _quiet(self, one: Conversation) -> None:
+        """Wait until nobody has written for the debounce of what waits."""
+        while one.waiting and not one.waiting[0].turn:
+            queue = one.waiting[0].queue
+            left = one.quiet_since + queue.debounce - self._clock.monotonic()
+            if left <= 0 or queue.mode in ("followup", "interrupt") or len(one.waiting) >= queue.cap:
+                return
+            with suppress(TimeoutError):
+                await asyncio.sleep(left)
+
+
+def _bullets(summed: list[Accepted]) -> str:
+    if not summed:
+        return ""
+    head = say("{count} earlier messages came faster than they could be answered:", count=len(summed))
+    return "\n".join([head, *(f"- {' '.join(one.inbound.text.split())[:_LINE_CHARS]}" for one in summed)])

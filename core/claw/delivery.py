@@ -1,0 +1,231 @@
+"""Delivery: everything that is owed leaves here, in order within a chat, chats beside each other.
+
+Each message is noted in the ledger before it is handed to its channel and after; what a death leaves between the two is
+sent again only where the service drops repeats, or marked as possibly repeated (window W1 of the plan).
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from claw.channel import Channel, Writer
+from claw.clock import SYSTEM, Clock
+from claw.errors import DeliveryError
+from claw.journal import Journal, Owed
+from claw.message import Address, Outbound, Receipt
+from claw.wall import Leeway, name_of, within
+from claw.words import say
+
+TRIES = 8
+"""Of one message, when the service fails in a passing way; the pauses double from half a second to a minute."""
+STRANGE_TRIES = 3
+"""Of a message whose channel raises what the contract does not know: a bug seldom passes."""
+OLDEST_SECONDS = 24 * 3600.0
+"""What is owed longer than this is not sent any more: nobody waits for it, and a week-old answer frightens people."""
+UNSURE_SECONDS = 600.0
+"""A message that may have arrived is sent again up to this age, marked; an older one stays unknown."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_MOST_PATIENCE = 900.0  # a service that asks for a longer pause than this is asked again then
+
+Complain = Callable[[str], None]
+
+
+class _Strange(DeliveryError):
+    """A channel raised what the contract does not know."""
+
+
+@dataclass
+class _Letter:
+    """One message on its way, and who waits for it."""
+
+    outbound: Outbound
+    repeated: bool = False
+    arrived: "asyncio.Future[Receipt] | None" = None
+
+
+@dataclass
+class _Growing:
+    """A reply that people watch: its writer, the whole text, and the rows of the ledger that it pays."""
+
+    writer: Writer
+    whole: Outbound
+    rows: Sequence[Outbound]
+
+
+class Delivery:
+    """The way out of the house.
+
+    :param channel_of: the channel of an address; None when nobody listens there any more.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        channel_of: Callable[[Address], Channel | None],
+        complain: Complain,
+        leeway: Leeway,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._journal, self._channel_of, self._complain = journal, channel_of, complain
+        self._leeway, self._clock = leeway, clock
+        self._chats: dict[Address, deque[_Letter | _Growing]] = {}
+        self._workers: dict[Address, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chats.values())) + len(self._workers)
+
+    def post(self, owed: Sequence[Outbound], repeated: bool = False) -> None:
+        """Send what is in the ledger already."""
+        for outbound in owed:
+            self._enqueue(outbound.address, _Letter(outbound, repeated))
+
+    def finish(self, writer: Writer, whole: Outbound, rows: Sequence[Outbound]) -> None:
+        """Let a reply that people watch become its final text; it pays ``rows``."""
+        self._enqueue(whole.address, _Growing(writer, whole, rows))
+
+    async def say(self, turn: str, outbound: Outbound) -> Receipt:
+        """Owe one message more, send it, and wait for what the service says.
+
+        :raises DeliveryError: it was refused.
+        """
+        if not self._journal.owe(turn, outbound):
+            return Receipt()
+        arrived: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._enqueue(outbound.address, _Letter(outbound, arrived=arrived))
+        return await arrived
+
+    def recover(self) -> None:
+        """At start: send what a death left, unless it is too old, or may have arrived and cannot be told apart."""
+        now = self._clock.now()
+        for one in self._journal.owed():
+            age = now - one.owed_at_ms / 1000
+            if age > OLDEST_SECONDS:
+                self._give_up(one, "expired", say("it was owed for more than a day"))
+            elif not one.sending or one.outbound.replaces or self._drops_repeats(one.outbound.address):
+                self.post([one.outbound], one.repeated)
+            elif age <= UNSURE_SECONDS:
+                self.post([one.outbound], repeated=True)
+            else:
+                self._give_up(one, "unknown", say("whether it arrived is unknown, and it is old"))
+
+    async def stopped(self, seconds: float) -> None:
+        """Let what is on its way go out for so long; the rest stays owed, for the next start."""
+        if self._workers:
+            await asyncio.wait(self._workers.values(), timeout=seconds)
+        left = list(self._workers.values())
+        for worker in left:
+            worker.cancel()
+        if left:
+            await asyncio.wait(left, timeout=self._leeway.grace_seconds)
+
+    def _drops_repeats(self, address: Address) -> bool:
+        channel = self._channel_of(address)
+        return channel is not None and "idempotent" in channel.capabilities
+
+    def _give_up(self, one: Owed, state: str, why: str) -> None:
+        self._journal.failed(one.outbound.key, state, why)
+        self._complain(
+            say("channel {name}: an answer was not sent: {why}", name=one.outbound.address.channel, why=why)
+        )
+
+    def _enqueue(self, address: Address, letter: _Letter | _Growing) -> None:
+        place = replace(address, thread=None)  # services count per chat
+        self._chats.setdefault(place, deque()).append(letter)
+        if place not in self._workers:
+            self._workers[place] = asyncio.ensure_future(self._work(place))
+
+    async def _work(self, place: Address) -> None:
+        waiting = self._chats[place]
+        try:
+            while waiting:
+                letter = waiting.popleft()
+                if isinstance(letter, _Growing):
+                    await self._end(letter)
+                else:
+                    await self._send(letter)
+        finally:  # no await between the last look and this: what comes later gets a worker of its own
+            del self._workers[place], self._chats[place]
+
+    async def _end(self, growing: _Growing) -> None:
+        """The final text through the writer; if the service refuses that, as messages of their own."""
+        for row in growing.rows:
+            self._journal.sending(row.key)
+        receipt, pause = None, _FIRST_PAUSE
+        for _ in range(TRIES):
+            try:
+                receipt = await within(
+                    self._leeway.send_seconds,
+                    growing.writer.finish(growing.whole),
+                    self._leeway.grace_seconds,
+                )
+                break
+            except DeliveryError as failed:
+                if failed.permanent or failed.outcome_unknown:
+                    break
+                await asyncio.sleep(_waiting(failed, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Exception:  # noqa: BLE001 - a stranger's code
+                break
+        if receipt is None:
+            await self._apart(growing)
+            return
+        for at, row in enumerate(growing.rows):
+            self._journal.paid(row.key, receipt.message_ids if at == 0 else ())
+
+    async def _apart(self, growing: _Growing) -> None:
+        """The final text as messages of their own, in the place of what stands there."""
+        shown = tuple(growing.writer.shown)
+        for at, row in enumerate(growing.rows):
+            self._journal.postponed(row.key)
+            mine = shown[at : at + 1] if at < len(growing.rows) - 1 else shown[at:]
+            await self._send(_Letter(replace(row, replaces=mine)))
+
+    async def _send(self, letter: _Letter) -> None:
+        """Try until it stands there, is refused, or the tries are over."""
+        outbound, pause, tries = letter.outbound, _FIRST_PAUSE, 0
+        while failed := await self._try(letter):
+            tries += 1
+            if failed.permanent or tries == (STRANGE_TRIES if isinstance(failed, _Strange) else TRIES):
+                break
+            letter.repeated = failed.outcome_unknown and not self._drops_repeats(outbound.address)
+            self._journal.postponed(outbound.key)
+            await asyncio.sleep(_waiting(failed, pause))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if failed is None:
+            return
+        self._journal.failed(outbound.key, "refused", str(failed))
+        self._complain(
+            say("channel {name}: an answer was not sent: {why}", name=outbound.address.channel, why=failed)
+        )
+        if letter.arrived and not letter.arrived.done():
+            letter.arrived.set_exception(failed)
+
+    async def _try(self, letter: _Letter) -> DeliveryError | None:
+        outbound = letter.outbound
+        channel = self._channel_of(outbound.address)
+        if channel is None:
+            return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
+        self._journal.sending(outbound.key, letter.repeated)
+        try:
+            receipt = await within(
+                self._leeway.send_seconds, channel.send(outbound), self._leeway.grace_seconds
+            )
+        except DeliveryError as failed:
+            return failed
+        except TimeoutError:
+            return DeliveryError("the service did not answer in time", outcome_unknown=True)
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            return _Strange("{why}", outcome_unknown=True, why=name_of(why))
+        ids = tuple(getattr(receipt, "message_ids", ()))
+        self._journal.paid(outbound.key, ids)
+        if letter.arrived and not letter.arrived.done():
+            letter.arrived.set_result(Receipt(ids))
+        return None
+
+
+def _waiting(failed: DeliveryError, pause: float) -> float:
+    """Seconds until the next try: what the service asked for, else the pause with a jitter."""
+    asked = failed.retry_after_seconds
+    return pause * random.uniform(0.8, 1.2) if asked is None else min(asked, _MOST_PATIENCE)

@@ -1,0 +1,119 @@
+"""What a turn that ended has to say, as messages of its channel: directives taken out, cut to fit, keyed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from claw import directives
+from claw.channel import Channel
+from claw.chunking import split_text
+from claw.event import TurnEnded
+from claw.guests import filtered
+from claw.media import carried_out
+from claw.message import Attachment, Outbound
+from claw.stage import Rooms, Stage
+from claw.turn import Errand
+from claw.words import say
+
+OUTGOING = "outgoing"
+"""Folder of the home where copies of files lie that are owed."""
+
+
+async def letters(
+    rooms: Rooms, channel: Channel, errand: Errand, ending: TurnEnded, stage: Stage | None
+) -> tuple[Outbound, ...]:
+    """The messages that an ended turn owes its chat, in order; none when it stays silent."""
+    message = errand.message
+    failed = ending.outcome == "failed"
+    text = _notice(errand, ending, rooms) if failed else ending.text
+    if ending.outcome == "stopped":
+        return ()
+    reply = directives.parse(text, silent_tokens=tokens_of(rooms), message_id=message.message_id)
+    if reply.silent or (not reply.text and not reply.media):
+        return ()
+    files, refused = await _files(rooms, channel, errand, stage, reply.media)
+    words = "\n".join((reply.text, *refused)).strip()
+    if words and not refused and _was_said(words, rooms.journal.said(errand.turn), message.address):
+        words = ""
+    whole = Outbound(
+        ending.turn, message.address, words, reply_to=reply.reply_to or _quoted(errand), attachments=files,
+        voice=reply.voice, answers=message.message_id,
+    )  # fmt: skip
+    let_out = await filtered(whole, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
+    if let_out is None:
+        return ()
+    errand.answer = let_out.text
+    return pieces(let_out, channel, rooms.journal.standing(errand.turn)[0])
+
+
+def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
+    """One answer as messages that fit, each with a key of its own: texts first, then the files.
+
+    :param shown: messages that a stream left; they become the first of these, the last takes what is left of them.
+    """
+    texts = _cut(whole.text, channel) if whole.text else ()
+    plain = replace(whole, attachments=(), buttons=(), voice=False, replaces=())
+    out = [replace(plain, text=text, reply_to=_quote(whole, at)) for at, text in enumerate(texts)]
+    for at in range(min(len(out), len(shown))):
+        last = at == len(out) - 1
+        out[at] = replace(out[at], replaces=tuple(shown[at:] if last else shown[at : at + 1]))
+    if out and whole.buttons:
+        out[-1] = replace(out[-1], buttons=whole.buttons)
+    out += [replace(plain, text="", attachments=(file,), voice=whole.voice) for file in whole.attachments]
+    return tuple(replace(one, key=f"{whole.key}:{at}") for at, one in enumerate(out))
+
+
+def tokens_of(rooms: Rooms) -> tuple[str, ...]:
+    """The words by which an agent stays silent."""
+    return directives.silent_tokens(rooms.config.settings.messages.silent_token)
+
+
+def visible(text: str, tokens: Sequence[str]) -> str:
+    """What of an answer that still grows may be shown: no directives, nothing that may turn out to be silence."""
+    if directives.may_become_silent(text, tokens):
+        return ""
+    head, _, last = text.rpartition("\n")
+    if last.lstrip().startswith("MEDIA:") or "[[" in last and "]]" not in last.rpartition("[[")[2]:
+        text = head
+    return directives.parse(text, silent_tokens=tokens, message_id="").text
+
+
+def _cut(text: str, channel: Channel) -> tuple[str, ...]:
+    split = getattr(channel, "split", None)
+    return tuple(split(text)) if split else split_text(text, channel.limits)
+
+
+def _quote(whole: Outbound, at: int) -> str | None:
+    return whole.reply_to if at == 0 else None
+
+
+def _quoted(errand: Errand) -> str | None:
+    """In a group people see what is answered; between two it is plain."""
+    message = errand.message
+    return message.message_id or None if message.chat_type != "direct" else None
+
+
+def _notice(errand: Errand, ending: TurnEnded, rooms: Rooms) -> str:
+    """Why there is no answer: the owner hears the cause, everybody else that there was one."""
+    if errand.route.owner:
+        return say("No answer: {why}", why=rooms.redact(ending.text or say("the turn was cut off")))
+    return say("Something went wrong here, and I could not answer. Please try again later.")
+
+
+async def _files(
+    rooms: Rooms, channel: Channel, errand: Errand, stage: Stage | None, paths: Sequence[str]
+) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+    if not paths or stage is None:
+        return (), ()
+    folder: Path = rooms.config.home / OUTGOING
+    limit = channel.limits.media_out_bytes
+    here = [path for path in paths if not path.startswith(("http://", "https://"))]
+    files, refused = await carried_out(here, stage.fence, folder, errand.turn, limit)
+    return files, (*refused, *(path for path in paths if path not in here))  # an address stays a link
+
+
+def _was_said(text: str, said: Sequence[Outbound], address: object) -> bool:
+    """The agent has said this there already, with the message tool."""
+    plain = " ".join(text.split()).casefold()
+    there = (" ".join(one.text.split()).casefold() for one in said if one.address == address)
+    return any(plain == one or (len(plain) > 20 and plain in one) for one in there)

@@ -1,0 +1,111 @@
+"""A reply that people watch while it grows: one writer for each turn, and signs of life until it speaks."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from claw.channel import Channel, Writer
+from claw.event import Event, StepStarted, TextPiece
+from claw.journal import Journal
+from claw.message import Outbound
+from claw.wall import name_of
+from claw.words import say
+
+TYPING_SECONDS = 4.0
+"""Between two signs of life: Telegram shows one for 5 s, Discord for 10 s (spec, channels 6)."""
+
+Complain = Callable[[str], None]
+
+
+class Live:
+    """What one chat sees of a turn before its final text.
+
+    :param outbound: where, with an empty text.
+    :param visible: what of a text so far may be shown; empty holds it back.
+    :param streams: whether the text is shown while it grows, or signs of life only.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        outbound: Outbound,
+        turn: str,
+        journal: Journal,
+        visible: Callable[[str], str],
+        complain: Complain,
+        streams: bool = True,
+    ) -> None:
+        self._channel, self._outbound, self._turn = channel, outbound, turn
+        self._journal, self._visible, self._complain = journal, visible, complain
+        self._streams = streams and hasattr(channel, "stream")
+        self.writer: Writer | None = None
+        self._text = ""
+        self._noted: tuple[str, ...] = ()
+        self._typing: asyncio.Task[None] | None = None
+        if hasattr(channel, "typing"):
+            self._typing = asyncio.ensure_future(self._signs())
+
+    async def hear(self, event: Event) -> None:
+        """One event of the turn."""
+        if isinstance(event, StepStarted):
+            self._text = ""
+        elif isinstance(event, TextPiece) and self._streams:
+            self._text += event.text
+            if text := self._visible(self._text):
+                await self._show(text)
+
+    async def over(self, finished: bool) -> None:
+        """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""
+        if self._typing:
+            self._typing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._typing
+        if self.writer and not finished:
+            await self._stranger(self.writer.abandon())
+        if hasattr(self._channel, "settled"):
+            asked: Any = self._channel
+            await self._stranger(asked.settled(self._outbound.address, self._outbound.answers))
+
+    async def _show(self, text: str) -> None:
+        if self.writer is None:
+            asked: Any = self._channel
+            try:
+                self.writer = asked.stream(self._outbound)
+            except Exception as why:  # noqa: BLE001 - a stranger's code
+                self._streams = False
+                self._failed(why)
+                return
+            self._journal.shown(self._turn, ())  # before the first word stands there
+        await self._stranger(self.writer.show(text))
+        self.note()
+
+    def note(self) -> None:
+        """Write down in which messages the text stands, when that has changed: a restart goes on with them."""
+        shown = tuple(self.writer.shown) if self.writer else ()
+        if shown != self._noted:
+            self._journal.shown(self._turn, shown)
+            self._noted = shown
+
+    async def _signs(self) -> None:
+        asked: Any = self._channel
+        while True:
+            await self._stranger(asked.typing(self._outbound.address, self._outbound.answers))
+            await asyncio.sleep(TYPING_SECONDS)
+            self.note()
+
+    async def _stranger(self, asked: Any) -> None:
+        try:
+            await asyncio.wait_for(asked, 10)
+        except asyncio.CancelledError:
+            raise
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            self._failed(why)
+
+    def _failed(self, why: BaseException) -> None:
+        name = self._channel.name
+        self._complain(
+            say(
+                "channel {name}: an answer cannot be shown while it grows: {why}", name=name, why=name_of(why)
+            )
+        )

@@ -1,0 +1,215 @@
+"""The backlog: what happens with a message that comes while its conversation is being answered."""
+
+import asyncio
+
+from claw.backlog import Backlog, Waiting
+from claw.config.settings import QueueSettings
+from claw.journal import Accepted
+from claw.lane import Lanes
+from claw.message import Address, Inbound, Sender
+from claw.route import Route
+
+KEY = "agent:default:fake:direct:u1"
+CHAT = Address("fake", "chat-1")
+
+
+def queue(mode, **more):
+    return QueueSettings.model_validate({"mode": mode, "debounce": 0.0, **more})
+
+
+class House:
+    """A backlog whose turns last until they are let go, and whose turns are written down."""
+
+    def __init__(self, width=None):
+        self.turns, self.dropped, self.gates = [], [], asyncio.Queue()
+        self.stopped, self.count = [], 0
+        self.backlog = Backlog(Lanes(width), self._run, self._drop)
+
+    def say(self, text, settings, key=KEY, address=CHAT):
+        self.count += 1
+        inbound = Inbound(address, text, Sender("u1"), message_id=str(self.count))
+        accepted = Accepted(self.count, inbound)
+        self.backlog.add(Waiting(accepted, Route("default", key, False, "direct"), settings))
+
+    async def until_runs(self, turns):
+        while len(self.turns) < turns:
+            await asyncio.sleep(0.001)
+
+    def let_go(self, turns=1):
+        for _ in range(turns):
+            self.gates.put_nowait(None)
+
+    async def until_idle(self):
+        while self.backlog.running or self.backlog.waiting:
+            await asyncio.sleep(0.001)
+
+    def said(self):
+        return [[one.inbound.text for one in errand.taken] for errand in self.turns]
+
+    async def _run(self, errand):
+        self.turns.append(errand)
+        try:
+            await self.gates.get()
+        except asyncio.CancelledError:
+            self.stopped.append(errand.turn)
+            raise
+
+    def _drop(self, accepted, why):
+        self.dropped.append((accepted.inbound.text, why))
+
+
+async def test_collect_makes_one_turn_of_all_that_came_meanwhile():
+    house = House()
+    for text in ("one", "two", "three"):
+        house.say(text, queue("collect"))
+        await asyncio.sleep(0.005)
+    house.let_go(2)
+    await house.until_runs(2)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["two", "three"]]
+
+
+async def test_followup_makes_one_turn_of_each():
+    house = House()
+    for text in ("one", "two", "three"):
+        house.say(text, queue("followup"))
+    house.let_go(3)
+    await house.until_runs(3)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["two"], ["three"]]
+
+
+async def test_steer_puts_it_into_the_turn_that_runs():
+    house = House()
+    house.say("one", queue("steer"))
+    await house.until_runs(1)
+    house.say("and be quick", queue("steer"))
+
+    assert [one.inbound.text for one in house.turns[0].mailbox.take()] == ["and be quick"]
+    house.let_go()
+    await house.until_idle()
+
+
+async def test_what_steered_too_late_gets_a_turn_of_its_own():
+    house = House()
+    house.say("one", queue("steer"))
+    await house.until_runs(1)
+    house.say("late", queue("steer"))
+    house.let_go(2)
+    await house.until_runs(2)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["late"]]
+
+
+async def test_interrupt_stops_the_turn_and_answers_the_newest():
+    house = House()
+    house.say("one", queue("interrupt"))
+    await house.until_runs(1)
+    house.say("two", queue("interrupt"))
+    house.say("three", queue("interrupt"))
+    await house.until_runs(2)
+    house.let_go()
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["three"]]
+    assert house.stopped == [house.turns[0].turn]
+    assert house.dropped == [("two", "interrupted")]
+
+
+async def test_messages_for_another_place_are_not_joined():
+    house, thread = House(), Address("fake", "chat-1", thread="t1")
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    house.say("two", queue("collect"))
+    house.say("there", queue("collect"), address=thread)
+    house.say("three", queue("collect"))
+    house.let_go(4)
+    await house.until_runs(4)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["two"], ["there"], ["three"]]
+
+
+async def test_beyond_the_cap_the_oldest_are_told_in_short():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    for number in range(5):
+        house.say(f"more {number}", queue("collect", cap=3))
+    house.let_go(2)
+    await house.until_runs(2)
+    await house.until_idle()
+
+    second = house.turns[1]
+    assert house.said()[1] == ["more 2", "more 3", "more 4"]
+    assert "- more 0\n- more 1" in second.preface
+    assert second.numbers == [2, 3, 4, 5, 6], "what is told in short is part of the turn"
+    assert house.dropped == []
+
+
+async def test_the_cap_can_drop_the_oldest_or_the_newest_instead():
+    for drop, gone in (("old", "a"), ("new", "c")):
+        house = House()
+        house.say("one", queue("collect"))
+        await house.until_runs(1)
+        for text in ("a", "b", "c"):
+            house.say(text, queue("collect", cap=2, drop=drop))
+        house.let_go(2)
+        await house.until_runs(2)
+        await house.until_idle()
+
+        assert house.dropped == [(gone, "overflow")]
+
+
+async def test_waiting_messages_become_a_turn_when_it_has_been_quiet_for_a_while():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    house.say("two", queue("collect", debounce=0.08))
+    house.let_go()
+    await asyncio.sleep(0.04)
+    house.say("three", queue("collect", debounce=0.08))
+    house.let_go()
+    await house.until_runs(2)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["two", "three"]]
+
+
+async def test_stop_ends_the_turn_and_forgets_what_waits():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    house.say("two", queue("collect"))
+
+    assert house.backlog.stop(KEY) == (True, 1)
+    await house.until_idle()
+    assert house.dropped == [("two", "stopped")]
+    assert house.said() == [["one"]]
+
+
+async def test_conversations_run_beside_each_other_as_far_as_the_house_is_wide():
+    house = House(width=2)
+    for number in range(3):
+        house.say(str(number), queue("collect"), key=f"agent:default:fake:direct:u{number}")
+    await house.until_runs(2)
+    await asyncio.sleep(0.01)
+    assert len(house.turns) == 2
+
+    house.let_go(3)
+    await house.until_runs(3)
+    await house.until_idle()
+
+
+async def test_a_house_that_stops_leaves_what_waits_and_marks_what_runs():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    house.say("two", queue("collect"))
+    await house.backlog.park(0.01, 0.2)
+
+    assert house.turns[0].parked
+    assert house.said() == [["one"]] and house.dropped == []

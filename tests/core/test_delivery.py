@@ -1,0 +1,216 @@
+"""Delivery: each message once, in order within a chat, nothing lost when the service fails or the process dies."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from claw.clock import Clock
+from claw.delivery import OLDEST_SECONDS, Delivery
+from claw.errors import DeliveryError
+from claw.journal import Journal
+from claw.message import Address, Outbound, Receipt
+from claw.store import Database
+from claw.wall import Leeway
+
+CHAT = Address("fake", "chat-1")
+QUICK = Leeway(send_seconds=2.0, grace_seconds=0.1)
+
+
+class Service:
+    """A channel that is told how each send ends."""
+
+    name, limits = "fake", None
+
+    def __init__(self, *fates, capabilities=frozenset()):
+        self.capabilities = capabilities
+        self.fates, self.shown, self.tried = list(fates), [], []
+
+    async def send(self, outbound):
+        self.tried.append(outbound)
+        fate = self.fates.pop(0) if self.fates else None
+        if isinstance(fate, Exception):
+            raise fate
+        self.shown.append(outbound.text)
+        return Receipt((f"m{len(self.shown)}",))
+
+
+@pytest.fixture
+def house(tmp_path):
+    database = Database(tmp_path / "state.db")
+    complaints = []
+
+    class Made:
+        journal = Journal(database)
+        told = complaints
+
+        def delivery(self, channel, clock=None):
+            more = {"clock": clock} if clock else {}
+            return Delivery(self.journal, lambda address: channel, complaints.append, QUICK, **more)
+
+        def owe(self, *texts, chat=CHAT):
+            rows = tuple(Outbound(f"t{chat.chat}:{at}", chat, text) for at, text in enumerate(texts))
+            self.journal.ended("t", "delivered", rows)
+            return rows
+
+        def states(self):
+            return dict(database.read("SELECT key, state FROM owed"))
+
+        def repeated(self):
+            return [key for (key,) in database.read("SELECT key FROM owed WHERE repeated")]
+
+    yield Made()
+    database.close()
+
+
+async def test_what_is_owed_goes_out_in_order_and_is_noted_as_paid(house):
+    service = Service()
+    delivery = house.delivery(service)
+    delivery.post(house.owe("one", "two", "three"))
+    await delivery.stopped(2)
+
+    assert service.shown == ["one", "two", "three"]
+    assert set(house.states().values()) == {"paid"}
+
+
+async def test_a_passing_failure_is_tried_again_and_a_permanent_one_is_not(house):
+    service = Service(DeliveryError("away"), None, DeliveryError("never", permanent=True))
+    delivery = house.delivery(service)
+    delivery.post(house.owe("one", "two", "three"))
+    await delivery.stopped(5)
+
+    assert service.shown == ["one", "three"]
+    assert house.states() == {"tchat-1:0": "paid", "tchat-1:1": "refused", "tchat-1:2": "paid"}
+    assert house.told == ["channel fake: an answer was not sent: never"]
+
+
+async def test_a_chat_that_must_wait_holds_no_other_chat_up(house):
+    service = Service(DeliveryError("slow down", retry_after_seconds=0.3))
+    delivery = house.delivery(service)
+    delivery.post(house.owe("held"))
+    await asyncio.sleep(0)
+    delivery.post(house.owe("other", chat=Address("fake", "chat-2")))
+    await delivery.stopped(3)
+
+    assert service.shown == ["other", "held"]
+
+
+async def test_a_send_whose_fate_is_unknown_is_repeated_and_marked(house):
+    service = Service(DeliveryError("the line broke", outcome_unknown=True))
+    delivery = house.delivery(service)
+    delivery.post(house.owe("hello"))
+    await delivery.stopped(3)
+
+    assert service.shown == ["hello"]
+    assert house.repeated() == ["tchat-1:0"]
+
+
+async def test_where_the_service_drops_repeats_nothing_is_marked(house):
+    service = Service(
+        DeliveryError("the line broke", outcome_unknown=True), capabilities=frozenset({"idempotent"})
+    )
+    delivery = house.delivery(service)
+    delivery.post(house.owe("hello"))
+    await delivery.stopped(3)
+
+    assert [one.key for one in service.tried] == ["tchat-1:0", "tchat-1:0"]
+    assert house.repeated() == []
+
+
+@pytest.mark.parametrize("sending", [False, True], ids=["not yet handed over", "handed over"])
+async def test_a_start_sends_what_a_death_left_and_marks_what_may_stand_there(house, sending):
+    rows = house.owe("hello")
+    if sending:
+        house.journal.sending(rows[0].key)
+    service = Service()
+    delivery = house.delivery(service)
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert service.shown == ["hello"]
+    assert house.repeated() == ([rows[0].key] if sending else [])
+
+
+async def test_a_start_does_not_send_week_old_answers(house):
+    house.owe("hello")
+    now = Clock().now() + OLDEST_SECONDS + 60
+    service = Service()
+    delivery = house.delivery(service, Clock(now=lambda: now))
+    delivery.recover()
+    await delivery.stopped(1)
+
+    assert service.shown == []
+    assert house.states() == {"tchat-1:0": "expired"}
+    assert "more than a day" in house.told[0]
+
+
+async def test_what_a_stream_left_is_edited_and_needs_no_mark(house):
+    row = replace(house.owe()[0:0] or Outbound("t:0", CHAT, "whole"), replaces=("m7",))
+    house.journal.ended("t", "delivered", (row,))
+    house.journal.sending("t:0")
+    service = Service()
+    delivery = house.delivery(service)
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert [one.replaces for one in service.tried] == [("m7",)]
+    assert house.repeated() == []
+
+
+async def test_a_tool_that_says_something_hears_what_became_of_it(house):
+    delivery = house.delivery(Service(None, DeliveryError("no such chat", permanent=True)))
+
+    assert await delivery.say("t", Outbound("t:call-1", CHAT, "hi")) == Receipt(("m1",))
+    with pytest.raises(DeliveryError, match="no such chat"):
+        await delivery.say("t", Outbound("t:call-2", CHAT, "hi"))
+
+
+async def test_the_same_key_is_said_once(house):
+    service = Service()
+    delivery = house.delivery(service)
+    for _ in range(2):
+        await delivery.say("t", Outbound("t:call-1", CHAT, "hi"))
+
+    assert service.shown == ["hi"]
+
+
+class Growing:
+    """A writer that fails as it is told."""
+
+    def __init__(self, *fates):
+        self.fates, self.finished, self.shown = list(fates), [], ("m1",)
+
+    async def finish(self, outbound):
+        fate = self.fates.pop(0) if self.fates else None
+        if isinstance(fate, Exception):
+            raise fate
+        self.finished.append(outbound.text)
+        return Receipt(("m1", "m2"))
+
+
+async def test_a_reply_that_grew_becomes_its_final_text_through_its_writer(house):
+    rows, writer, service = house.owe("first", "second"), Growing(DeliveryError("busy")), Service()
+    delivery = house.delivery(service)
+    delivery.finish(writer, Outbound("t", CHAT, "first second"), rows)
+    await delivery.stopped(3)
+
+    assert writer.finished == ["first second"]
+    assert service.shown == []
+    assert set(house.states().values()) == {"paid"}
+
+
+async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends(house):
+    rows, service = house.owe("first", "second"), Service()
+    delivery = house.delivery(service)
+    delivery.finish(Growing(RuntimeError("bug")), Outbound("t", CHAT, "first second"), rows)
+    await delivery.stopped(3)
+
+    assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1",)), ("second", ())]
+
+
+async def test_what_is_on_its_way_when_the_house_stops_stays_owed(house):
+    rows = house.owe("one", "two")
+    delivery = house.delivery(Service(DeliveryError("away", retry_after_seconds=60)))
+    delivery.post(rows)
+    await delivery.stopped(0.05)
+
+    assert [one.outbound.text for one in house.journal.owed()] == ["one", "two"]
