@@ -136,7 +136,7 @@ class Gateway:
         app = App(house, guests=self._guests, complain=self._log.warning)
         loop.set_exception_handler(app.overheard)
         serving = Serving(app)
-        self._sink.redact = lambda text: serving.app.redact(text)  # a reload brings an app with other secrets
+        self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload brings another app
         self._signals.tell(loop, self._stop, self._reload)
         served = asyncio.ensure_future(serving.run(self._stop))
         beside = {
