@@ -1,0 +1,24 @@
+"""The listener of claw, as the channel ``http``: webhooks of plugins, ``GET /health``, and an OpenAI-compatible API.
+
+One listener, deny by default: a path is matched exactly as it stands on the wire, and nothing of a body is read before
+the head was judged.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from claw import hookimpl
+
+from claw_http import hookspecs as hookspecs
+
+if TYPE_CHECKING:
+    from claw import Channel, PluginConfig
+
+
+@hookimpl
+def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
+    from claw_http.channel import Http
+    from claw_http.settings import HttpSettings
+
+    if settings := config.channel("http", HttpSettings):
+        yield Http(config, settings)

@@ -1,0 +1,397 @@
+"""What every request passes, in this order: the path, the names, the method, who calls, and only then the body.
+
+Plain ASGI: a path is compared as it stands on the wire, so there is one spelling of it and no router that decodes first.
+"""
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from claw import ConfigError, PluginConfig, WebAnswer, WebRequest, WebRoute
+
+from claw_http import bodies
+from claw_http.attempts import Attempts, canonical
+from claw_http.openai import Refused, encoded
+from claw_http.origins import host_fits, names, origin_fits
+from claw_http.settings import HttpSettings
+
+OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
+ROUTE_SECONDS = 60.0
+"""What a route of a plugin may take to answer."""
+SET_A_TOKEN = (
+    "no token is set. Set one: claw config set gateway.auth.token TOKEN (16 random characters or more)"
+)
+_BAD_HEADER = re.compile(r"[\r\n\0]")
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """An answer that comes in pieces."""
+
+    pieces: AsyncIterator[bytes]
+    content_type: str = "text/event-stream; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Own:
+    """A path of ours.
+
+    :param answer: asked with the whole request; None in place of a token's holder means that nobody showed a token.
+    :param open: whether it may be asked without a token.
+    """
+
+    methods: frozenset[str]
+    answer: Callable[[WebRequest, bool], Awaitable[WebAnswer | Streamed]]
+    open: bool = False
+
+
+class Front:
+    """The application behind the listener.
+
+    :param now: seconds of a clock that does not jump.
+    """
+
+    def __init__(
+        self,
+        config: PluginConfig,
+        settings: HttpSettings,
+        own: Mapping[str, Own],
+        seen: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._settings, self._own = config, settings, own
+        self._seen, self._now = seen, now
+        self._attempts, self._bodies = Attempts(), bodies.Bodies()
+        self._routes: dict[str, tuple[str, WebRoute]] = {}
+        self._answers: tuple[tuple[str, WebRoute], ...] = ()
+        self._find_routes()
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """One request."""
+        self._seen()
+        began = self._now()
+        head, has_body = _head(scope)
+        line = _Line(send)
+        try:
+            await self._pass(head, has_body, receive, line)
+        except Refused as refused:
+            await _refuse(refused, head, has_body, receive, line)
+        except bodies.Gone:
+            pass
+        finally:
+            took = round((self._now() - began) * 1000)
+            path = head.path if len(head.path) <= 200 else f"{head.path[:200]}…"
+            _log.info("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
+
+    async def _pass(self, head: WebRequest, has_body: bool, receive: Receive, line: "_Line") -> None:
+        own = self._own.get(head.path)
+        found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
+        if own is None and found is None:
+            raise Refused(404, "there is nothing here", code="not_found")
+        self._judge_names(head, own is not None)
+        if found is not None:
+            await self._ask_route(*found, head, receive, has_body, line)
+        elif own is not None:
+            await self._ask_own(own, head, receive, has_body, line)
+
+    def _judge_names(self, head: WebRequest, is_own: bool) -> None:
+        """Who is called, and by which page. A webhook may come through any name: its caller proves himself otherwise."""
+        gateway = self._config.settings.gateway
+        host, origin = head.headers.get("host"), head.headers.get("origin")
+        ours = host_fits(host, gateway.bind, names(self._settings.hosts, gateway.allow_origins))
+        if is_own and not ours:
+            told = "this name is not known here. List it in channels.http.hosts"
+            raise Refused(403, told, "permission_error", code="host_not_allowed")
+        if not origin_fits(origin, host, ours, gateway.allow_origins):
+            told = "pages of this origin may not call. List it in gateway.allowOrigins"
+            raise Refused(403, told, "permission_error", code="origin_not_allowed")
+
+    async def _ask_route(
+        self, plugin: str, route: WebRoute, head: WebRequest, receive: Receive, has_body: bool, line: "_Line"
+    ) -> None:
+        _judge_method(head, route.methods)
+        _judge_length(head, route.body_bytes)
+        answer = await self._walled(plugin, head, _now(route.admit, head))
+        body_is_left = has_body
+        if answer is None:
+            body = (
+                await _body(self._bodies.read(receive, route.body_bytes, route.body_seconds))
+                if has_body
+                else b""
+            )
+            body_is_left = False
+            # Not with the caller: what he began goes on when he leaves.
+            answer = await self._walled(plugin, head, route.answer(replace(head, body=body)))
+        await line.send(answer, receive if body_is_left else None)
+
+    async def _walled(self, plugin: str, head: WebRequest, step: Awaitable[Any]) -> Any:
+        """What a stranger's code answers; whatever it raises is told to the log alone."""
+        try:
+            async with asyncio.timeout(ROUTE_SECONDS):
+                answer = await step
+            if answer is not None:
+                _check(answer)
+        except BaseException as why:
+            task = asyncio.current_task()
+            if isinstance(why, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            _log.error(
+                "plugin %s: its route %s failed: %s: %s", plugin, head.path, type(why).__name__, why,
+                exc_info=why,
+            )  # fmt: skip
+            raise Refused(500, "this route failed", "server_error", code="internal_error") from None
+        return answer
+
+    async def _ask_own(
+        self, own: Own, head: WebRequest, receive: Receive, has_body: bool, line: "_Line"
+    ) -> None:
+        page = _page_headers(head, own, self._config.settings.gateway.allow_origins)
+        line.headers = page
+        if head.method == "OPTIONS" and page and "access-control-request-method" in head.headers:
+            await line.send(WebAnswer(204), receive if has_body else None)
+            return
+        _judge_method(head, own.methods)
+        known = self._knows(head, own.open)
+        body = b""
+        if head.method == "POST":
+            if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                raise Refused(415, "send JSON: Content-Type: application/json", code="unsupported_media_type")
+            _judge_length(head, OWN_BODY_BYTES)
+            body = await _body(bodies.read(receive, OWN_BODY_BYTES, OWN_BODY_SECONDS))
+        answer = await attended(self._answered(own, replace(head, body=body), known), receive)
+        if isinstance(answer, Streamed):
+            await attended(line.stream(answer), receive)
+        elif answer is not None:
+            await line.send(answer, receive if has_body and head.method != "POST" else None)
+
+    async def _answered(self, own: Own, request: WebRequest, known: bool) -> WebAnswer | Streamed:
+        try:
+            return await own.answer(request, known)
+        except Refused:
+            raise
+        except Exception:  # noqa: BLE001 - one request, not the listener
+            _log.exception("%s failed", request.path)
+            raise Refused(500, "something broke inside claw; its log says what", "server_error") from None
+
+    def _knows(self, head: WebRequest, open_: bool) -> bool:
+        """Whether the caller has the token; False only where none is needed and none was shown."""
+        shown = head.headers.get("authorization")
+        if shown is None and open_:
+            return False
+        try:
+            secret = self._config.settings.gateway.auth.token
+            token = secret.reveal() if secret else ""
+        except ConfigError as why:
+            _log.error("gateway.auth.token: %s", why)
+            token = ""
+        if not token.strip():
+            raise Refused(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
+        if shown is None:
+            raise _unknown("say who you are: Authorization: Bearer TOKEN")
+        if wait := self._attempts.wait_seconds(head.peer, self._now()):
+            headers = {"retry-after": str(int(wait) + 1)}
+            told = "too many wrong tokens: wait before the next try"
+            raise Refused(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
+        scheme, _, given = shown.partition(" ")
+        right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+        if right and scheme.lower() == "bearer":
+            self._attempts.right(head.peer, self._now())
+            return True
+        if self._attempts.wrong(head.peer, self._now()):
+            _log.warning("many wrong tokens, the last from %s: held back for a minute", canonical(head.peer))
+        raise _unknown("the token is wrong")
+
+    def _find_routes(self) -> dict[str, tuple[str, WebRoute]]:
+        """The routes of plugins by path; looked for again when a plugin was loaded meanwhile."""
+        answers = self._config.answers("register_routes")
+        if len(answers) != len(self._answers):
+            self._answers = answers
+            found: dict[str, tuple[str, WebRoute]] = {}
+            for plugin, route in answers:
+                if told := _why_not(route, self._own, found):
+                    _log.warning("plugin %s: a route is skipped: %s", plugin, told)
+                else:
+                    found[route.path] = (plugin, route)
+            self._routes = found
+        return self._routes
+
+
+def _why_not(route: Any, own: Mapping[str, Own], found: Mapping[str, tuple[str, WebRoute]]) -> str:
+    if not isinstance(route, WebRoute):
+        return f"it answered with {type(route).__name__}, not WebRoute"
+    if not re.fullmatch(r"/[!-~]*", route.path) or "?" in route.path or "#" in route.path:
+        return f"{route.path!r} is no path: it begins with / and is written as in a URL"
+    if route.path in own or route.path.startswith("/v1/"):
+        return f"{route.path} is the gateway's own"
+    if route.path in found:
+        return f"plugin {found[route.path][0]} has {route.path} already"
+    return ""
+
+
+def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
+    """The head of a request, and whether a body follows. ``Authorization`` that stands twice is nobody's."""
+    headers: dict[str, str] = {}
+    for raw_name, raw in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw.decode("latin-1")
+        headers[name] = "" if name in ("authorization", "origin") and name in headers else value
+    has_body = "transfer-encoding" in headers or headers.get("content-length", "0").strip() not in ("0", "")
+    request = WebRequest(
+        scope["method"],
+        scope["raw_path"].decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        headers,
+        peer=(scope.get("client") or ("",))[0],
+    )
+    return request, has_body
+
+
+def _judge_method(head: WebRequest, methods: frozenset[str]) -> None:
+    if head.method not in methods:
+        headers = {"allow": ", ".join(sorted(methods))}
+        raise Refused(405, f"{head.method} is not for here", code="method_not_allowed", headers=headers)
+
+
+def _judge_length(head: WebRequest, most_bytes: int) -> None:
+    length = head.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > most_bytes:
+        raise _too_large()
+
+
+async def _body(reading: Awaitable[bytes]) -> bytes:
+    try:
+        return await reading
+    except bodies.TooLarge:
+        raise _too_large() from None
+    except bodies.TooSlow:
+        raise Refused(408, "the body took too long", code="request_timeout") from None
+
+
+def _too_large() -> Refused:
+    return Refused(413, "the body is too large", code="request_too_large")
+
+
+def _unknown(told: str) -> Refused:
+    headers = {"www-authenticate": "Bearer"}
+    return Refused(401, told, "authentication_error", code="invalid_api_key", headers=headers)
+
+
+def _check(answer: Any) -> None:
+    """Hold what a route answered against what can be sent.
+
+    :raises TypeError: it is no answer.
+    :raises ValueError: it cannot be sent.
+    """
+    if not isinstance(answer, WebAnswer) or not isinstance(answer.body, bytes):
+        raise TypeError(f"it answered with {type(answer).__name__}, not WebAnswer of bytes")
+    if not 200 <= answer.status <= 599:
+        raise ValueError(f"{answer.status} is no status")
+    for name, value in {**answer.headers, "content-type": answer.content_type}.items():
+        if not re.fullmatch(r"[A-Za-z0-9-]+", name) or _BAD_HEADER.search(value):
+            raise ValueError(f"the header {name} cannot be sent")
+        value.encode("latin-1")
+
+
+async def _now(step: Callable[[WebRequest], Any], head: WebRequest) -> Any:
+    return step(head)
+
+
+def _page_headers(head: WebRequest, own: Own, allowed: tuple[str, ...]) -> dict[str, str]:
+    """What a browser wants to read before a listed page gets an answer (https://fetch.spec.whatwg.org, CORS)."""
+    origin = head.headers.get("origin")
+    if not origin or not allowed:
+        return {}
+    return {
+        "access-control-allow-origin": origin,
+        "access-control-allow-methods": ", ".join(sorted(own.methods)),
+        "access-control-allow-headers": "authorization, content-type",
+        "access-control-max-age": "600",
+        "vary": "origin",
+    }
+
+
+async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    """Do ``work`` while the caller stays; None when he leaves."""
+
+    async def until_gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(until_gone())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _refuse(
+    refused: Refused, head: WebRequest, has_body: bool, receive: Receive, line: "_Line"
+) -> None:
+    if not line.status:
+        answer = WebAnswer(refused.status, refused.body, headers=refused.headers)
+        await line.send(answer, receive if has_body else None)
+
+
+class _Line:
+    """The way back to one caller.
+
+    :ivar headers: go out with every answer.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    async def send(self, answer: WebAnswer, unread: Receive | None) -> None:
+        """A whole answer.
+
+        :param unread: where the rest of a body lies that nobody read; the connection ends then.
+        """
+        body = b"" if answer.status in (204, 304) else answer.body
+        headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
+        headers |= {name.lower(): value for name, value in answer.headers.items()}
+        headers |= {"content-length": str(len(body))} if answer.status not in (204, 304) else {}
+        if unread is not None:
+            headers["connection"] = "close"
+        await self._start(answer.status, headers)
+        await self._send({"type": "http.response.body", "body": body, "more_body": unread is not None})
+        if unread is not None:
+            await bodies.drained(unread)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def stream(self, answer: Streamed) -> None:
+        """An answer in pieces, each sent as soon as it is there."""
+        headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
+        await self._start(200, headers)
+        try:
+            async for piece in answer.pieces:
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            with suppress(AttributeError):
+                await answer.pieces.aclose()  # type: ignore[attr-defined]
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        raw.append((b"x-content-type-options", b"nosniff"))
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+
+def as_json(plain: Any, status: int = 200) -> WebAnswer:
+    """An answer of ours."""
+    return WebAnswer(status, encoded(plain))

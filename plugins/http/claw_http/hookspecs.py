@@ -1,0 +1,24 @@
+"""The hook that this plugin specifies: routes on the gateway's listener."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from claw import hookspec
+
+if TYPE_CHECKING:
+    from claw import PluginConfig, WebRoute
+
+
+@hookspec
+def register_routes(config: "PluginConfig") -> "Iterable[WebRoute]":  # type: ignore[empty-body]
+    """Answer with the paths on the gateway's listener that this plugin serves, a webhook for example.
+
+    Asked once, at start, of every loaded plugin; served while the channel ``http`` runs. The gateway's token does not
+    guard these routes: each one knows its callers itself, in ``admit`` by the head alone or in ``answer`` by the body.
+    A handler that raises is answered with status 500 and no details; the log names its plugin.
+
+    :param config: the file as the answering plugin may see it.
+    :returns: routes; a path that is ours, or that an earlier plugin serves, is skipped, and the log names both.
+
+    .. versionadded:: 0.1
+    """

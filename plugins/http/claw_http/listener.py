@@ -1,0 +1,136 @@
+"""The listener: uvicorn's HTTP/1.1 protocol on a socket of our loop, with limits that uvicorn has not.
+
+A connection must bring the head of a request in time; of those that do not, the oldest make room for new ones. Imported
+when the channel starts, off the loop.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from claw import ClawError
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 16 << 10
+IDLE_CONNECTIONS = 256
+"""Connections without a request, at most."""
+STOP_SECONDS = 1.0
+
+
+class Idle:
+    """The connections that bring no request just now, those that began to wait first in front."""
+
+    def __init__(self) -> None:
+        self._since: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def began(self, transport: asyncio.BaseTransport) -> None:
+        """It waits; the time that it has runs on if it waited before."""
+        if transport in self._since or transport.is_closing():
+            return
+        while len(self._since) >= IDLE_CONNECTIONS:
+            self._close(next(iter(self._since)))
+        loop = asyncio.get_running_loop()
+        self._since[transport] = loop.call_later(HEAD_SECONDS, self._close, transport)
+
+    def ended(self, transport: asyncio.BaseTransport) -> None:
+        """It has a request, or is gone."""
+        if timer := self._since.pop(transport, None):
+            timer.cancel()
+
+    def _close(self, transport: asyncio.BaseTransport) -> None:
+        self.ended(transport)
+        transport.close()
+
+
+class Protocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, idle: Idle, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._idle = idle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """As uvicorn's; the head's time runs from here."""
+        super().connection_made(transport)
+        self._idle.began(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """As uvicorn's."""
+        super().data_received(data)
+        self._note()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's; what comes next is another head."""
+        super().on_response_complete()
+        self._note()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As uvicorn's."""
+        self._idle.ended(self.transport)
+        super().connection_lost(exc)
+
+    def _note(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._idle.began(self.transport)
+        else:
+            self._idle.ended(self.transport)
+
+
+class Listener:
+    """A socket that hands every request to ``app`` (ASGI)."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self._config = Config(
+            app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False,
+            proxy_headers=False, server_header=False, date_header=False,
+            h11_max_incomplete_event_size=HEAD_BYTES, timeout_keep_alive=5,
+        )  # fmt: skip
+        self._config.load()
+        self._state, self._idle = ServerState(), Idle()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: str, port: int) -> int:
+        """Listen; the port, which the system chooses when it is 0.
+
+        :raises ClawError: the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._protocol, address, port, backlog=512)
+        except OSError as why:
+            if why.errno == errno.EADDRINUSE:
+                raise ClawError(
+                    "port {port} of {address} is taken",
+                    fix="End the program that listens there, or take another one: claw config set gateway.port {other}",
+                    port=port, address=address, other=port + 1,
+                ) from None  # fmt: skip
+            raise ClawError(
+                "nobody can listen on {address}, port {port}: {why}", where="gateway.bind",
+                fix="Write an address of this machine, or 127.0.0.1", address=address, port=port, why=why.strerror or why,
+            ) from None  # fmt: skip
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Take no more requests, let those that run end for a moment, and close."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            with suppress(Exception):  # uvicorn's state machine may have ended by itself
+                connection.shutdown()
+        if tasks := set(self._state.tasks):
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    def _protocol(self) -> Protocol:
+        return Protocol(self._idle, self._config, self._state, {})

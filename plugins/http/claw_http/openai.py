@@ -1,0 +1,237 @@
+"""The chat completions protocol, as far as claw speaks it: requests read, answers written. Pure.
+
+Facts from https://platform.openai.com/docs/api-reference/chat (create, object, streaming) and .../models/list.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT_MODEL = "claw"
+USER_CHARS = 512
+IMAGES = 16
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,40});base64,", re.I)
+_NEVER_OURS = {
+    "tools": "claw's agents have their own tools, and the policy decides about them",
+    "functions": "claw's agents have their own tools, and the policy decides about them",
+    "audio": "answers are text",
+}
+
+
+class Refused(Exception):
+    """A request that is answered with an error.
+
+    :param kind: the ``type`` of the error, in OpenAI's words; ``param`` the field it is about.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param, self.code = status, kind, param, code
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> bytes:
+        """As the body of an answer."""
+        return encoded({"error": self.told})
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """As the error object."""
+        return {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of the new message."""
+
+    mime: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller asks.
+
+    :param model: as written; ``agent`` what it names, empty for the default agent.
+    :param user: whose conversation it is; empty = a conversation of its own.
+    :param counts: a stream ends with the usage.
+    """
+
+    text: str
+    pictures: tuple[Picture, ...] = ()
+    model: str = DEFAULT_MODEL
+    agent: str = ""
+    user: str = ""
+    stream: bool = False
+    counts: bool = False
+
+
+def encoded(plain: Any) -> bytes:
+    """JSON as it goes out."""
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def read(body: bytes, agents: Collection[str]) -> Asked:
+    """One request for a completion.
+
+    Only the last message counts, and it must be a user's: what an agent said or what a tool answered is in the
+    conversation that claw keeps, and a caller cannot put it there.
+
+    :param agents: the ids that ``model`` may name.
+    :raises Refused: it is none, or asks for what cannot be.
+    """
+    try:
+        request = json.loads(body)
+        body.decode("utf-8")
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON in UTF-8", code="invalid_json") from None
+    if not isinstance(request, dict):
+        raise Refused(400, "the body must be a JSON object", code="invalid_json")
+    for name, why in _NEVER_OURS.items():
+        if request.get(name):
+            raise Refused(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
+    if request.get("n") not in (None, 1):
+        raise Refused(400, "there is one answer: leave n away", param="n", code="unsupported_parameter")
+    model = _text(request, "model") or DEFAULT_MODEL
+    text, pictures = _new_turn(request.get("messages"))
+    options = request.get("stream_options")
+    return Asked(
+        text,
+        pictures,
+        model,
+        agent_of(model, agents),
+        _text(request, "user"),
+        request.get("stream") is True,
+        isinstance(options, dict) and options.get("include_usage") is True,
+    )
+
+
+def agent_of(model: str, agents: Collection[str]) -> str:
+    """The agent that ``model`` names: ``claw/ID``, ``agent:ID`` or the id; empty, the default agent, for all else."""
+    name = model.strip().lower()
+    for head in ("claw/", "agent:"):
+        name = name.removeprefix(head)
+    return next((agent for agent in agents if agent.lower() == name), "")
+
+
+def _text(request: Mapping[str, Any], name: str) -> str:
+    value = request.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > USER_CHARS:
+        raise Refused(400, f"{name} must be a text of at most {USER_CHARS} characters", param=name)
+    _sound(value, name)
+    return value.strip()
+
+
+def _new_turn(messages: Any) -> tuple[str, tuple[Picture, ...]]:
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise Refused(400, "messages must be a list of messages", param="messages")
+    last, at = messages[-1], f"messages[{len(messages) - 1}]"
+    if last.get("role") != "user":
+        told = "the last message must be the user's: what agents and tools said is kept here, nobody brings it along"
+        raise Refused(400, told, param=f"{at}.role")
+    content = last.get("content")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(parts, list):
+        raise Refused(400, "content must be a text or a list of parts", param=f"{at}.content")
+    texts: list[str] = []
+    pictures: list[Picture] = []
+    for number, part in enumerate(parts):
+        here = f"{at}.content[{number}]"
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            texts.append(_sound(part["text"], here))
+        elif kind == "image_url":
+            pictures.append(_picture(part.get("image_url"), here))
+        else:
+            raise Refused(400, "a part must be text or image_url", param=here)
+    text = "\n".join(texts)
+    if not text.strip() and not pictures:
+        raise Refused(400, "the message is empty", param=f"{at}.content")
+    if len(pictures) > IMAGES:
+        raise Refused(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
+    return text, tuple(pictures)
+
+
+def _picture(image: Any, at: str) -> Picture:
+    url = image.get("url") if isinstance(image, dict) else image
+    text = url if isinstance(url, str) else ""
+    match = _DATA_URL.match(text)
+    if match is None:
+        told = "an image must be a data: URL (data:image/png;base64,…): addresses are not fetched for callers"
+        raise Refused(400, told, param=f"{at}.image_url", code="invalid_image_url")
+    try:
+        return Picture(match[1].lower(), base64.b64decode(text[match.end() :], validate=True))
+    except (binascii.Error, ValueError):
+        raise Refused(400, "the image is not base64", param=f"{at}.image_url") from None
+
+
+def _sound(text: str, at: str) -> str:
+    """JSON can spell halves of characters, which no file and no model takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Refused(400, "there is half a surrogate pair in the text", param=at) from None
+    return text
+
+
+def completion(id: str, created: int, model: str, text: str, usage: Mapping[str, int]) -> dict[str, Any]:
+    """A whole answer.
+
+    :param created: seconds since 1970.
+    """
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": dict(usage),
+    }
+
+
+def chunk(
+    id: str, created: int, model: str, delta: Mapping[str, Any] | None, end: str | None = None,
+    usage: Mapping[str, int] | None = None,
+) -> bytes:  # fmt: skip
+    """One event of a stream; without ``delta`` the one that tells the usage."""
+    choices = (
+        [] if delta is None else [{"index": 0, "delta": dict(delta), "finish_reason": end, "logprobs": None}]
+    )
+    told: dict[str, Any] = {
+        "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices,
+    }  # fmt: skip
+    if usage is not None:
+        told["usage"] = dict(usage)
+    return event(told)
+
+
+def event(plain: Any) -> bytes:
+    """A server-sent event."""
+    return b"data: " + encoded(plain) + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+STILL_HERE = b": still working\n\n"
+
+
+def models(agents: Collection[str], created: int) -> dict[str, Any]:
+    """The agents as models: ``claw`` is the default one."""
+    names = [DEFAULT_MODEL, *(f"{DEFAULT_MODEL}/{agent}" for agent in agents)]
+    line = {"object": "model", "created": created, "owned_by": "claw"}
+    return {"object": "list", "data": [{"id": name, **line} for name in names]}

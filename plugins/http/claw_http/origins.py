@@ -1,0 +1,51 @@
+"""Which names a caller may use for us, and which web pages may call. Pure.
+
+A page cannot choose its ``Origin``, and a name that somebody points at this machine (DNS rebinding) stands in ``Host``.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from claw import is_loopback
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
+
+
+def listening_address(bind: str) -> str:
+    """``gateway.bind`` as a socket wants it."""
+    return "127.0.0.1" if bind in ("loopback", "localhost") else bind.strip("[]")
+
+
+def names(hosts: Iterable[str], origins: Iterable[str]) -> frozenset[str]:
+    """The names that the operator listed, in lower case, without port."""
+    listed = {urlsplit(origin).hostname or "" for origin in origins if origin != "*"}
+    return frozenset({host.strip().lower() for host in hosts} | listed) - {""}
+
+
+def host_fits(host: str | None, bind: str, listed: Collection[str]) -> bool:
+    """Whether ``Host`` names us: this machine, a listed name, or, when we listen for others, any plain address."""
+    match = _HOST.fullmatch(host or "")
+    if match is None:
+        return False
+    name = match[1].strip("[]").lower()
+    if name == "localhost" or name in listed:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return is_loopback(name) or not is_loopback(listening_address(bind))
+
+
+def origin_fits(origin: str | None, host: str | None, host_is_ours: bool, allowed: Collection[str]) -> bool:
+    """Whether a page of ``origin`` may call: none, a listed one, or one that we serve ourselves."""
+    if origin is None:
+        return True
+    if origin == "null":
+        return False
+    plain = origin.lower().rstrip("/")
+    if "*" in allowed or plain in {one.lower().rstrip("/") for one in allowed}:
+        return True
+    return host_is_ours and bool(host) and plain == f"http://{(host or '').lower()}"
