@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from contextlib import closing
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -48,20 +49,20 @@ def logs(
         )
     path = home_of(os.environ) / "logs" / FILE
     wanted = Filter(level_of(level), channel, moment(since, time.time()) if since else 0.0)
-    reader = Reader(path)
-    newest = reader.newest(wanted, lines if lines is not None else None if since else 100)
-    if as_json and not follow:
-        document("logs", {"file": str(path), "lines": newest})
-        return
-    if not newest and not follow:
-        typer.echo(say("nothing is written in {path}", path=path), err=True)
-    for fields in newest:
-        _show(fields, as_json)
-    while follow:
-        for fields in reader.more(wanted):
+    with closing(Reader(path)) as reader:
+        newest = reader.newest(wanted, lines if lines is not None else None if since else 100)
+        if as_json and not follow:
+            document("logs", {"file": str(path), "lines": newest})
+            return
+        if not newest and not follow:
+            typer.echo(say("nothing is written in {path}", path=path), err=True)
+        for fields in newest:
             _show(fields, as_json)
-        sys.stdout.flush()
-        time.sleep(_PAUSE_SECONDS)
+        while follow:
+            for fields in reader.more(wanted):
+                _show(fields, as_json)
+            sys.stdout.flush()
+            time.sleep(_PAUSE_SECONDS)
 
 
 def moment(text: str, now: float) -> float:

@@ -1,0 +1,239 @@
+"""The log of the gateway: one object a line, no secret, never too large, and never the reason why something stops."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw.gateway.logs import LINE_CHARS, Book, Sink, for_people, logging_to, numbered
+from claw.gateway.reading import Filter, Reader
+from claw.guard.redact import Redactor
+from claw.store import SYSTEM as DISK
+from hypothesis import given, strategies as st
+
+SECRET = "sk-live-0123456789abcdef0123456789abcdef"
+
+
+@contextmanager
+def log_in(folder: Path, screen: Any = None, **book: Any) -> Iterator[tuple[logging.Logger, Sink]]:
+    sink = Sink(Book(folder / "claw.jsonl", **book), screen)
+    sink.redact = Redactor([SECRET])
+    with logging_to(sink) as log:
+        yield log, sink
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "claw.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_line_is_an_object_that_says_when_how_grave_where_and_what(tmp_path):
+    with log_in(tmp_path / "logs") as (log, _):
+        log.warning("it waits", extra={"channel": "telegram", "account": "work", "session": "agent:x:main"})
+
+    [line] = lines(tmp_path / "logs")
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "warning", "logger": "claw", "channel": "telegram", "account": "work", "session": "agent:x:main",
+        "text": "it waits",
+    }  # fmt: skip
+
+
+def test_only_this_user_may_read_it(tmp_path):
+    with log_in(tmp_path / "logs") as (log, _):
+        log.info("hello")
+
+    assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "logs" / "claw.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_secret_is_in_any_part_of_it_nor_on_the_screen(tmp_path):
+    screen = StringIO()
+    with log_in(tmp_path, screen) as (log, _):
+        log.error("it said %s", SECRET, extra={"channel": SECRET, "session": f"x:{SECRET}"})
+        try:
+            raise ValueError(f"token {SECRET} refused")
+        except ValueError:
+            log.exception("refused")
+        logging.getLogger("discord.gateway").warning("Authorization: Bearer %s", SECRET)
+
+    assert SECRET not in (tmp_path / "claw.jsonl").read_text() + screen.getvalue()
+    assert "ValueError" in lines(tmp_path)[1]["error"]
+
+
+def test_libraries_are_heard_from_warnings_on_and_we_from_information_on(tmp_path):
+    with log_in(tmp_path) as (log, sink):
+        logging.getLogger("httpx2").info("a request")
+        logging.getLogger("uvicorn.error").warning("a library warns")
+        log.debug("a detail")
+        log.getChild("serve").info("a step")
+        sink.own_level = logging.ERROR
+        log.warning("too little now")
+
+    assert [(line["logger"], line["text"]) for line in lines(tmp_path)] == [
+        ("uvicorn.error", "a library warns"),
+        ("claw.serve", "a step"),
+    ]
+
+
+def test_a_line_of_a_hundred_thousand_characters_is_cut_and_says_so(tmp_path):
+    with log_in(tmp_path) as (log, _):
+        log.warning("a word " * 20_000)
+
+    [line] = lines(tmp_path)
+    assert len(line["text"]) < LINE_CHARS + 100
+    assert "140000" in line["text"]
+
+
+@given(st.integers(0, 300_000), st.integers(0, 20_000))
+def test_no_cut_lets_a_part_of_a_secret_through(before, masked):
+    secret = "Zq8" + "xK4tPw9" * 9
+    sink = Sink(Book(Path("unused")))
+    sink.redact = Redactor([secret])
+    text = (secret + " ") * (masked // 100) + "." * before + secret + "." * 40_000
+
+    shown = sink.safe(text)
+
+    assert secret[:12] not in shown
+    assert len(shown) < LINE_CHARS + 100
+
+
+def test_a_full_file_is_put_aside_and_only_so_many_stay(tmp_path):
+    folder = tmp_path / "logs"
+    with log_in(folder, max_bytes=2000, keep=2) as (log, _):
+        for number in range(100):
+            log.info("line %d", number)
+
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == ["claw.jsonl", "claw.jsonl.1", "claw.jsonl.2"]
+    assert all((folder / name).stat().st_size <= 2000 for name in files)
+    with closing(Reader(folder / "claw.jsonl")) as reader:
+        kept = [line["text"] for line in reader.newest(Filter(), None)]
+    assert kept == [f"line {number}" for number in range(100 - len(kept), 100)]
+
+
+class Moody:
+    """A disk that refuses while it is told to."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.disk = replace(DISK, write=self._write)
+
+    def _write(self, fd: int, data: bytes) -> int:
+        if self.refuses:
+            raise OSError(28, "No space left on device")
+        return os.write(fd, data)
+
+
+def test_a_broken_disk_stops_nobody_and_the_loss_is_told_once_it_works_again(tmp_path):
+    moody, screen = Moody(), StringIO()
+    with log_in(tmp_path, screen, disk=moody.disk) as (log, _):
+        log.info("before")
+        moody.refuses = True
+        log.info("lost")
+        log.info("lost too")
+        moody.refuses = False
+        log.info("after")
+
+    assert [line["text"] for line in lines(tmp_path)] == [
+        "before",
+        "2 lines of the log could not be written",
+        "after",
+    ]
+    assert "lost too" in screen.getvalue()
+
+
+def test_a_folder_that_cannot_be_made_or_a_closed_screen_stops_nobody(tmp_path):
+    (tmp_path / "logs").write_text("a file is in the way")
+    screen = StringIO()
+    screen.close()
+    with log_in(tmp_path / "logs", screen) as (log, _):
+        log.error("nobody hears this")
+
+
+def test_what_a_library_says_wrongly_is_written_all_the_same(tmp_path):
+    with log_in(tmp_path) as (log, _):
+        log.warning("%d of %d", *["one"])
+        log.warning("lone surrogate \udc80")
+
+    assert len(lines(tmp_path)) == 2
+
+
+def test_nobodys_text_moves_the_cursor_or_passes_for_a_line_of_ours():
+    shown = for_people(
+        {"time": "2026-03-01T12:00:00Z", "level": "info", "text": "a\x1b[2Jb\r\n12:00:01 error: forged"}
+    )
+
+    assert "\x1b" not in shown and "\r" not in shown
+    assert shown.splitlines()[1].startswith("         ")
+
+
+def written(*texts: str, **more: str) -> bytes:
+    return b"".join(json.dumps({"level": "info", "text": text, **more}).encode() + b"\n" for text in texts)
+
+
+def test_reading_takes_the_newest_lines_that_fit_the_filter(tmp_path):
+    path = tmp_path / "claw.jsonl"
+    numbered(path, 1).write_bytes(
+        written("old", channel="feishu") + written("old too", time="2026-01-01T00:00:00Z")
+    )
+    path.write_bytes(
+        written("new", time="2026-02-01T00:00:00Z", channel="feishu", account="work") + b"half a li" + b"\n"
+    )
+
+    def texts(most: int | None = None, **wanted: Any) -> list[str]:
+        with closing(Reader(path)) as reader:
+            return [line["text"] for line in reader.newest(Filter(**wanted), most)]
+
+    assert texts() == ["old", "old too", "new"]
+    assert texts(1) == ["new"]
+    assert texts(2) == ["old too", "new"]
+    assert texts(channel="feishu") == ["old", "new"]
+    assert texts(channel="feishu/work") == ["new"]
+    assert texts(level=logging.WARNING) == []
+    assert texts(since=1_767_225_600.0 + 1) == ["new"]
+
+
+def test_following_goes_on_across_a_turn_over_and_loses_nothing(tmp_path):
+    followed = Reader(tmp_path / "claw.jsonl")
+    seen: list[str] = []
+    with log_in(tmp_path, max_bytes=1000, keep=5) as (log, _):
+        log.info("first")
+        seen += [line["text"] for line in followed.newest(Filter(), 100)]
+        for number in range(40):
+            log.info("line %d", number)
+            if number % 9 == 0:
+                seen += [line["text"] for line in followed.more(Filter())]
+        seen += [line["text"] for line in followed.more(Filter())]
+    followed.close()
+
+    assert seen == ["first", *(f"line {number}" for number in range(40))]
+
+
+def test_following_a_log_that_is_not_there_yet_waits_for_it(tmp_path):
+    followed = Reader(tmp_path / "claw.jsonl")
+    assert followed.newest(Filter(), 10) == []
+    assert list(followed.more(Filter())) == []
+
+    (tmp_path / "claw.jsonl").write_bytes(written("here")[:-5])
+    assert list(followed.more(Filter())) == []
+    with (tmp_path / "claw.jsonl").open("ab") as file:
+        file.write(written("here")[-5:])
+
+    assert [line["text"] for line in followed.more(Filter())] == ["here"]
+    followed.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"),
+    [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("1970-01-12T13:46:40+00:00", 0)],
+)
+def test_since_is_a_time_or_how_long_ago(text, ago):
+    from claw.cli.logs import moment
+
+    assert moment(text, 1_000_000.0) == 1_000_000.0 - ago
