@@ -6,11 +6,11 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     9   app  builtin  letter  backlog                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
     7   gate  asking                          every tool call: checked, reviewed, run
-    6   stage  host  delivery  live  media           what a message meets; the plugins; strangers asked within limits
+    6   stage  host  delivery  live  media  talk           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report
-    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope  chunking
-    3   question
+    3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
+    3   question  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal
@@ -54,6 +54,7 @@ _NAMES = {
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
     "sandbox": "Sandbox",
     "store": "make_folder replace_file",
+    "talk": "Talk",
     "tool": "Tool ToolContext ToolResult tool",
     "transcript": "Assistant Image Message Text Thinking ToolCall Usage User",
     "truncation": "result_limit",

@@ -81,6 +81,7 @@ from claw.provider import (
 )
 from claw.sandbox import Sandbox as Sandbox
 from claw.store import make_folder as make_folder, replace as replace_file
+from claw.talk import Talk as Talk
 from claw.tool import Result as ToolResult, Tool as Tool, ToolContext as ToolContext, tool as tool
 from claw.transcript import (
     Assistant as Assistant,

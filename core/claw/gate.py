@@ -10,11 +10,12 @@ from claw.asking import Asking
 from claw.envelope import contained
 from claw.event import Event, ToolProgress
 from claw.guard.environment import child_environment
-from claw.guests import filtered, review, review_result
+from claw.guests import review, review_result
 from claw.loop import Emit, Prepared
-from claw.message import Inbound, Outbound
+from claw.message import Inbound
 from claw.policy import Judgement
 from claw.stage import Rooms, Stage
+from claw.talk import Talk
 from claw.tool import Result, Tool, ToolContext, fit, run, validate
 from claw.transcript import NO_RESULT, Text, ToolCall
 from claw.truncation import result_limit
@@ -105,12 +106,10 @@ def context_of(
     def progress(text: str) -> None:  # may be called from a tool's thread
         asyncio.run_coroutine_threadsafe(_said(caller.emit, ToolProgress(call_id, text)), loop)
 
+    talk = Talk(f"{caller.turn}:{call_id}"[:46], inbound, stage, rooms)
+
     async def send(text: str, paths: tuple[str, ...] = ()) -> tuple[str, ...]:
-        outbound = Outbound(
-            f"{caller.turn}:{call_id}", inbound.address, text, reply_to=inbound.message_id or None
-        )
-        let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
-        return (await rooms.deliver(let_out)).message_ids if let_out else ()
+        return await talk.send(text, paths)
 
     config, settings = rooms.config, stage.agent.settings
 
@@ -128,6 +127,7 @@ def context_of(
         state_dir=config.home / "plugins" / tool.plugin,
         progress=progress,
         send=send,
+        talk=talk,
         status={
             "model": str(stage.models[0]), "context_tokens": stage.window_tokens,
             "used_tokens": caller.used_tokens, "session_key": stage.route.session_key,

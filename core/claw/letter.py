@@ -12,11 +12,9 @@ from claw.guests import filtered
 from claw.media import carried_out
 from claw.message import Attachment, Outbound
 from claw.stage import Rooms, Stage
+from claw.talk import OUTGOING
 from claw.turn import Errand
 from claw.words import say
-
-OUTGOING = "outgoing"
-"""Folder of the home where copies of files lie that are owed."""
 
 
 async def letters(
@@ -73,7 +71,7 @@ def visible(text: str, tokens: Sequence[str]) -> str:
     if directives.may_become_silent(text, tokens):
         return ""
     head, _, last = text.rpartition("\n")
-    if last.lstrip().startswith("MEDIA:") or "[[" in last and "]]" not in last.rpartition("[[")[2]:
+    if last.lstrip().startswith("MEDIA:") or ("[[" in last and "]]" not in last.rpartition("[[")[2]):
         text = head
     return directives.parse(text, silent_tokens=tokens, message_id="").text
 

@@ -102,6 +102,7 @@ class ToolContext:
     :param state_dir: the plugin's own folder under ``CLAW_HOME``.
     :param progress: tell the person how far a long call is.
     :param send: say something in the conversation this turn came from; answers with the message ids.
+    :param talk: more of the same, a :class:`claw.Talk`: other chats that the settings name, files, edits, reactions.
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).
     :param ask: put something before a person, the whole of it (``await context.ask(shown, title)``): True when they
@@ -124,6 +125,7 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[Sequence[str]], list[str]] | None = None
     ask: Ask = _nobody
+    talk: Any = None
 
 
 @overload

@@ -24,14 +24,14 @@ from claw.event import Event
 from claw.hookspecs import hookimpl
 from claw.message import Inbound, Outbound
 from claw.provider import Finished, ModelEvent, Request, TextDelta
-from claw.testing.bench import asked, brought, plugin_config, prompt_facts, tool_context
+from claw.testing.bench import FakeTalk, asked, brought, plugin_config, prompt_facts, tool_context
 from claw.testing.fake_channel import FakeChannel
 from claw.testing.portable import Fault, tool_faults, tool_tokens
 from claw.tool import Effects, Tool, ToolContext, fit, perform
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage
 
 __all__ = [
-    "FakeChannel", "FakeProvider", "FakeTool", "Fault", "Heard", "House", "also", "asked", "brought", "calls", "fit",
+    "FakeChannel", "FakeProvider", "FakeTalk", "FakeTool", "Fault", "Heard", "House", "also", "asked", "brought", "calls", "fit",
     "perform", "plugin_config", "prompt_facts", "says", "tool_context", "tool_faults", "tool_tokens",
 ]  # fmt: skip
 

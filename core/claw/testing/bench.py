@@ -4,7 +4,7 @@
 """
 
 import inspect
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from claw.config.source import Source
 from claw.config.view import PluginConfig
 from claw.guard.fence import Fence
 from claw.guard.fetch import Network
+from claw.message import Address
 from claw.prompt import PromptFacts
 from claw.provider import ToolSpec
 from claw.tool import ToolContext
@@ -74,6 +75,49 @@ async def asked(
         await network.aclose()
 
 
+class FakeTalk:
+    """The chats of a tool under test: takes every act and writes it down as (what, its arguments).
+
+    :ivar acts: in order; of a send (text, paths, place, quoted message).
+    """
+
+    def __init__(self) -> None:
+        self.acts: list[tuple[str, tuple[Any, ...]]] = []
+
+    def place(self, target: str = "", channel: str = "", account: str = "") -> Address:
+        """A chat called ``target``, else the one that the turn came from; every one is allowed."""
+        return Address(channel or "fake", target or "chat-1", account or "default")
+
+    async def send(
+        self, text: str, paths: Sequence[str] = (), where: Address | None = None, reply_to: str | None = None,
+        voice: bool = False,
+    ) -> tuple[str, ...]:  # fmt: skip
+        """Say something."""
+        self.acts.append(("send", (text, tuple(paths), where or self.place(), reply_to)))
+        return (f"m{len(self.acts)}",)
+
+    async def poll(
+        self, question: str, options: Sequence[str], where: Address | None = None
+    ) -> tuple[str, ...]:
+        """Ask for votes."""
+        self.acts.append(("poll", (question, tuple(options), where)))
+        return (f"m{len(self.acts)}",)
+
+    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
+        """Rewrite."""
+        self.acts.append(("edit", (message_id, text, where)))
+
+    async def delete(self, message_id: str, where: Address | None = None) -> None:
+        """Take back."""
+        self.acts.append(("delete", (message_id, where)))
+
+    async def react(
+        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
+    ) -> None:
+        """React."""
+        self.acts.append(("react", (emoji, message_id, remove, where)))
+
+
 def tool_context(workspace: Path, **given: Any) -> ToolContext:
     """What a tool is given, behind a real fence round ``workspace``.
 
@@ -89,7 +133,7 @@ def tool_context(workspace: Path, **given: Any) -> ToolContext:
     facts: dict[str, Any] = {
         "call_id": "call_1", "session_key": "agent:default:main", "agent": agent, "owner": True,
         "files": Fence([], workspace), "fetch": None, "state_dir": workspace, "progress": lambda text: None,
-        "send": send, "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        "send": send, "talk": FakeTalk(), "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
     }  # fmt: skip
     return ToolContext(**facts | given)
 

@@ -4,23 +4,73 @@ from datetime import UTC, datetime
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from claw import ToolContext, ToolError, ToolResult, tool
+from claw import Address, ToolContext, ToolError, ToolResult, tool
+
+
+Action = Literal["send", "reply", "react", "edit", "delete", "poll"]
 
 
 @tool(effects="once", parallel=False)
 async def message(
-    context: ToolContext, message: str, action: Literal["send"] = "send", attachments: list[str] | None = None
+    context: ToolContext,
+    message: str = "",
+    action: Action = "send",
+    attachments: list[str] | None = None,
+    target: str = "",
+    to: str = "",
+    channel: str = "",
+    account: str = "",
+    message_id: str = "",
+    emoji: str = "",
+    remove: bool = False,
+    options: list[str] | None = None,
 ) -> ToolResult:
-    """Send a message to this conversation at once; attachments: files of the workspace."""
-    paths = tuple(attachments or ())
+    """Say something in this conversation now, or react, edit, delete, ask for votes, as its service can.
+
+    :param attachments: files of the workspace
+    :param target: another chat that the settings allow
+    :param to: the same as target
+    :param message_id: which message to reply to, react to, edit or delete
+    :param remove: take the reaction off
+    :param options: answers of a poll; message is its question
+    """
+    talk = context.talk
+    where = talk.place(target or to, channel, account)
+    ids: tuple[str, ...] = (message_id,) if message_id else ()
+    if action in ("send", "reply"):
+        ids = await _said(context, message, tuple(attachments or ()), where, action, message_id)
+    elif action == "react":
+        await talk.react(_wanted(emoji, "emoji", action), message_id, remove, where)
+    elif action == "edit":
+        await talk.edit(_wanted(message_id, "message_id", action), _wanted(message, "message", action), where)
+    elif action == "delete":
+        await talk.delete(_wanted(message_id, "message_id", action), where)
+    else:
+        if len(options or ()) < 2:
+            raise ToolError("a poll needs at least two options")
+        ids = await talk.poll(_wanted(message, "message", action), options or (), where)
+    done = {"send": "Sent", "reply": "Sent", "react": "Reacted", "edit": "Edited", "delete": "Deleted"}
+    count = f" with {len(attachments)} attachments" if attachments else ""
+    return ToolResult(f"{done.get(action, 'Asked')}{count}.", {"action": action, "messageIds": list(ids)})
+
+
+async def _said(
+    context: ToolContext, text: str, paths: tuple[str, ...], where: Address, action: Action, message_id: str
+) -> tuple[str, ...]:
     for path in paths:
         if context.files.stat(path).kind != "file":
             raise ToolError("{path} is no file and cannot be attached", path=path)
-    if not message.strip() and not paths:
+    if not text.strip() and not paths:
         raise ToolError("there is nothing to send: message is empty")
-    ids = await context.send(message, paths)
-    count = f" with {len(paths)} attachments" if paths else ""
-    return ToolResult(f"Sent{count}.", {"action": action, "messageIds": list(ids)})
+    quoted = _wanted(message_id, "message_id", action) if action == "reply" else message_id or None
+    ids: tuple[str, ...] = await context.talk.send(text, paths, where, quoted)
+    return ids
+
+
+def _wanted(value: str, name: str, action: str) -> str:
+    if not value.strip():
+        raise ToolError("{action} needs {name}", action=action, name=name)
+    return value
 
 
 @tool

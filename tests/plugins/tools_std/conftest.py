@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from claw.guard.fence import Fence
+from claw.testing import FakeTalk
 from claw.tool import Result, ToolContext, perform
 
 
@@ -16,7 +17,7 @@ class Bench:
 
     workspace: Path
     tools: dict[str, Any]
-    sent: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    talk: FakeTalk = field(default_factory=FakeTalk)
     status: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
     agent: Any = None
@@ -28,8 +29,7 @@ class Bench:
     @property
     def context(self) -> ToolContext:
         async def send(text: str, attachments: tuple[str, ...]) -> tuple[str, ...]:
-            self.sent.append((text, attachments))
-            return ("m1",)
+            return await self.talk.send(text, attachments)
 
         agent = self.agent or SimpleNamespace(settings=SimpleNamespace(tools=None))
         return ToolContext(
@@ -44,6 +44,7 @@ class Bench:
             send,
             self.status,
             self.environment,
+            talk=self.talk,
         )
 
     async def call(self, name: str, **arguments: Any) -> Result:

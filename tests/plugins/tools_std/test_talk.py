@@ -1,11 +1,42 @@
 """message speaks in the current conversation; session_status tells what the turn knows of itself."""
 
+from claw import Address
+
+HERE = Address("fake", "chat-1")
+
 
 async def test_a_message_goes_to_the_conversation_with_its_files(bench):
     bench.put("a.txt", "x")
     result = await bench.call("message", action="send", message="hello", attachments=["a.txt"])
     assert (result.content, result.details["messageIds"]) == ("Sent with 1 attachments.", ["m1"])
-    assert bench.sent == [("hello", ("a.txt",))]
+    assert bench.talk.acts == [("send", ("hello", ("a.txt",), HERE, None))]
+
+
+async def test_a_message_can_go_elsewhere_and_quote_what_it_answers(bench):
+    await bench.ok("message", action="reply", message="hi", to="chat-2", channel="other", message_id="m9")
+
+    assert bench.talk.acts == [("send", ("hi", (), Address("other", "chat-2"), "m9"))]
+
+
+async def test_it_reacts_edits_deletes_and_asks(bench):
+    await bench.ok("message", action="react", emoji="👍", message_id="m1")
+    await bench.ok("message", action="edit", message_id="m1", message="better")
+    await bench.ok("message", action="delete", message_id="m1")
+    await bench.ok("message", action="poll", message="when?", options=["now", "later"])
+
+    assert bench.talk.acts == [
+        ("react", ("👍", "m1", False, HERE)),
+        ("edit", ("m1", "better", HERE)),
+        ("delete", ("m1", HERE)),
+        ("poll", ("when?", ("now", "later"), HERE)),
+    ]
+
+
+async def test_what_an_action_needs_is_named(bench):
+    assert "react needs emoji" in await bench.refused("message", action="react")
+    assert "edit needs message_id" in await bench.refused("message", action="edit", message="x")
+    assert "at least two options" in await bench.refused("message", action="poll", message="?")
+    assert bench.talk.acts == []
 
 
 async def test_nothing_is_sent_when_a_file_is_outside_or_missing_or_the_text_empty(bench):
@@ -13,8 +44,8 @@ async def test_nothing_is_sent_when_a_file_is_outside_or_missing_or_the_text_emp
     await bench.refused("message", message="hello", attachments=["nowhere"])
     await bench.refused("message", message="hello", attachments=["."])
     assert "empty" in await bench.refused("message", message=" ")
-    assert "action must be" in await bench.refused("message", message="x", action="react")
-    assert bench.sent == []
+    assert "action must be" in await bench.refused("message", message="x", action="shout")
+    assert bench.talk.acts == []
 
 
 async def test_the_status_tells_time_zone_model_and_context(bench):
