@@ -1,25 +1,37 @@
-"""Route: may this sender talk, to which agent, in which session. Pure.
+"""Route: to which agent a message goes, and in which session. Whether it may (``guard.admission``) is at hand here too.
+Pure.
 
 A session key is ``agent:AGENT:REST``, in lower case; REST is ``main``, ``direct:P``, ``CHANNEL:direct:P``,
 ``CHANNEL:group:ID``, ``subagent:UUID``, ``cron:JOB[:run:RUN]`` and the like (spec runtime E5).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw.config.names import normalise_agent_id
-from claw.guard.admission import is_listed, is_owner
+from claw.guard.admission import (
+    TERMINAL,
+    Verdict,
+    admission,
+    is_owner,
+    owners_of,
+)
 from claw.message import Inbound, Sender
+
+__all__ = [
+    "LOCAL", "TERMINAL", "Route", "SessionKey", "Verdict", "admission", "admit", "build_key", "owners_of", "parse_key",
+    "route",
+]  # fmt: skip
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
-TERMINAL = "terminal"
 LOCAL = Sender("local", name="you")
 """The person at the terminal."""
 
 _OLD_DISCORD = re.compile(r"discord:(?:[^:]+:)?guild-[^:]+:channel-[^:]+")
+_BEHIND = re.compile(r":(?=(?:thread|topic):)", re.I)
 _THREAD = re.compile(r":(?:thread|topic):[^:]*$")
 
 
@@ -109,7 +121,8 @@ def build_key(
     """
     head = f"agent:{normalise_agent_id(agent_id, default_agent)}"
     place, peer = (channel or "").strip().lower() or "unknown", (peer_id or "").strip()
-    tail = f":thread:{thread.strip().lower()}" if thread and thread.strip() else ""
+    peer = _BEHIND.sub("%3a", peer)  # an id cannot pass for another id and a thread of it
+    tail = f":thread:{_one_part(thread)}" if thread and thread.strip() else ""
     if peer_kind not in ("direct", "dm"):
         return f"{head}:{place}:{peer_kind}:{peer.lower() or 'unknown'}{tail}"
     if not peer or scope == "main":
@@ -137,95 +150,117 @@ class Route:
 
     :param owner: the sender is an owner.
     :param chat_type: direct, group or channel.
+    :param binding: the key of the binding that chose the agent, ``bindings[1]``; empty when none did.
     """
 
     agent_id: str
     session_key: str
     owner: bool
     chat_type: str
+    binding: str = ""
 
 
 def admit(
-    inbound: Inbound, config: Any, agent_id: str | None = None, session: str | None = None
+    inbound: Inbound,
+    config: Any,
+    agent_id: str | None = None,
+    session: str | None = None,
+    paired: Container[str] = (),
 ) -> Route | None:
-    """Decide on one message; None: nobody answers it.
+    """Both decisions on one message: where it goes, or None when nobody answers it.
 
-    The person at the terminal may always talk and is the owner. Elsewhere a direct chat needs the sender in
-    ``allowFrom`` (or an owner), a group must be listed and must mention us.
-
-    :param config: a ``claw.config.Config``.
-    :param agent_id: the agent somebody chose; else a binding's, else the default one.
-    :param session: the session key or its last part somebody chose.
     :raises UsageError: no agent is called so.
     """
-    place = inbound.address.channel.strip().lower()
-    owner = place == TERMINAL or is_owner(place, inbound.sender, owners_of(config.settings))
-    if place != TERMINAL and not _may_talk(inbound, config.settings.channels.get(place), owner):
+    if admission(inbound, config, paired).kind != "admitted":
         return None
-    named = parse_key(session or "", "").agent_id
-    agent = config.agent(agent_id or named or _bound(inbound, config.settings.bindings) or "")
-    return Route(agent.id, _session_key(inbound, config, agent.id, session), owner, inbound.chat_type)
+    return route(inbound, config, agent_id or "", session or "")
 
 
-def owners_of(settings: Any) -> tuple[str, ...]:
-    """Everybody the file calls an owner."""
-    return (*settings.owners, *settings.agents.defaults.identity.owner_numbers)
+def route(inbound: Inbound, config: Any, agent: str = "", session: str = "") -> Route:
+    """Where a message goes that was admitted.
+
+    :param config: a ``claw.config.Config``.
+    :param agent: the one somebody at the terminal chose; else what ``session`` names, else what an authenticated caller
+        asks for (``inbound.agent``, when there is one of that name), else a binding's, else the default one.
+    :param session: the session key, or its last part, that somebody chose. Only the person at the terminal may choose
+        any; for others it selects below their own session.
+    :raises UsageError: no agent is called so.
+    """
+    here = inbound.address.channel.strip().lower() == TERMINAL
+    named = parse_key(session, "").agent_id if here else None
+    wanted = agent or named or _asked(inbound, config)
+    bound = None if wanted else _bound(inbound, config.settings.bindings)
+    chosen = config.agent(wanted or (config.settings.bindings[bound].agent if bound is not None else ""))
+    return Route(
+        chosen.id,
+        _session_key(inbound, config, chosen.id, session, here),
+        here or is_owner(inbound.address.channel, inbound.sender, owners_of(config.settings)),
+        inbound.chat_type,
+        "" if bound is None else f"bindings[{bound}]",
+    )
 
 
-def _may_talk(inbound: Inbound, channel: Any, owner: bool) -> bool:
-    """The channel's own rules; a channel without a section admits nobody."""
-    if channel is None or not channel.enabled:
-        return False
-    if inbound.chat_type == "direct":
-        if channel.dm_policy == "disabled":
-            return False
-        if channel.dm_policy == "open" and "*" in channel.allow_from:
-            return True
-        return owner or is_listed(inbound.address.channel, inbound.sender, channel.allow_from)
-    if channel.group_policy == "disabled":
-        return False
-    group = channel.groups.get(inbound.address.chat, channel.groups.get("*"))
-    if group is None or not group.enabled:
-        return False
-    people = channel.group_allow_from if group.allow_from is None else group.allow_from
-    # No list: to list the group was to admit who is in it. An empty list admits nobody.
-    listed = people is None or "*" in people or is_listed(inbound.address.channel, inbound.sender, people)
-    return (owner or listed) and (inbound.mentions_us or not group.require_mention)
+def _asked(inbound: Inbound, config: Any) -> str:
+    """The agent that a caller asks for, when there is one of that name."""
+    name = normalise_agent_id(inbound.agent, "")
+    return name if name in config.agent_ids else ""
 
 
-def _bound(inbound: Inbound, bindings: Iterable[Any]) -> str | None:
-    """The agent of the first binding that fits."""
-    address = inbound.address
-    for binding in bindings:
-        match, peer = binding.match, binding.match.peer
-        wanted = inbound.sender.id if inbound.chat_type == "direct" else address.chat
-        kinds = ("direct", "dm") if inbound.chat_type == "direct" else (inbound.chat_type,)
-        if (
-            match.channel in (None, address.channel)
-            and match.account in (None, "*", address.account)
-            and (peer is None or (peer.kind in kinds and peer.id == wanted))
-        ):
-            return str(binding.agent)
-    return None
+def _bound(inbound: Inbound, bindings: Sequence[Any]) -> int | None:
+    """The place of the binding that fits and says most: a thread before a peer, a group, an account, a channel. Of two
+    that say as much, the first in the file.
+    """
+    ranks = {
+        at: rank for at, binding in enumerate(bindings) if (rank := _rank(inbound, binding.match)) is not None
+    }
+    return max(ranks, key=lambda at: ranks[at], default=None)
 
 
-def _session_key(inbound: Inbound, config: Any, agent_id: str, session: str | None) -> str:
+def _rank(inbound: Inbound, match: Any) -> tuple[bool, ...] | None:
+    """What a binding names, the most telling first; None when it does not fit."""
+    address, direct = inbound.address, inbound.chat_type in ("direct", "dm")
+    kinds = ("direct", "dm") if direct else (inbound.chat_type,)
+    account = None if match.account == "*" else match.account
+    said = (
+        (match.thread, match.thread == address.thread),
+        (
+            match.peer,
+            match.peer
+            and match.peer.kind in kinds
+            and match.peer.id == (inbound.sender.id if direct else address.chat),
+        ),
+        (match.group, not direct and match.group == address.chat),
+        (account, account == address.account),
+        (match.channel, (match.channel or "").strip().lower() == address.channel.strip().lower()),
+    )
+    if not all(fits for named, fits in said if named is not None):
+        return None
+    return tuple(named is not None for named, _ in said)
+
+
+def _session_key(inbound: Inbound, config: Any, agent_id: str, session: str, here: bool) -> str:
     """The session somebody chose, else the message's own; a terminal's is the agent's main one."""
     settings, address = config.settings.session, inbound.address
-    if session:
+    if here and session:
         chosen = parse_key(session)
         rest = chosen.rest if chosen.shape == "agent" else session.strip().lower()
         return f"agent:{agent_id}:{rest}"
-    direct = inbound.chat_type == "direct"
-    return build_key(
+    direct = inbound.chat_type in ("direct", "dm")
+    own = build_key(
         agent_id,
         address.channel,
         "direct" if direct else inbound.chat_type,
         inbound.sender.id if direct else address.chat,
         account=address.account,
-        scope="main" if address.channel == TERMINAL else settings.dm_scope,
+        scope="main" if here else settings.dm_scope,
         main_key=settings.main_key,
         identity_links=settings.identity_links,
         thread=address.thread,
         default_agent=config.default_agent_id,
     )
+    return f"{own}:thread:{_one_part(session)}" if session.strip() else own
+
+
+def _one_part(text: str) -> str:
+    """A text as one part of a key: nothing in it reads as another part."""
+    return text.strip().lower().replace("%", "%25").replace(":", "%3a")

@@ -2,9 +2,11 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from claw.config.agents import Agents, AgentSettings, People
 from claw.config.tools import ToolLists, ToolsSettings
@@ -107,7 +109,11 @@ class ChannelConfig(Section):
 
     @model_validator(mode="after")
     def _open_is_said_twice(self) -> Self:
-        if self.dm_policy == "open" and "*" not in self.allow_from and type(self) is not AnyChannel:
+        if (
+            self.dm_policy == "open"
+            and "*" not in self.allow_from
+            and not isinstance(self, AnyAccount | AnyChannel)
+        ):
             raise wrong(
                 "dmPolicy is open, but the list has no star: the channel does not start",
                 "Write allowFrom: ['*'] to let everybody in, or choose pairing",
@@ -116,10 +122,43 @@ class ChannelConfig(Section):
         return self
 
 
+class AnyAccount(ChannelConfig):
+    """One of several accounts: the keys that it has stand in place of the channel's."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 class AnyChannel(ChannelConfig):
     """A channel's section as core reads it; the plugin's own model judges the rest."""
 
     model_config = ConfigDict(extra="allow")
+
+    accounts: dict[str, AnyAccount] = Field({}, description="More accounts of the same service, by name.")  # type: ignore[assignment]
+
+
+_BY_TOKEN: dict[str, dict[str, Any]] = {
+    "http": {"dmPolicy": "allowlist", "allowFrom": ["api"], "queue": {"mode": "followup"}}
+}
+"""Channels whose callers have shown the gateway's token: what holds where their section says nothing. Who has the token
+is admitted, and each request waits for an answer of its own."""
+
+
+def _callers_with_a_token(channels: Any) -> Any:
+    if not isinstance(channels, Mapping):
+        return channels
+    return {name: _filled(_BY_TOKEN.get(name, {}), section) for name, section in channels.items()}
+
+
+def _filled(defaults: Mapping[str, Any], section: Any) -> Any:
+    if not defaults or not isinstance(section, Mapping):
+        return section
+    written = {to_camel(key): value for key, value in section.items()}
+    inner = {
+        key: _filled(value, written[key])
+        for key, value in defaults.items()
+        if isinstance(value, dict) and key in written
+    }
+    return {**defaults, **written, **inner}
 
 
 class AuthProfile(Section):
@@ -235,7 +274,7 @@ class Gateway(Section):
     """``gateway``: the process that listens."""
 
     bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
-    port: int = Field(18789, ge=1, le=65535)
+    port: int = Field(18789, ge=0, le=65535, description="Port to listen on; 0 = any free one.")
     auth: GatewayAuth = part()
     allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
 
@@ -388,7 +427,7 @@ class Settings(Section):
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = part()
     tools: ToolsSettings = part()
-    channels: dict[str, AnyChannel] = part()
+    channels: Annotated[dict[str, AnyChannel], BeforeValidator(_callers_with_a_token)] = part()
     providers: dict[str, AnyProvider] = part()
     plugins: Plugins = part()
     owners: People = Field((), description="People who may do everything: channel:id.")

@@ -1,24 +1,79 @@
-"""Admission: people are known by the stable id of their channel, never by a name they chose. Pure."""
+"""Admission: who may talk to us. People are known by the stable id of their channel, never by a name they chose. Pure.
+
+Each list admits to one thing only: ``allowFrom`` and pairing to direct chats, ``groups`` and ``groupAllowFrom`` to
+groups, ``owners`` to being an owner. What is missing, empty or unknown admits nobody.
+"""
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from claw.message import Sender
+from claw.config.layout import camel
+from claw.config.names import dotted
+from claw.message import Inbound, Sender
+from claw.words import say
+
+TERMINAL, HTTP = "terminal", "http"
+"""Places whose callers are known before they are here: by their account on this machine, by the gateway's token."""
+
+_DIRECT, _GROUPS = ("direct", "dm"), ("group", "channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one message.
+
+    :param kind: admitted; stranger (a direct chat with somebody who may be given a pairing code); unaddressed (an
+        admitted group talks, but not to us: history); refused (as if it had never come).
+    :param why: for people, in the language in use.
+    :param key: the dotted key that decided, as it is written in the file; empty when no key did.
+    :param owner: the sender is an owner; true or false whatever the kind.
+    """
+
+    kind: Literal["admitted", "stranger", "unaddressed", "refused"]
+    why: str
+    key: str = ""
+    owner: bool = False
+
+
+def admission(inbound: Inbound, config: Any, paired: Container[str] = ()) -> Verdict:
+    """Decide whether one message is taken up, and say what decided.
+
+    :param config: a ``claw.config.Config``.
+    :param paired: ids of the people who were paired on this account of this channel.
+    """
+    place, sender = inbound.address.channel.strip().lower(), inbound.sender
+    if place == TERMINAL:
+        return Verdict("admitted", say("the person at the terminal may always talk"), "", True)
+    ownership = _ownership(place, sender, config)
+    rules = _Rules.of(config, place, inbound.address.account.strip())
+    verdict = _stopped(inbound, rules)
+    if verdict is None and place == HTTP and rules.channel is None:
+        verdict = Verdict("admitted", say("the gateway knows this caller by its token"), "gateway.auth")
+    elif verdict is None and inbound.chat_type in _DIRECT:
+        verdict = _direct(inbound, rules, ownership, paired)
+    elif verdict is None:
+        verdict = _group(inbound, rules, ownership)
+    return Verdict(verdict.kind, verdict.why, verdict.key, ownership is not None)
+
+
+def owners_of(settings: Any) -> tuple[str, ...]:
+    """Everybody the file calls an owner."""
+    return (*settings.owners, *settings.agents.defaults.identity.owner_numbers)
 
 
 def is_listed(channel: str, sender: Sender, people: Iterable[str]) -> bool:
     """Whether ``sender`` stands in a channel's own list: by id, ``channel:id`` or phone number. A star is nobody."""
-    names = _names(channel, sender) | {sender.id.strip()}
-    return any(_spelled(person) in names for person in people if person.strip() not in ("", "*"))
+    return _which(channel, sender, people, bare=True) is not None
 
 
 def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
     """Whether ``sender`` is one of ``owners``: ``channel:id``, or a phone number. A bare id is no owner: ids of two
     channels may be equal. An empty list, a blank entry and a star are nobody.
     """
-    names = _names(channel, sender)
-    return any(_spelled(owner) in names for owner in owners if owner.strip() not in ("", "*"))
+    return _which(channel, sender, owners, bare=False) is not None
 
 
 def owner_hash(owner_id: str, secret: str = "") -> str:
@@ -31,18 +86,166 @@ def owner_hash(owner_id: str, secret: str = "") -> str:
     return digest.hexdigest()[:12]
 
 
-def _names(channel: str, sender: Sender) -> set[str]:
-    """What a list may call this person. Ids keep their case: they are the channel's own."""
-    names = {_number(sender.e164), _spelled(f"{channel}:{sender.id}") if sender.id.strip() else ""}
-    return names - {""}
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The rules of one account: its own keys in the place of the channel's, and where each of them stands."""
+
+    config: Any
+    path: tuple[str, ...]
+    channel: Any
+    account: Any
+    known: bool
+
+    @classmethod
+    def of(cls, config: Any, place: str, account: str) -> "_Rules":
+        channel = config.settings.channels.get(place)
+        accounts = channel.accounts if channel else {}
+        path = ("channels", place)
+        if account in accounts:
+            return cls(config, path, channel, (account, accounts[account]), True)
+        return cls(config, path, channel, None, account in ("", "default"))
+
+    def get(self, name: str) -> Any:
+        return getattr(self.account[1] if self._own(name) else self.channel, name)
+
+    def key(self, name: str, *more: str | int) -> str:
+        head = (*self.path, "accounts", self.account[0]) if self._own(name) else self.path
+        return self.written((*head, camel(name)), *more)
+
+    def _own(self, name: str) -> bool:
+        return self.account is not None and name in self.account[1].model_fields_set
+
+    def written(self, path: tuple[str | int, ...], *more: str | int) -> str:
+        """The key as the person wrote it; of a group in a list its index."""
+        if path[-1] == "groups" and more:
+            here: Any = self.config.layout.tree
+            for step in path:
+                here = here.get(step) if isinstance(here, Mapping) else None
+            for index, entry in enumerate(here if isinstance(here, list) else ()):
+                if str(next((entry[k] for k in ("chatId", "chat_id", "id") if k in entry), "")) == more[0]:
+                    more = (index, *more[1:])
+                    break
+        return dotted(self.config.layout.as_written((*path, *more)))
 
 
-def _spelled(person: str) -> str:
-    """``channel:id`` with the channel in lower case, or the digits of a phone number, else the entry itself."""
-    channel, colon, identity = person.strip().partition(":")
-    if colon:
-        return f"{channel.strip().lower()}:{identity.strip()}"
-    return _number(person) or person.strip()
+def _stopped(inbound: Inbound, rules: _Rules) -> Verdict | None:
+    """What stops a message before any list is asked."""
+    if not _id(inbound.sender):
+        return Verdict("refused", say("a sender without an id is nobody"))
+    if inbound.chat_type not in (*_DIRECT, *_GROUPS):
+        return Verdict("refused", say("a chat of the kind {kind} is not known", kind=inbound.chat_type))
+    if rules.channel is None:
+        if rules.path[-1] == HTTP:
+            return None
+        why = say("the file has no section for this channel")
+        return Verdict("refused", why, rules.written(rules.path))
+    if not rules.known:
+        why = say("the file names no account {account} here", account=inbound.address.account)
+        return Verdict("refused", why, rules.written((*rules.path, "accounts")))
+    if not rules.channel.enabled:
+        return Verdict("refused", say("it is switched off"), rules.written((*rules.path, "enabled")))
+    if not rules.get("enabled"):
+        return Verdict("refused", say("it is switched off"), rules.key("enabled"))
+    if inbound.sender.is_bot and not rules.get("allow_bots"):
+        return Verdict("refused", say("the sender is a bot"), rules.key("allow_bots"))
+    return None
+
+
+def _direct(inbound: Inbound, rules: _Rules, ownership: str | None, paired: Container[str]) -> Verdict:
+    """A direct chat: the policy, then owners, the list, and under the policy pairing the people who were paired."""
+    policy, people = rules.get("dm_policy"), rules.get("allow_from")
+    if policy == "disabled":
+        return Verdict("refused", say("direct chats are switched off"), rules.key("dm_policy"))
+    if ownership is not None:
+        return Verdict("admitted", say("the sender is an owner"), ownership)
+    if policy == "open" and (star := _star(people)) is not None:
+        return Verdict("admitted", say("everybody may write here"), rules.key("allow_from", star))
+    listed = _which(inbound.address.channel, inbound.sender, people, bare=True)
+    if listed is not None:
+        return Verdict("admitted", say("the list names the sender"), rules.key("allow_from", listed))
+    if policy != "pairing":
+        return Verdict("refused", say("the list does not name the sender"), rules.key("allow_from"))
+    if inbound.sender.id in paired:
+        return Verdict("admitted", say("the sender was paired"), rules.key("dm_policy"))
+    if inbound.kind != "message" or inbound.sender.is_bot:
+        return Verdict("refused", say("the list does not name the sender"), rules.key("allow_from"))
+    return Verdict(
+        "stranger", say("nobody knows the sender, who may ask to be paired"), rules.key("dm_policy")
+    )
+
+
+def _group(inbound: Inbound, rules: _Rules, ownership: str | None) -> Verdict:
+    """A group: it must be listed, the sender among those who count there, and the message meant for us."""
+    if rules.get("group_policy") == "disabled":
+        return Verdict("refused", say("groups are switched off"), rules.key("group_policy"))
+    groups, chat = rules.get("groups"), inbound.address.chat
+    name = chat if chat in groups else "*"
+    group = groups.get(name)
+    if group is None and rules.get("group_policy") != "open":
+        return Verdict("refused", say("the group is not listed"), rules.key("groups"))
+    where = rules.key("group_policy") if group is None else rules.key("groups", name)
+    if group is not None and not group.enabled:
+        return Verdict("refused", say("the group is switched off"), rules.key("groups", name, "enabled"))
+    in_group = group is not None and group.allow_from is not None
+    people = group.allow_from if in_group else rules.get("group_allow_from")
+    if people is not None and ownership is None:
+        # No list: to list the group was to admit who is in it. An empty list admits nobody.
+        at = _which(inbound.address.channel, inbound.sender, people, bare=True)
+        at = _star(people) if at is None else at
+        more = () if at is None else (at,)
+        key = (
+            rules.key("groups", name, "allowFrom", *more)
+            if in_group
+            else rules.key("group_allow_from", *more)
+        )
+        if at is None:
+            return Verdict("refused", say("the list of the group does not name the sender"), key)
+        where = key
+    if (group is None or group.require_mention) and not (inbound.mentions_us or inbound.kind == "button"):
+        key = where if group is None else rules.key("groups", name, "requireMention")
+        return Verdict("unaddressed", say("it is not addressed to us"), key)
+    return Verdict("admitted", say("the group and the sender may talk to us"), where)
+
+
+def _ownership(place: str, sender: Sender, config: Any) -> str | None:
+    """The key that makes the sender an owner; None when they are none."""
+    settings = config.settings
+    lists: tuple[tuple[tuple[str, ...], Sequence[str]], ...] = (
+        (("owners",), settings.owners),
+        (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
+    )
+    for path, people in lists:
+        at = _which(place, sender, people, bare=False)
+        if at is not None:
+            return dotted(config.layout.as_written((*path, at)))
+    return None
+
+
+def _star(people: Sequence[str]) -> int | None:
+    return next((at for at, person in enumerate(people) if person.strip() == "*"), None)
+
+
+def _which(channel: str, sender: Sender, people: Iterable[str], *, bare: bool) -> int | None:
+    """The place of ``sender`` in a list; None when it is not there."""
+    for at, person in enumerate(people):
+        if person.strip() not in ("", "*") and _is(channel, sender, person.strip(), bare):
+            return at
+    return None
+
+
+def _is(channel: str, sender: Sender, entry: str, bare: bool) -> bool:
+    """Whether an entry means this person. Ids keep their case: they are the channel's own."""
+    id, number = _id(sender), _number(entry)
+    if number and number in (_number(sender.e164), _number(id) if bare else ""):
+        return True
+    head, colon, rest = entry.partition(":")
+    named = bool(colon) and head.strip().lower() == channel.strip().lower() and rest.strip() == id
+    return bool(id) and (named or (bare and entry == id))
+
+
+def _id(sender: Sender) -> str:
+    """The sender's id; empty when it is blank, padded, or a star: then the sender is nobody."""
+    return "" if sender.id != sender.id.strip() or sender.id == "*" else sender.id
 
 
 def _number(text: str) -> str:
