@@ -1,0 +1,24 @@
+"""Discord for claw: the gateway in, REST out, both through discord.py, which is imported when the channel starts."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import Channel, PluginConfig
+
+
+@hookimpl
+def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
+    """One channel for each account under ``channels.discord``."""
+    from claw_discord.channel import DiscordChannel
+    from claw_discord.settings import DiscordSettings, refuse_two_places, token_of
+
+    accounts = config.accounts("discord", DiscordSettings, "token")
+    refuse_two_places(accounts.values())
+    tokens = {name: token_of(name, settings, config.environ) for name, settings in accounts.items()}
+    for name, settings in accounts.items():
+        notes = config.state_dir / f"seen-{quote(name, safe='')}.json"
+        yield DiscordChannel(name, settings, tokens[name], http=config.http, notes=notes)

@@ -1,0 +1,361 @@
+"""One bot account on Discord, as the house sees it."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from claw import (
+    Address,
+    Attachment,
+    ChannelState,
+    ClawError,
+    DeliveryError,
+    Door,
+    EditWriter,
+    Inbound,
+    Limits,
+    Outbound,
+    Receipt,
+    Secret,
+    Writer,
+    make_folder,
+    replace_file,
+    say,
+    split_text,
+)
+
+from claw_discord import outbound as body
+from claw_discord.client import Connection, Pace
+from claw_discord.inbound import files_of
+from claw_discord.inbox import Inbox
+from claw_discord.outbound import Refused
+from claw_discord.rendering import render
+from claw_discord.seen import Seen
+from claw_discord.settings import DiscordSettings
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = logging.getLogger(__name__)
+
+_MESSAGES, _MESSAGE = "/channels/{channel_id}/messages", "/channels/{channel_id}/messages/{message_id}"
+_CDN = frozenset({"https://cdn.discordapp.com", "https://media.discordapp.net"})
+_NOTE_SECONDS = 30.0
+_TITLES = 200
+
+
+class DiscordChannel:
+    """A place to talk.
+
+    :param http: gives a client for an address; for the files that come with messages.
+    :param notes: the file that holds up to where each chat was heard.
+    :param pace: how long things may take.
+    """
+
+    name = "discord"
+    capabilities = frozenset(
+        [
+            "buttons",
+            "delete",
+            "edit",
+            "idempotent",
+            "media",
+            "polls",
+            "reactions",
+            "streaming",
+            "threads",
+            "typing",
+        ]
+    )
+
+    def __init__(
+        self,
+        account: str,
+        settings: DiscordSettings,
+        token: Secret,
+        *,
+        http: "Callable[[str], httpx2.AsyncClient]",
+        notes: Path,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+    ) -> None:
+        self.account = account
+        self.limits = Limits(
+            text_chars=body.TEXT_CHARS,
+            media_in_bytes=settings.media_max_mb << 20,
+            media_out_bytes=body.FILE_BYTES,
+            edit_seconds=1.2,
+        )
+        self._settings, self._http, self._notes = settings, http, notes
+        self._seen = Seen(_read_notes(notes))
+        self._connection = Connection(settings, token.reveal, self._hear, pace)
+        self._inbox = Inbox(account, settings, self._connection.call, self._seen, pace)
+        self._direct: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+
+    # --- in
+
+    @property
+    def state(self) -> ChannelState:
+        """How the connection is doing."""
+        return self._connection.state
+
+    async def run(self, door: Door) -> None:
+        """Listen until cancelled; what is missed while nobody listens is asked for at the next start."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._inbox.run(door))
+                tasks.create_task(self._connection.run())
+                tasks.create_task(self._keep_notes())
+        finally:
+            if noted := self._noted():
+                self._write(noted)
+
+    def _hear(self, frame: dict[str, Any]) -> None:
+        data = frame.get("d") or {}
+        if self._settings.auto_thread and frame.get("t") == "MESSAGE_CREATE":
+            self._titles[str(data.get("id"))] = str(data.get("content") or "")[:500]
+            while len(self._titles) > _TITLES:
+                del self._titles[next(iter(self._titles))]
+        self._inbox.hear(frame)
+
+    async def _keep_notes(self) -> None:
+        while True:
+            await asyncio.sleep(_NOTE_SECONDS)
+            if noted := self._noted():
+                await asyncio.to_thread(self._write, noted)
+
+    def _noted(self) -> bytes:
+        """Up to where we heard, for the next start; a note that is too old only means asking for more."""
+        if not self._seen.alive:
+            return b""
+        if self.state.last_frame_at and self._inbox.idle():
+            self._seen.alive = self.state.last_frame_at
+        return json.dumps(self._seen.noted()).encode()
+
+    def _write(self, noted: bytes) -> None:
+        try:
+            make_folder(self._notes.parent)
+            replace_file(self._notes, noted)
+        except (OSError, ClawError) as why:
+            _log.warning(
+                "discord: %s", say("{file} cannot be written: {why}", file=self._notes.name, why=why)
+            )
+
+    async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file that came with a message.
+
+        :raises DeliveryError: it is too large, gone, or lies where Discord keeps no files.
+        """
+        most = self.limits.media_in_bytes
+        if (attachment.size_bytes or 0) > most:
+            raise _too_large(attachment.name, most)
+        parts = urlsplit(await self._url_of(inbound, attachment))
+        origin = f"{parts.scheme}://{parts.netloc}"
+        api = urlsplit(self._settings.api_base)
+        if origin not in _CDN and origin != f"{api.scheme}://{api.netloc}":
+            raise DeliveryError(
+                "{origin} is no place where Discord keeps files", permanent=True, origin=origin
+            )
+        count = 0
+        async with self._http(origin).stream("GET", parts._replace(scheme="", netloc="").geturl()) as answer:
+            if answer.status_code != 200:
+                raise body.refusal(answer.status_code, 0, attachment.name)
+            async for piece in answer.aiter_bytes():
+                count += len(piece)
+                if count > most:
+                    raise _too_large(attachment.name, most)
+                yield piece
+
+    async def _url_of(self, inbound: Inbound, attachment: Attachment) -> str:
+        """Where a file lies now: addresses are signed for a day, so the message is asked for a fresh one."""
+        kind, _, name = attachment.key.partition(":")
+        if kind == "sticker":
+            host = "https://media.discordapp.net" if name.endswith(".gif") else "https://cdn.discordapp.com"
+            return f"{host}/stickers/{name}"
+        address = inbound.address
+        starter = address.thread == inbound.message_id  # a thread is opened under it only by the answer
+        channel = address.chat if starter else address.thread or address.chat
+        where = {"channel_id": channel, "message_id": inbound.message_id}
+        url = files_of(await self._connection.call("GET", _MESSAGE, **where)).get(attachment.key)
+        if url is None:
+            raise DeliveryError(
+                "the message no longer has the file {name}", permanent=True, name=attachment.name
+            )
+        return url
+
+    # --- out
+
+    def split(self, text: str) -> tuple[str, ...]:
+        """Texts of one message each, in Discord's own Markdown."""
+        return tuple(split_text(render(text), self.limits))
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """One message: a new one, or in the place of what a stream left.
+
+        :raises DeliveryError: as the contract says; a repeat with the same key within minutes shows one message.
+        """
+        channel = await self._channel_of(outbound.address)
+        if outbound.replaces and not outbound.attachments:
+            return Receipt((await self._replace(channel, outbound),))
+        files = self._files(outbound.attachments)
+        reply_to = outbound.reply_to if outbound.reply_to != outbound.address.thread else None
+        new = body.message(outbound, reply_to=reply_to)
+        return Receipt((await self._post(channel, outbound.address, new, files),))
+
+    def stream(self, outbound: Outbound) -> Writer:
+        """A reply that grows by edits."""
+
+        async def post(piece: Outbound) -> str:
+            return (await self.send(piece)).message_ids[0]
+
+        async def rewrite(id: str, text: str, last: Outbound | None) -> None:
+            channel = await self._channel_of(outbound.address)
+            await self._edit(channel, id, body.edited(text, last.buttons if last and last.buttons else None))
+
+        async def take_back(id: str) -> None:
+            await self.delete(outbound.address, id)
+
+        return EditWriter(
+            outbound,
+            pieces=self.split,
+            post=post,
+            edit=rewrite,
+            delete=take_back,
+            pause_seconds=self.limits.edit_seconds,
+        )
+
+    async def edit(self, address: Address, message_id: str, text: str) -> None:
+        """Put another text in the place of one of our messages.
+
+        :raises DeliveryError: it is not ours, gone, or the text too long.
+        """
+        if len(text) > body.TEXT_CHARS:
+            problem = "a Discord message holds {most} characters, and this text has {count}"
+            raise DeliveryError(problem, permanent=True, most=body.TEXT_CHARS, count=len(text))
+        await self._edit(await self._channel_of(address), message_id, body.edited(text))
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Take one of our messages back; one that is gone is no failure."""
+        where = {"channel_id": await self._channel_of(address), "message_id": message_id}
+        try:
+            await self._connection.call("DELETE", _MESSAGE, **where)
+        except Refused as why:
+            if why.code != body.UNKNOWN_MESSAGE:
+                raise
+
+    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
+        """Put our reaction on a message, or take it off; a server's own emoji is ``name:id``."""
+        await self._connection.call(
+            "DELETE" if remove else "PUT",
+            _MESSAGE + "/reactions/{emoji}/@me",
+            channel_id=await self._channel_of(address, message_id),
+            message_id=message_id,
+            emoji=body.emoji(emoji),
+        )
+
+    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
+        """Ask everybody in the chat, for a day; one answer each."""
+        made = body.poll(question, options)
+        return Receipt((await self._post(await self._channel_of(address), address, made, []),))
+
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """Show for ten seconds that an answer is coming."""
+        channel = await self._channel_of(address, message_id)
+        await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
+
+    # --- the ways there
+
+    async def _channel_of(self, address: Address, message_id: str = "") -> str:
+        """The id that REST wants: of the thread, the channel, or of the direct channel with ``user:ID``.
+
+        :param message_id: what it is about. A thread that an answer opens under it does not hold it.
+        """
+        if address.thread and address.thread != message_id:
+            return address.thread
+        kind, _, id = address.chat.rpartition(":")
+        if kind != "user":
+            return id
+        if id not in self._direct:
+            opened = await self._connection.call("POST", "/users/@me/channels", json={"recipient_id": id})
+            self._direct[id] = str(opened["id"])
+        return self._direct[id]
+
+    async def _post(self, channel: str, address: Address, new: Any, files: list[tuple[str, str]]) -> str:
+        async def once() -> str:
+            made = await self._connection.call("POST", _MESSAGES, json=new, files=files, channel_id=channel)
+            return str(made["id"])
+
+        try:
+            return await once()
+        except Refused as why:
+            may_open = self._settings.auto_thread and address.thread is not None
+            if why.code != body.UNKNOWN_CHANNEL or not may_open:
+                raise
+        await self._open_thread(address)
+        return await once()
+
+    async def _open_thread(self, address: Address) -> None:
+        """The thread that a mention is answered in: it gets the id of the message it hangs under."""
+        starter = address.thread or ""
+        try:
+            await self._connection.call(
+                "POST",
+                _MESSAGE + "/threads",
+                json=body.thread(self._titles.get(starter, "")),
+                channel_id=address.chat,
+                message_id=starter,
+            )
+        except Refused as why:
+            if why.code != body.THREAD_IS_THERE:
+                raise
+
+    async def _edit(self, channel: str, id: str, changed: dict[str, Any]) -> None:
+        await self._connection.call("PATCH", _MESSAGE, json=changed, channel_id=channel, message_id=id)
+
+    async def _replace(self, channel: str, outbound: Outbound) -> str:
+        """Make the first of what stands the whole text, and take the others back."""
+        first, *others = outbound.replaces
+        new = body.message(outbound)  # judges the text
+        try:
+            await self._edit(channel, first, body.edited(outbound.text, outbound.buttons))
+        except Refused as why:
+            if why.code != body.UNKNOWN_MESSAGE:
+                raise
+            first = await self._post(channel, outbound.address, new, [])
+        for id in others:
+            with suppress(DeliveryError):
+                await self.delete(outbound.address, id)
+        return first
+
+    def _files(self, attachments: tuple[Attachment, ...]) -> list[tuple[str, str]]:
+        """Files that can go out.
+
+        :raises DeliveryError: permanent; one is missing or too large.
+        """
+        found = []
+        for one in attachments:
+            path = Path(one.path)
+            if not one.path or not path.is_file():
+                raise DeliveryError("the file {name} is not there", permanent=True, name=one.name or one.path)
+            if path.stat().st_size > self.limits.media_out_bytes:
+                raise _too_large(one.name or path.name, self.limits.media_out_bytes)
+            found.append((one.path, one.name or path.name))
+        return found
+
+
+def _too_large(name: str, most: int) -> DeliveryError:
+    problem = "the file {name} is larger than {most} MB"
+    return DeliveryError(problem, permanent=True, name=name, most=most >> 20)
+
+
+def _read_notes(file: Path) -> dict[str, Any]:
+    try:
+        noted = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return noted if isinstance(noted, dict) else {}

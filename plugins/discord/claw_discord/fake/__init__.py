@@ -1,0 +1,324 @@
+"""A Discord on this machine: gateway and REST on one loopback port, for tests and demonstrations. It needs no account.
+
+async with FakeDiscord() as discord:
+    ...  # a bot with apiBase: discord.api_base, gatewayUrl: discord.gateway_url, token: discord.token
+    await discord.says("<@1150000000000000042> hello")
+    assert discord.log[-1].body["content"] == "hello to you"
+
+Held to discord.py itself in ``tests/plugins/discord/test_fake_against_discord_py.py``.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Any, Self
+
+from aiohttp import web
+
+from claw_discord.fake import things
+from claw_discord.fake.gateway import INVALID, RECONNECT, Gateway, Session
+from claw_discord.fake.rest import Answer, Received, Refusal, Rest
+
+__all__ = ["Answer", "FakeDiscord", "Received", "Refusal"]
+
+_MESSAGE_CONTENT, _SHUTDOWN_SECONDS = 1 << 15, 0.2
+_ASKS = {  # intent of a dispatch: (in a guild, in a direct chat)
+    "MESSAGE_CREATE": (1 << 9, 1 << 12),
+    "MESSAGE_UPDATE": (1 << 9, 1 << 12),
+    "MESSAGE_DELETE": (1 << 9, 1 << 12),
+    "MESSAGE_REACTION_ADD": (1 << 10, 1 << 13),
+    "THREAD_CREATE": (1, 0),
+}
+
+
+class FakeDiscord:
+    """The service, one guild with one channel, and the people in it. Belongs to one event loop.
+
+    :param token: the one that is let in.
+    :param heartbeat_ms: what clients are told to keep.
+    :ivar gateway: the sockets, with their switches (:class:`~claw_discord.fake.gateway.Gateway`).
+    :ivar closed_channels: channels that the bot may not see; ``deaf_users`` take no messages from it.
+    """
+
+    ME = "1150000000000000042"
+    ALICE = "2300000000000000077"
+    GUILD = "9000000000000000900"
+    CHANNEL = "9000000000000000910"
+
+    def __init__(self, token: str = "token-of-the-fake", *, heartbeat_ms: int = 400) -> None:
+        self.token = token
+        self.users = {
+            self.ME: things.user(self.ME, "clawbot", bot=True),
+            self.ALICE: things.user(self.ALICE, "alice"),
+        }
+        self.channels = {self.CHANNEL: things.channel(self.CHANNEL, "general", self.GUILD)}
+        self.messages: dict[str, dict[str, Any]] = {}
+        self.closed_channels: set[str] = set()
+        self.deaf_users: set[str] = set()
+        self.interactions: dict[str, tuple[float, str]] = {}
+        self.gateway = Gateway(token, heartbeat_ms, self._greeting)
+        self.rest = Rest(self)
+        self.port = 0
+        self._ids = things.Ids()
+        self._files: dict[str, bytes] = {}
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        app = web.Application(client_max_size=64 << 20)
+        app.add_routes(
+            [web.get("/gateway", self.gateway.answer), web.get("/attachments/{id}/{name}", self._file)]
+        )
+        app.add_routes(self.rest.routes())
+        self._runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Break every connection and close the port; ``start`` opens the same one again."""
+        await self.gateway.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where files are."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def api_base(self) -> str:
+        """Where REST is."""
+        return f"{self.url}/api/v10"
+
+    @property
+    def gateway_url(self) -> str:
+        """Where the gateway is."""
+        return f"ws://127.0.0.1:{self.port}/gateway"
+
+    @property
+    def me(self) -> dict[str, Any]:
+        """The bot."""
+        return self.users[self.ME]
+
+    # --- REST, seen from outside
+
+    @property
+    def log(self) -> list[Received]:
+        """Requests in the order of arrival."""
+        return self.rest.log
+
+    def asked(self, method: str, ending: str) -> list[Received]:
+        """Requests of a method whose path ends so."""
+        return [one for one in self.log if one.method == method and one.path.endswith(ending)]
+
+    def fail(self, match: str, answer: Answer, times: int = 1) -> None:
+        """Answer something else to the next requests; ``match`` as ``POST /channels/*/messages``."""
+        self.rest.fail(match, answer, times)
+
+    async def until(self, holds: Any, seconds: float = 5.0) -> None:
+        """Wait until a condition holds.
+
+        :raises TimeoutError: it does not.
+        """
+        async with asyncio.timeout(seconds):
+            while not holds():  # noqa: ASYNC110 - a test may ask anything
+                await asyncio.sleep(0.005)
+
+    def shown(self, channel: str = CHANNEL) -> list[str]:
+        """What people see of the bot's in a channel, oldest first."""
+        return [one["content"] for one in self.messages_of(channel) if one["author"]["id"] == self.ME]
+
+    # --- what people do
+
+    def person(self, name: str, *, bot: bool = False) -> str:
+        """Somebody new; their id."""
+        id = self._ids.next()
+        self.users[id] = things.user(id, name, bot=bot)
+        return id
+
+    def place(self, name: str, *, kind: int = things.TEXT, parent: str | None = None) -> str:
+        """Another channel of the guild, or a thread; its id. Clients are told at their next identify."""
+        id = self._ids.next()
+        self.channels[id] = things.channel(id, name, self.GUILD, kind, parent)
+        return id
+
+    def direct_with(self, user: str) -> dict[str, Any]:
+        """The chat of the bot and somebody."""
+        for one in self.channels.values():
+            if any(recipient["id"] == user for recipient in one.get("recipients", ())):
+                return one
+        id = self._ids.next()
+        self.channels[id] = things.direct_channel(id, self.users[user])
+        return self.channels[id]
+
+    async def says(
+        self,
+        text: str,
+        *,
+        channel: str = CHANNEL,
+        author: str = ALICE,
+        reply_to: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Somebody writes; the message comes back as the archive has it.
+
+        :param files: name → bytes.
+        :param more: other fields of the message.
+        """
+        if files:
+            more["attachments"] = [self.keep_file(channel, name, data) for name, data in files.items()]
+        if reply_to:
+            reference = {"type": 0, "message_id": reply_to, "channel_id": channel}
+            more |= {
+                "type": 19,
+                "message_reference": reference,
+                "referenced_message": self.messages.get(reply_to),
+            }
+        made = self.make_message(text, channel, author, **more)
+        await self.tell("MESSAGE_CREATE", made)
+        return made
+
+    async def presses(self, message_id: str, custom_id: str, *, user: str = ALICE) -> str:
+        """Somebody presses a button; the interaction's id."""
+        message = self.messages[message_id]
+        place = self.channels[message["channel_id"]]
+        id, token = self._ids.next(), token_hex(8)
+        self.interactions[id] = time.monotonic(), token
+        person = {"user": self.users[user], **things.member()}
+        who: dict[str, Any] = {"member": person, "guild_id": self.GUILD} if place.get("guild_id") else {}
+        await self.gateway.dispatch("INTERACTION_CREATE", {
+            "id": id, "application_id": self.ME, "type": 3, "token": token, "version": 1,
+            "channel_id": place["id"], "channel": place, "message": message,
+            "data": {"component_type": 2, "custom_id": custom_id, "id": 1},
+            "attachment_size_limit": 10 << 20, "app_permissions": "0", "locale": "en-US", "entitlements": [],
+            "authorizing_integration_owners": {}, "context": 0, **(who or {"user": self.users[user]}),
+        })  # fmt: skip
+        return id
+
+    async def reacts(self, message_id: str, emoji: str, *, user: str = ALICE) -> None:
+        """Somebody puts a reaction on a message."""
+        message = self.messages[message_id]
+        place = self.channels[message["channel_id"]]
+        told: dict[str, Any] = {
+            "user_id": user, "channel_id": place["id"], "message_id": message_id, "emoji": {"id": None, "name": emoji},
+            "message_author_id": message["author"]["id"], "type": 0, "burst": False,
+        }  # fmt: skip
+        if place.get("guild_id"):
+            told |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **things.member()}}
+        await self._dispatch("MESSAGE_REACTION_ADD", told, place)
+
+    # --- the world, for both halves
+
+    def messages_of(self, channel: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return [one for one in self.messages.values() if one["channel_id"] == channel]
+
+    def make_message(self, text: str, channel: str, author: str, **more: Any) -> dict[str, Any]:
+        """Put a message into the archive, untold."""
+        place = self.channels[channel]
+        made = things.message(self._ids.next(), place, self.users[author], text, self.users, **more)
+        self.messages[made["id"]] = made
+        place["last_message_id"] = made["id"]
+        return made
+
+    def keep_file(self, channel: str, name: str, data: bytes) -> dict[str, Any]:
+        """A file of a message, with an address that is good for now."""
+        id = self._ids.next()
+        self._files[id] = data
+        kind = {
+            "png": "image/png",
+            "ogg": "audio/ogg",
+            "mp4": "video/mp4",
+            "txt": "text/plain; charset=utf-8",
+        }
+        url = f"{self.url}/attachments/{id}/{name}?ex=6&is=6&hm={token_hex(4)}"
+        return {
+            "id": id, "filename": name, "size": len(data), "url": url, "proxy_url": url,
+            "content_type": kind.get(name.rpartition(".")[2], "application/octet-stream"),
+        }  # fmt: skip
+
+    async def tell(self, event: str, message: Mapping[str, Any]) -> None:
+        """Tell clients of a message."""
+        place = self.channels[message["channel_id"]]
+        await self._dispatch(event, things.told(self.visible(message), place), place)
+
+    async def change(self, id: str, **fields: Any) -> dict[str, Any]:
+        """A message gets another text; everybody is told."""
+        message = self.messages[id]
+        message |= {**fields, "edited_timestamp": things.stamp()}
+        await self.tell("MESSAGE_UPDATE", message)
+        return message
+
+    async def remove(self, id: str) -> None:
+        """A message goes."""
+        message = self.messages.pop(id)
+        place = self.channels[message["channel_id"]]
+        gone = {"id": id, "channel_id": place["id"], "guild_id": place.get("guild_id")}
+        await self._dispatch("MESSAGE_DELETE", {key: value for key, value in gone.items() if value}, place)
+
+    async def open_thread(self, parent: str, starter: str, name: str) -> dict[str, Any]:
+        """A thread under a message: it has the message's id."""
+        made = things.channel(starter, name, self.GUILD, things.THREAD, parent)
+        self.channels[starter] = made
+        await self._dispatch("THREAD_CREATE", made | {"newly_created": True}, made)
+        return made
+
+    def visible(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A message as the bot may see it: without the intent, the text only where it is meant for it."""
+        shown = {key: value for key, value in message.items() if not key.startswith("_")}
+        direct = self.channels[message["channel_id"]]["type"] == things.DIRECT
+        named = self.ME in [one["id"] for one in message["mentions"]] or message["author"]["id"] == self.ME
+        allowed = self.gateway.intents & _MESSAGE_CONTENT or direct or named
+        return shown if allowed else things.without_text(shown)
+
+    # --- what goes wrong
+
+    async def drop(self, code: int | None = None) -> None:
+        """Close every gateway connection with a code; None = the line breaks."""
+        await self.gateway.close(code)
+
+    async def reconnect(self) -> None:
+        """Op 7."""
+        await self.gateway.op(RECONNECT)
+
+    async def invalidate(self, *, resumable: bool = False) -> None:
+        """Op 9."""
+        if not resumable:
+            self.gateway.forget()
+        await self.gateway.op(INVALID, resumable)
+
+    async def _dispatch(self, event: str, data: Any, place: Mapping[str, Any]) -> None:
+        asks = _ASKS[event][0 if place.get("guild_id") else 1]
+        if self.gateway.intents & asks:
+            await self.gateway.dispatch(event, data)
+
+    def _greeting(self, session: Session) -> list[tuple[str, Any]]:
+        ready = {
+            "v": 10, "user": self.me, "guilds": [{"id": self.GUILD, "unavailable": True}],
+            "session_id": session.id, "session_type": "normal", "resume_gateway_url": self.gateway_url,
+            "application": {"id": self.ME, "flags": 565248}, "shard": [0, 1], "private_channels": [],
+            "relationships": [], "_trace": [],
+        }  # fmt: skip
+        ours = [
+            one
+            for one in self.channels.values()
+            if one.get("guild_id") and one["id"] not in self.closed_channels
+        ]
+        return [("READY", ready), ("GUILD_CREATE", things.guild(self.GUILD, "G", self.me, ours))]
+
+    async def _file(self, request: web.Request) -> web.Response:
+        data = self._files.get(request.match_info["id"])
+        if data is None or not request.query.get("hm"):
+            return web.Response(status=404)
+        return web.Response(body=data, content_type="application/octet-stream")

@@ -1,0 +1,335 @@
+"""The REST half: what a bot may ask, checked as the service checks it; forced answers come before.
+
+Numbers of errors: https://discord.com/developers/docs/topics/opcodes-and-status-codes#json.
+"""
+
+import asyncio
+import fnmatch
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from claw_discord.fake import FakeDiscord
+
+BASE = "/api/v10"
+_TEXT_CHARS, _NONCE_CHARS, _FILE_BYTES = 2000, 25, 10 << 20
+_BUTTON_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered in place of the truth.
+
+    :param cut: break the line instead; with ``done`` the request has had its effect.
+    :param hang_seconds: wait first.
+    """
+
+    status: int = 200
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False
+    done: bool = False
+    hang_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came in.
+
+    :param files: names and bytes of the parts of a form.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    files: tuple[tuple[str, bytes], ...] = ()
+    at: float = 0.0
+
+
+class Refusal(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, code: int, text: str, errors: Any = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.body = {"message": text, "code": code, **({"errors": errors} if errors else {})}
+
+
+def invalid(field_name: str, code: str, text: str) -> Refusal:
+    """50035: the form is wrong."""
+    error = {field_name: {"_errors": [{"code": code, "message": text}]}}
+    return Refusal(400, 50035, "Invalid Form Body", error)
+
+
+class Rest:
+    """Every route, on one world.
+
+    :ivar log: requests in the order of arrival.
+    :ivar pinged: ids of people who were rung by a message of ours.
+    :ivar confirmed: interactions that were answered: id → (type, seconds it took).
+    """
+
+    def __init__(self, world: "FakeDiscord") -> None:
+        self._world = world
+        self.log: list[Received] = []
+        self.pinged: list[str] = []
+        self.confirmed: dict[str, tuple[int, float]] = {}
+        self._forced: list[list[Any]] = []
+        self._by_nonce: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def fail(self, match: str, answer: Answer, times: int) -> None:
+        """Answer so the next ``times`` that ``METHOD /path`` fits ``match`` (``*`` and ``?`` as in a shell)."""
+        self._forced.append([match, answer, times])
+
+    def routes(self) -> list[web.RouteDef]:
+        """All that is served."""
+        one = "/channels/{channel}/messages/{message}"
+        table = [
+            ("GET", "/users/@me", self.me),
+            ("POST", "/users/@me/channels", self.open_direct),
+            ("GET", "/oauth2/applications/@me", self.application),
+            ("GET", "/applications/@me", self.application),
+            ("GET", "/gateway/bot", self.gateway),
+            ("GET", "/channels/{channel}", self.channel),
+            ("GET", "/channels/{channel}/messages", self.archive),
+            ("POST", "/channels/{channel}/messages", self.post),
+            ("GET", one, self.message),
+            ("PATCH", one, self.edit),
+            ("DELETE", one, self.delete),
+            ("POST", one + "/threads", self.thread),
+            ("PUT", one + "/reactions/{emoji}/@me", self.react),
+            ("DELETE", one + "/reactions/{emoji}/@me", self.unreact),
+            ("POST", "/channels/{channel}/typing", self.typing),
+            ("POST", "/interactions/{id}/{token}/callback", self.confirm),
+        ]
+        return [web.route(method, BASE + path, self._served(answer)) for method, path, answer in table]
+
+    def _served(self, handler: Any) -> Any:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            received = await _received(request)
+            self.log.append(received)
+            forced = self._forced_for(received)
+            if forced and forced.hang_seconds:
+                await asyncio.sleep(forced.hang_seconds)
+            if forced is None or forced.done:
+                answer = await self._truth(handler, request, received)
+            if forced is None:
+                return answer
+            if forced.cut:
+                assert request.transport is not None
+                request.transport.abort()
+                return web.Response(status=500)
+            return _json(forced.body, forced.status, forced.headers)
+
+        return serve
+
+    async def _truth(self, handler: Any, request: web.Request, received: Received) -> web.Response:
+        public = received.path.startswith("/interactions/")
+        try:
+            if not public and request.headers.get("Authorization") != f"Bot {self._world.token}":
+                raise Refusal(401, 0, "401: Unauthorized")
+            place = request.match_info.get("channel")
+            if place is not None and place not in self._world.channels:
+                raise Refusal(404, 10003, "Unknown Channel")
+            if place in self._world.closed_channels:
+                raise Refusal(403, 50001, "Missing Access")
+            body = await handler(request.match_info, received)
+        except Refusal as refusal:
+            return _json(refusal.body, refusal.status)
+        return web.Response(status=204) if body is None else _json(body)
+
+    def _forced_for(self, received: Received) -> Answer | None:
+        for entry in self._forced:
+            if entry[2] > 0 and fnmatch.fnmatch(f"{received.method} {received.path}", entry[0]):
+                entry[2] -= 1
+                return entry[1]  # type: ignore[no-any-return]
+        return None
+
+    # --- who we are
+
+    async def me(self, at: Mapping[str, str], asked: Received) -> Any:
+        return self._world.me | {"verified": True, "mfa_enabled": False, "locale": "en-US", "flags": 0}
+
+    async def application(self, at: Mapping[str, str], asked: Received) -> Any:
+        owner = self._world.users[self._world.ALICE]
+        return {
+            "id": self._world.ME, "name": "claw", "icon": None, "description": "", "summary": "", "owner": owner,
+            "bot_public": True, "bot_require_code_grant": False, "verify_key": "0" * 64, "flags": 565248,
+        }  # fmt: skip
+
+    async def gateway(self, at: Mapping[str, str], asked: Received) -> Any:
+        limit = {"total": 1000, "remaining": 998, "reset_after": 14_400_000, "max_concurrency": 1}
+        return {"url": self._world.gateway_url, "shards": 1, "session_start_limit": limit}
+
+    async def open_direct(self, at: Mapping[str, str], asked: Received) -> Any:
+        recipient = str((asked.body or {}).get("recipient_id"))
+        if recipient not in self._world.users:
+            raise invalid("recipient_id", "NUMBER_TYPE_COERCE", "no such user")
+        return self._world.direct_with(recipient)
+
+    # --- channels and their messages
+
+    async def channel(self, at: Mapping[str, str], asked: Received) -> Any:
+        return self._world.channels[at["channel"]]
+
+    async def archive(self, at: Mapping[str, str], asked: Received) -> Any:
+        limit = int(asked.query.get("limit", "50"))
+        if not 1 <= limit <= 100:
+            raise invalid("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100")
+        after = int(asked.query.get("after", "0"))
+        found = [one for one in self._world.messages_of(at["channel"]) if int(one["id"]) > after]
+        kept = found[:limit] if after else found[-limit:]
+        return [self._world.visible(one) for one in reversed(kept)]
+
+    async def message(self, at: Mapping[str, str], asked: Received) -> Any:
+        return self._world.visible(self._known(at))
+
+    async def post(self, at: Mapping[str, str], asked: Received) -> Any:
+        body = asked.body if isinstance(asked.body, dict) else {}
+        place = self._world.channels[at["channel"]]
+        if any(one["id"] in self._world.deaf_users for one in place.get("recipients", ())):
+            raise Refusal(403, 50007, "Cannot send messages to this user")
+        nonce = str(body.get("nonce") or "")
+        check_message(body, asked.files)
+        if body.get("enforce_nonce") and (before := self._by_nonce.get((place["id"], nonce))):
+            return before
+        more = {key: body[key] for key in ("components", "poll") if key in body}
+        more |= self._reference(at["channel"], body.get("message_reference") or {})
+        if asked.files:
+            more["attachments"] = [self._world.keep_file(place["id"], *file) for file in asked.files]
+        made = self._world.make_message(body.get("content") or "", place["id"], self._world.ME, **more)
+        if nonce:
+            self._by_nonce[place["id"], nonce] = made
+        if (body.get("allowed_mentions") or {"parse": ["users"]}).get("parse"):
+            self.pinged += [one["id"] for one in made["mentions"]]
+        await self._world.tell("MESSAGE_CREATE", made)
+        return made | ({"nonce": nonce} if nonce else {})
+
+    def _reference(self, channel: str, reference: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer's sign of what it answers; nothing when that is gone and the sender does not mind."""
+        if not reference:
+            return {}
+        target = self._world.messages.get(str(reference.get("message_id")))
+        if target is None or target["channel_id"] != channel:
+            if reference.get("fail_if_not_exists", True):
+                raise invalid("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
+            return {}
+        points = {"type": 0, "message_id": target["id"], "channel_id": channel}
+        return {"type": 19, "message_reference": points, "referenced_message": target}
+
+    async def edit(self, at: Mapping[str, str], asked: Received) -> Any:
+        message = self._own(at, "Cannot edit a message authored by another user")
+        check_message({"content": message["content"], **asked.body}, ())
+        changed = {key: asked.body[key] for key in ("content", "components") if key in asked.body}
+        return await self._world.change(message["id"], **changed)
+
+    async def delete(self, at: Mapping[str, str], asked: Received) -> None:
+        self._own(at, "Missing Permissions")
+        await self._world.remove(at["message"])
+
+    async def thread(self, at: Mapping[str, str], asked: Received) -> Any:
+        name = (asked.body or {}).get("name") or ""
+        if not 1 <= len(name) <= 100:
+            raise invalid("name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+        self._known(at)
+        if at["message"] in self._world.channels:
+            raise Refusal(400, 160004, "A thread has already been created for this message")
+        return await self._world.open_thread(at["channel"], at["message"], name)
+
+    async def react(self, at: Mapping[str, str], asked: Received) -> None:
+        emoji = at["emoji"]
+        if emoji.isascii() and not re.fullmatch(r"\w+:\d+", emoji):
+            raise Refusal(400, 10014, "Unknown Emoji")
+        self._known(at).setdefault("_reactions", []).append(emoji)
+
+    async def unreact(self, at: Mapping[str, str], asked: Received) -> None:
+        marks = self._known(at).get("_reactions", [])
+        if at["emoji"] in marks:
+            marks.remove(at["emoji"])
+
+    async def typing(self, at: Mapping[str, str], asked: Received) -> None:
+        return None
+
+    async def confirm(self, at: Mapping[str, str], asked: Received) -> None:
+        asked_at, token = self._world.interactions.get(at["id"], (0.0, ""))
+        if token != at["token"] or time.monotonic() - asked_at > _BUTTON_SECONDS:
+            raise Refusal(404, 10062, "Unknown interaction")
+        if at["id"] in self.confirmed:
+            raise Refusal(400, 40060, "Interaction has already been acknowledged.")
+        if (asked.body or {}).get("type") not in (4, 5, 6, 7, 9):
+            raise invalid("type", "BASE_TYPE_CHOICES", "no such type of answer")
+        self.confirmed[at["id"]] = asked.body["type"], time.monotonic() - asked_at
+
+    def _known(self, at: Mapping[str, str]) -> dict[str, Any]:
+        message = self._world.messages.get(at["message"])
+        if message is None or message["channel_id"] != at["channel"]:
+            raise Refusal(404, 10008, "Unknown Message")
+        return message
+
+    def _own(self, at: Mapping[str, str], why_not: str) -> dict[str, Any]:
+        message = self._known(at)
+        if message["author"]["id"] != self._world.ME:
+            raise Refusal(403, 50005 if "edit" in why_not else 50013, why_not)
+        return message
+
+
+def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...]) -> None:
+    """What the service refuses in a message.
+
+    :raises Refusal: as it says so.
+    """
+    content = body.get("content") or ""
+    if len(content) > _TEXT_CHARS:
+        raise invalid("content", "BASE_TYPE_MAX_LENGTH", f"Must be {_TEXT_CHARS} or fewer in length.")
+    if not content.strip() and not files and not body.get("poll") and not body.get("embeds"):
+        raise Refusal(400, 50006, "Cannot send an empty message")
+    if len(str(body.get("nonce") or "")) > _NONCE_CHARS:
+        raise invalid("nonce", "NONCE_TYPE_TOO_LONG", f"Must be {_NONCE_CHARS} or fewer in length.")
+    if any(len(data) > _FILE_BYTES for _, data in files):
+        raise Refusal(413, 40005, "Request entity too large")
+    rows = body.get("components") or []
+    buttons = [button for row in rows for button in row.get("components", ())]
+    ids = [str(button.get("custom_id") or "") for button in buttons]
+    right = (
+        len(rows) <= 5
+        and all(row.get("type") == 1 and 1 <= len(row.get("components", ())) <= 5 for row in rows)
+        and all(1 <= len(id) <= 100 for id in ids)
+        and len(set(ids)) == len(ids)
+        and all(1 <= len(str(button.get("label") or "")) <= 80 for button in buttons)
+    )
+    if not right:
+        raise invalid("components", "BASE_TYPE_BAD_LENGTH", "The components are wrong")
+
+
+async def _received(request: web.Request) -> Received:
+    body: Any = None
+    files: list[tuple[str, bytes]] = []
+    if request.content_type == "multipart/form-data":
+        async for part in await request.multipart():
+            data = bytes(await part.read())  # type: ignore[union-attr, arg-type]
+            if part.name == "payload_json":  # type: ignore[union-attr]
+                body = json.loads(data)
+            else:
+                files.append((part.filename or "", data))  # type: ignore[union-attr]
+    elif request.can_read_body:
+        text = await request.text()
+        body = json.loads(text) if request.content_type == "application/json" else text
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    path = request.path.removeprefix(BASE)
+    return Received(request.method, path, dict(request.query), headers, body, tuple(files), time.monotonic())
+
+
+def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """JSON, with exactly this content type: with a charset behind it discord.py hands the text on unparsed."""
+    given = {name: value for name, value in (headers or {}).items() if name.lower() != "content-type"}
+    kind = next((v for k, v in (headers or {}).items() if k.lower() == "content-type"), "application/json")
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return web.Response(body=data, status=status, headers={**given, "Content-Type": kind})

@@ -1,0 +1,287 @@
+"""What the gateway says, as what the house understands. Pure: raw dispatches in, plain data out.
+
+Shapes from https://discord.com/developers/docs/resources/message and …/events/gateway-events.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from claw import Address, Around, Attachment, Heard, Inbound, Sender
+
+from claw_discord.places import FORUM, MEDIA, TEXT_KINDS, THREAD_KINDS, Place, Places
+
+READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"})
+"""The dispatches that somebody's act stands behind."""
+
+_DISCORD_EPOCH_MS = 1420070400000
+_SAID_BY_PEOPLE = frozenset({0, 19, 20, 23})  # message types: default, reply, and what a command left
+_FORWARD = 1  # message_reference.type
+_COMPONENT = 3  # interaction type
+_STICKER_ENDINGS = {1: "png", 2: "png", 3: "json", 4: "gif"}
+_NO_PLACES = Places()
+
+
+def to_inbound(
+    frame: Mapping[str, Any],
+    me: str,
+    *,
+    account: str = "default",
+    places: Places = _NO_PLACES,
+    session: str = "",
+    reactions: str = "off",
+    auto_thread: bool = False,
+) -> Inbound | None:
+    """Read one dispatch; None for what is our own, a system line, an unfurled link, or nothing that people do.
+
+    :param frame: as it came, with ``t``, ``s`` and ``d``.
+    :param me: our user id.
+    :param session: of the gateway, so that a reaction has an id of its own.
+    :param reactions: off, own or all.
+    :param auto_thread: a mention in a channel is answered in a thread that will have its id.
+    """
+    event, data = frame.get("t"), frame.get("d")
+    if not isinstance(data, Mapping):
+        return None
+    reader = _Reader(me, account, places, auto_thread)
+    if event == "MESSAGE_CREATE":
+        return reader.message(data)
+    if event == "MESSAGE_UPDATE":
+        return reader.edit(data)
+    if event == "INTERACTION_CREATE":
+        return reader.button(data)
+    if event == "MESSAGE_REACTION_ADD" and reactions != "off":
+        return reader.reaction(data, f"{session}:{frame.get('s')}", own_only=reactions == "own")
+    return None
+
+
+def sent_at(id: str) -> float | None:
+    """When something was made, out of its id: seconds since 1970."""
+    return ((int(id) >> 22) + _DISCORD_EPOCH_MS) / 1000 if id.isdigit() else None
+
+
+def id_at(seconds: float) -> int:
+    """The first id of a moment, seconds since 1970."""
+    return max(int(seconds * 1000) - _DISCORD_EPOCH_MS, 0) << 22
+
+
+class _Reader:
+    """One account's eyes."""
+
+    def __init__(self, me: str, account: str, places: Places, auto_thread: bool) -> None:
+        self._me, self._account, self._places, self._auto_thread = me, account, places, auto_thread
+
+    def message(self, data: Mapping[str, Any]) -> Inbound | None:
+        author = data.get("author") or {}
+        ours = str(author.get("id")) == self._me
+        if ours or not author or data.get("type", 0) not in _SAID_BY_PEOPLE:
+            return None
+        id = str(data["id"])
+        place = self._place(data)
+        mentioned = self._is_for_us(data)
+        thread = place.id if place.is_thread else None
+        if self._auto_thread and mentioned and data.get("guild_id") and place.kind in (0, 5):
+            thread = id  # the thread that an answer opens under a message has the message's id
+        reference = data.get("message_reference") or {}
+        forwarded = reference.get("type", 0) == _FORWARD
+        return Inbound(
+            self._address(place, thread),
+            self._text(data, forwarded),
+            sender_of(data),
+            message_id=id,
+            event_id=id,
+            sent_at=_seconds(data.get("timestamp")) or sent_at(id),
+            chat_type="group" if data.get("guild_id") else "direct",
+            mentions_us=mentioned,
+            reply_to=None if forwarded else _id(reference.get("message_id")),
+            attachments=attachments_of(data),
+            around=self._around(data, place, forwarded),
+        )
+
+    def edit(self, data: Mapping[str, Any]) -> Inbound | None:
+        """A person changed the text; a link that unfolded has no time of editing."""
+        changed = data.get("edited_timestamp")
+        inbound = self.message(data) if changed else None
+        if inbound is None:
+            return None
+        return replace(inbound, kind="edit", event_id=f"edit:{inbound.message_id}:{changed}")
+
+    def button(self, data: Mapping[str, Any]) -> Inbound | None:
+        pressed = data.get("data") or {}
+        if data.get("type") != _COMPONENT or not pressed.get("custom_id"):
+            return None
+        message = data.get("message") or {}
+        values = pressed.get("values") or ()
+        place = self._place({"channel_type": (data.get("channel") or {}).get("type"), **data})
+        return Inbound(
+            self._address(place, place.id if place.is_thread else None),
+            str(values[0]) if values else str(pressed["custom_id"]),
+            sender_of({"author": data.get("user") or {}, **data}),
+            message_id=str(message.get("id") or ""),
+            event_id=str(data["id"]),
+            kind="button",
+            sent_at=sent_at(str(data["id"])),
+            chat_type="group" if data.get("guild_id") else "direct",
+            mentions_us=True,
+            around=self._around(data, place, forwarded=False),
+        )
+
+    def reaction(self, data: Mapping[str, Any], event_id: str, *, own_only: bool) -> Inbound | None:
+        on_ours = str(data.get("message_author_id")) == self._me
+        user = str(data.get("user_id") or "")
+        if user in ("", self._me) or (own_only and not on_ours):
+            return None
+        emoji = data.get("emoji") or {}
+        custom = f"{emoji.get('name')}:{emoji['id']}" if emoji.get("id") else str(emoji.get("name") or "")
+        place = self._place(data)
+        person = (data.get("member") or {}).get("user") or {"id": user}
+        return Inbound(
+            self._address(place, place.id if place.is_thread else None),
+            custom,
+            sender_of({"author": person, **data}),
+            message_id=str(data["message_id"]),
+            event_id=f"reaction:{event_id}",
+            kind="reaction",
+            chat_type="group" if data.get("guild_id") else "direct",
+            mentions_us=on_ours,
+            around=self._around(data, place, forwarded=False),
+        )
+
+    def _place(self, data: Mapping[str, Any]) -> Place:
+        """Where it happened, as far as is known; the message itself says of what kind the channel is."""
+        id = str(data["channel_id"])
+        known = self._places.get(id)
+        return known or Place(id, int(data.get("channel_type") or 0), guild=str(data.get("guild_id") or ""))
+
+    def _address(self, place: Place, thread: str | None) -> Address:
+        chat = place.parent or place.id if place.is_thread else place.id
+        return Address("discord", chat, self._account, thread)
+
+    def _is_for_us(self, data: Mapping[str, Any]) -> bool:
+        """Mentioned by id, or an answer to what we said: its ping may be turned off. @everyone is not us."""
+        answered = (data.get("referenced_message") or {}).get("author") or {}
+        named = (one.get("id") for one in data.get("mentions") or ())
+        return self._me in map(str, named) or str(answered.get("id")) == self._me
+
+    def _text(self, data: Mapping[str, Any], forwarded: bool) -> str:
+        said = readable(data.get("content") or "", self._me, data.get("mentions") or ())
+        passed_on = (readable(one.get("content") or "", self._me, one.get("mentions") or ())
+                     for one in (_snapshots(data) if forwarded else ()))  # fmt: skip
+        return "\n".join(text for text in (said, *passed_on) if text)
+
+    def _around(self, data: Mapping[str, Any], place: Place, forwarded: bool) -> Around:
+        above = self._places.parent_of(place.id) if place.is_thread else place
+        quoted = data.get("referenced_message") or {}
+        return Around(
+            chat_name=above.name if above else "",
+            space=place.guild_name,
+            thread_name=place.name if place.is_thread else "",
+            quoted=heard(quoted, self._me) if quoted else None,
+            forwarded_from="a message in another chat" if forwarded else "",
+            is_forum=bool(above and above.kind in (FORUM, MEDIA)),
+        )
+
+
+def readable(content: str, me: str, mentions: Iterable[Mapping[str, Any]]) -> str:
+    """A text with our own mention taken out and the others as ``@name``."""
+    names = {str(one.get("id")): _name(one) for one in mentions}
+
+    def named(match: re.Match[str]) -> str:
+        return f"@{names[match[1]]}" if match[1] in names else match[0]
+
+    def gone(match: re.Match[str]) -> str:
+        start, end = match.span()
+        inside = start > 0 and end < len(content) and content[start - 1] != "\n" and content[end] != "\n"
+        return " " if inside and match[0] != match[0].strip() else ""
+
+    if me:
+        content = re.sub(rf"[ \t]*<@!?{re.escape(me)}>[ \t]*", gone, content)
+    return re.sub(r"<@!?(\d+)>", named, content).strip()
+
+
+def heard(message: Mapping[str, Any], me: str) -> Heard:
+    """A message that another one refers to."""
+    return Heard(
+        readable(message.get("content") or "", me, message.get("mentions") or ()),
+        sender_of(message).name,
+        str(message.get("id") or ""),
+        _seconds(message.get("timestamp")),
+    )
+
+
+def sender_of(data: Mapping[str, Any]) -> Sender:
+    """Who did it. A webhook speaks for a program, whatever name it shows."""
+    member = data.get("member") or {}
+    author = data.get("author") or member.get("user") or {}
+    return Sender(
+        str(author.get("id") or ""),
+        str(member.get("nick") or _name(author)),
+        str(author.get("username") or ""),
+        is_bot=bool(author.get("bot") or data.get("webhook_id")),
+    )
+
+
+def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """The files and stickers of a message, and of one that it passes on. A key is the file's id."""
+    found = []
+    for one in (data, *_snapshots(data)):
+        found += [_file(file) for file in one.get("attachments") or ()]
+        found += [
+            Attachment("sticker", str(sticker.get("name") or ""), key=f"sticker:{sticker['id']}.{ending}")
+            for sticker in one.get("sticker_items") or ()
+            if (ending := _STICKER_ENDINGS.get(sticker.get("format_type", 0)))
+        ]
+    return tuple(found)
+
+
+def files_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """Where the files of a message can be fetched now, by id. The addresses are signed and expire."""
+    return {
+        str(file["id"]): str(file["url"])
+        for one in (data, *_snapshots(data))
+        for file in one.get("attachments") or ()
+    }
+
+
+def is_thread_message(data: Mapping[str, Any]) -> bool:
+    """Whether a message says of itself that it stands in a thread."""
+    return (data.get("channel_type") or 0) in THREAD_KINDS
+
+
+def has_messages(place: Place) -> bool:
+    """Whether people can write there."""
+    return place.is_thread or place.kind in TEXT_KINDS
+
+
+def _file(file: Mapping[str, Any]) -> Attachment:
+    mime = str(file.get("content_type") or "").partition(";")[0]
+    kind = mime.partition("/")[0]
+    size = file.get("size")
+    return Attachment(
+        kind if kind in ("image", "audio", "video") else "file",
+        str(file.get("filename") or ""),
+        mime,
+        str(file["id"]),
+        size_bytes=size if isinstance(size, int) else None,
+    )
+
+
+def _snapshots(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one["message"] for one in data.get("message_snapshots") or () if one.get("message")]
+
+
+def _name(user: Mapping[str, Any]) -> str:
+    return str(user.get("global_name") or user.get("username") or "")
+
+
+def _id(value: Any) -> str | None:
+    return str(value) if value else None
+
+
+def _seconds(stamp: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,152 @@
+"""What the house says, as Discord's REST wants it, and its refusals as errors of ours. Pure.
+
+Limits from https://discord.com/developers/docs/resources/message#create-message; kept here so that a correction is
+one line.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from claw import Button, DeliveryError, Outbound, UsageError
+
+TEXT_CHARS = 2000
+FILE_BYTES = 10 << 20
+NONCE_CHARS = 25
+_ROW, _ROWS, _LABEL_CHARS = 5, 5, 80
+_STYLES = {"primary": 1, "danger": 4}
+_PLAIN_STYLE = 2
+_QUESTION_CHARS, _OPTION_CHARS, _OPTIONS, _POLL_HOURS = 300, 55, 10, 24
+_TITLE_CHARS = 100
+NOBODY: dict[str, Any] = {"parse": []}
+"""Nobody is pinged, whatever a text names."""
+
+UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, THREAD_IS_THERE = 10003, 10008, 160004
+
+_PASSING = frozenset({408, 425})  # refusals that may pass by themselves
+_FIXES = {
+    10003: "the channel is gone, or the bot was taken out of it",
+    10008: "the message is gone",
+    50001: "let the bot's role see that channel and write in it",
+    50007: "that person takes no messages from the bot: they must share a server with it and allow its messages",
+    50013: "give the bot's role the right to do that in this channel",
+    40005: "send a smaller file",
+}
+
+
+def nonce(key: str) -> str:
+    """What makes a repeat harmless: the service drops a second message with the same one within minutes."""
+    return hashlib.sha256(key.encode()).hexdigest()[:NONCE_CHARS]
+
+
+def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any]:
+    """The body of one new message.
+
+    :raises DeliveryError: permanent; it can never be one message.
+    """
+    if len(outbound.text) > TEXT_CHARS:
+        problem = "a Discord message holds {most} characters, and this text has {count}"
+        raise DeliveryError(problem, permanent=True, most=TEXT_CHARS, count=len(outbound.text))
+    if not outbound.text.strip() and not outbound.attachments:
+        raise DeliveryError("an empty text cannot be sent to Discord", permanent=True)
+    body: dict[str, Any] = {
+        "content": outbound.text,
+        "nonce": nonce(outbound.key),
+        "enforce_nonce": True,
+        "allowed_mentions": NOBODY,
+    }
+    if reply_to:
+        body["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
+    if outbound.buttons:
+        body["components"] = components(outbound.buttons)
+    return body
+
+
+def edited(text: str, buttons: Sequence[Button] | None = None) -> dict[str, Any]:
+    """The body of an edit; None leaves the buttons as they are."""
+    body: dict[str, Any] = {"content": text, "allowed_mentions": NOBODY}
+    return body if buttons is None else body | {"components": components(buttons)}
+
+
+def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """Buttons in rows of five.
+
+    :raises DeliveryError: there are more than a message can hold.
+    """
+    if len(buttons) > _ROW * _ROWS:
+        problem = "a Discord message holds {most} buttons, and this one has {count}"
+        raise DeliveryError(problem, permanent=True, most=_ROW * _ROWS, count=len(buttons))
+    made = [
+        {
+            "type": 2,
+            "style": _STYLES.get(button.style, _PLAIN_STYLE),
+            "label": button.label[:_LABEL_CHARS],
+            "custom_id": button.value,
+        }
+        for button in buttons
+    ]
+    return [{"type": 1, "components": made[at : at + _ROW]} for at in range(0, len(made), _ROW)]
+
+
+def poll(question: str, options: Sequence[str]) -> dict[str, Any]:
+    """The body of a message that asks everybody, for a day.
+
+    :raises UsageError: it is no poll that Discord knows.
+    """
+    if not 1 <= len(options) <= _OPTIONS or not question.strip():
+        raise UsageError("a poll on Discord has a question and one to {most} options", most=_OPTIONS)
+    answers = [{"poll_media": {"text": option[:_OPTION_CHARS]}} for option in options]
+    return {
+        "poll": {
+            "question": {"text": question[:_QUESTION_CHARS]},
+            "answers": answers,
+            "duration": _POLL_HOURS,
+            "allow_multiselect": False,
+        },
+        "allowed_mentions": NOBODY,
+    }
+
+
+def thread(title: str) -> dict[str, Any]:
+    """The body that opens a thread under a message; it folds up after a day of silence."""
+    line = " ".join(title.split())[:_TITLE_CHARS]
+    return {"name": line or "claw", "auto_archive_duration": 1440}
+
+
+def emoji(text: str) -> str:
+    """An emoji as a route names it: a letter of Unicode, or ``name:id`` (or ``<:name:id>``) of a server."""
+    return text.strip().removeprefix("<").removesuffix(">").removeprefix("a:").strip(":")
+
+
+class Refused(DeliveryError):
+    """The service's no, with its own number for the reason.
+
+    :ivar code: 0 when the answer had none.
+    """
+
+    def __init__(self, problem: str, /, *, code: int = 0, **more: Any) -> None:
+        super().__init__(problem, code=code, **more)
+        self.code = code
+
+
+def refusal(status: int, code: int, text: str, *, retry_after: float | None = None) -> Refused:
+    """An HTTP answer that is no success.
+
+    :param code: Discord's own number, 0 when the body has none.
+    :param retry_after: seconds, of a 429.
+    """
+    if status == 429:
+        pause = 1.0 if retry_after is None else retry_after
+        return Refused("Discord asks for a pause", code=code, retry_after_seconds=pause)
+    permanent = 400 <= status < 500 and status not in _PASSING
+    problem = "Discord refused it ({status}, code {code}): {text}"
+    fix = _FIXES.get(code, "check the bot's token" if status == 401 else "")
+    return Refused(problem, permanent=permanent, fix=fix, status=status, code=code, text=text[:300])
+
+
+def pause_of(headers: Mapping[str, str]) -> float | None:
+    """The pause that the head of an answer asks for, in seconds; the body's is finer where there is one."""
+    try:
+        return float(headers["Retry-After"])
+    except (KeyError, ValueError):
+        return None

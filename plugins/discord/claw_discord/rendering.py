@@ -1,0 +1,69 @@
+"""Markdown as models write it, as Discord shows it: tables become code blocks, deep headings become bold. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_DEEP_HEADING = re.compile(r" {0,3}#{4,6}\s+(.+?)\s*#*\s*")
+_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_CELL_ENDS = re.compile(r"(?<!\\)\|")
+
+
+def render(text: str) -> str:
+    """The text as Discord's own Markdown; what stands in a code block is left alone."""
+    return "\n".join(_lines(text.split("\n")))
+
+
+def _lines(lines: list[str]) -> Iterator[str]:
+    fence, at = "", 0
+    while at < len(lines):
+        line = lines[at]
+        opened = _FENCE.match(line)
+        if fence:
+            closes = opened and opened[1].startswith(fence) and not line.strip().strip(fence[0])
+            fence = "" if closes else fence
+        elif opened:
+            fence = opened[1]
+        elif rows := _table(lines, at):
+            yield from ("```", *_aligned([_cells(row) for row in rows if row != lines[at + 1]]), "```")
+            at += len(rows)
+            continue
+        elif deep := _DEEP_HEADING.fullmatch(line):
+            line = f"**{deep[1].strip('*')}**"
+        yield line
+        at += 1
+
+
+def _table(lines: list[str], at: int) -> list[str]:
+    """The lines of the table that begins here: a head, a rule below it, and rows; nothing when there is none."""
+    if "|" not in lines[at] or at + 1 >= len(lines):
+        return []
+    rule = lines[at + 1]
+    if "|" not in rule or not _RULE.fullmatch(rule) or len(_cells(rule)) != len(_cells(lines[at])):
+        return []
+    end = at + 2
+    while end < len(lines) and "|" in lines[end] and not _FENCE.match(lines[end]):
+        end += 1
+    return lines[at:end]
+
+
+def _cells(row: str) -> list[str]:
+    inner = row.strip().removeprefix("|")
+    inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
+    return [cell.strip().replace("\\|", "|") for cell in _CELL_ENDS.split(inner)]
+
+
+def _aligned(rows: list[list[str]]) -> Iterator[str]:
+    columns = max(map(len, rows))
+    widths = [max(_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(columns)]
+    for number, row in enumerate(rows):
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
+        yield " | ".join(cells).rstrip()
+        if number == 0:
+            yield "-+-".join("-" * width for width in widths)
+
+
+def _width(text: str) -> int:
+    """Columns on a screen: East Asian letters take two."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

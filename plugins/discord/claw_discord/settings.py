@@ -1,0 +1,100 @@
+"""``channels.discord`` in the config file."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from claw import ChannelConfig, ConfigError, Secret
+from pydantic import Field, model_validator
+
+API_BASE = "https://discord.com/api/v10"
+GATEWAY_URL = "wss://gateway.discord.gg/"
+TOKEN_VARIABLE = "DISCORD_BOT_TOKEN"
+
+# https://discord.com/developers/docs/events/gateway#gateway-intents
+GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
+REACTIONS = 1 << 10 | 1 << 13
+
+
+class DiscordSettings(ChannelConfig):
+    """One bot account on Discord."""
+
+    token: Secret | None = Field(
+        None, description="The bot's token, from the developer portal; absent = DISCORD_BOT_TOKEN."
+    )
+    message_content: bool = Field(
+        True,
+        description="Ask for the text of messages that do not mention the bot; needs the portal's consent.",
+    )
+    reaction_notifications: Literal["off", "own", "all"] = Field(
+        "off", description="Hear reactions: on the bot's own messages, or on all."
+    )
+    auto_thread: bool = Field(
+        False,
+        description="Answer a mention in a thread that is opened under it; the thread is a conversation.",
+    )
+    catch_up_minutes: int = Field(
+        60,
+        ge=0,
+        le=1440,
+        description="How old a message may be that came while we were away; 0 = leave them.",
+    )
+    media_max_mb: int = Field(25, ge=1, le=500, description="The largest file that is fetched.")
+    api_base: str = Field(API_BASE, description="Where the REST API is; all accounts share one.")
+    gateway_url: str = Field(GATEWAY_URL, description="Where the gateway is; all accounts share one.")
+
+    @model_validator(mode="after")
+    def _addresses_are_addresses(self) -> Self:
+        for value, schemes, name in (
+            (self.api_base, ("https", "http"), "apiBase"),
+            (self.gateway_url, ("wss", "ws"), "gatewayUrl"),
+        ):
+            parts = urlsplit(value)
+            if parts.scheme not in schemes or not parts.hostname:
+                raise ValueError(f"{name} must begin with {' or '.join(schemes)}:// and name a host")
+        return self
+
+
+def intents(settings: DiscordSettings, *, content: bool) -> int:
+    """What we ask the gateway to tell us, as its bit set.
+
+    :param content: with the privileged text of guild messages.
+    """
+    asked = GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES
+    if settings.reaction_notifications != "off":
+        asked |= REACTIONS
+    return asked | MESSAGE_CONTENT if content else asked
+
+
+def token_of(account: str, settings: DiscordSettings, environ: Mapping[str, str]) -> Secret:
+    """The account's token.
+
+    :raises ConfigError: there is none behind the key.
+    """
+    key = "channels.discord.token" if account == "default" else f"channels.discord.accounts.{account}.token"
+    token = settings.token
+    if token is None and account == "default" and environ.get(TOKEN_VARIABLE):
+        return Secret({"env": TOKEN_VARIABLE}, environ=environ)
+    if token is None or token.empty:
+        problem = "the bot token is missing"
+        fix = "Write token: ${{{name}}} and set {name} to the token from the developer portal, page Bot"
+        raise ConfigError(key, problem, fix, name=TOKEN_VARIABLE)
+    try:
+        text = token.reveal()
+    except ConfigError as why:
+        raise why.under(key) from None
+    if not text.strip():
+        raise ConfigError(key, "the bot token is empty", "Copy it from the developer portal, page Bot")
+    return token
+
+
+def refuse_two_places(accounts: Iterable[DiscordSettings]) -> None:
+    """One process talks to one Discord: discord.py keeps both addresses on its classes.
+
+    :raises ConfigError: the accounts name different addresses.
+    """
+    listed = list(accounts)
+    for field, key in (("api_base", "apiBase"), ("gateway_url", "gatewayUrl")):
+        if len({getattr(one, field) for one in listed}) > 1:
+            problem = "the accounts have different addresses, and one process can talk to one Discord only"
+            raise ConfigError(f"channels.discord.{key}", problem, "Write it once, beside accounts")
