@@ -8,7 +8,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     7   gate  asking                          every tool call: checked, reviewed, run
     6   stage  host  delivery  live  media  talk           what a message meets; the plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
-    4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report
+    4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
     3   question  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect

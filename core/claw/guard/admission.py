@@ -15,8 +15,7 @@ from claw.config.names import dotted
 from claw.message import Inbound, Sender
 from claw.words import say
 
-TERMINAL, HTTP = "terminal", "http"
-"""Places whose callers are known before they are here: by their account on this machine, by the gateway's token."""
+TERMINAL = "terminal"
 
 _DIRECT, _GROUPS = ("direct", "dm"), ("group", "channel")
 
@@ -50,9 +49,7 @@ def admission(inbound: Inbound, config: Any, paired: Container[str] = ()) -> Ver
     ownership = _ownership(place, sender, config)
     rules = _Rules.of(config, place, inbound.address.account.strip())
     verdict = _stopped(inbound, rules)
-    if verdict is None and place == HTTP and rules.channel is None:
-        verdict = Verdict("admitted", say("the gateway knows this caller by its token"), "gateway.auth")
-    elif verdict is None and inbound.chat_type in _DIRECT:
+    if verdict is None and inbound.chat_type in _DIRECT:
         verdict = _direct(inbound, rules, ownership, paired)
     elif verdict is None:
         verdict = _group(inbound, rules, ownership)
@@ -135,8 +132,6 @@ def _stopped(inbound: Inbound, rules: _Rules) -> Verdict | None:
     if inbound.chat_type not in (*_DIRECT, *_GROUPS):
         return Verdict("refused", say("a chat of the kind {kind} is not known", kind=inbound.chat_type))
     if rules.channel is None:
-        if rules.path[-1] == HTTP:
-            return None
         why = say("the file has no section for this channel")
         return Verdict("refused", why, rules.written(rules.path))
     if not rules.known:
