@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from claw.config.layout import camel
+from claw.config.layout import CHANNELS, camel
 from claw.config.names import dotted
 from claw.message import Inbound, Sender
 from claw.words import say
@@ -234,8 +234,10 @@ def _is(channel: str, sender: Sender, entry: str, bare: bool) -> bool:
     if number and number in (_number(sender.e164), _number(id) if bare else ""):
         return True
     head, colon, rest = entry.partition(":")
-    named = bool(colon) and head.strip().lower() == channel.strip().lower() and rest.strip() == id
-    return bool(id) and (named or (bare and entry == id))
+    place = head.strip().lower() if colon else ""
+    if place in CHANNELS or place == channel.strip().lower():
+        return bool(id) and place == channel.strip().lower() and rest.strip() == id
+    return bool(id) and bare and entry == id
 
 
 def _id(sender: Sender) -> str:
