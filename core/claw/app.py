@@ -330,14 +330,25 @@ def _secrets(config: Config) -> Iterator[str]:
                 yield value.reveal()
         elif isinstance(value, BaseModel):
             waiting += [getattr(value, name) for name in type(value).model_fields]
-            waiting += (value.model_extra or {}).values()
-        elif isinstance(value, Mapping):
-            waiting += value.values()
+            waiting.append(value.model_extra or {})
+        elif isinstance(value, Mapping):  # also what only a plugin's own model knows to be a secret: by its name
+            waiting += [_hidden(config, item) if is_secret_name(name) else item for name, item in value.items()]
         elif isinstance(value, list | tuple):
             waiting += value
     for name, value in config.environ.items():
         if is_secret_name(name) and name not in _FOLDERS:
             yield value
+
+
+def _hidden(config: Config, item: Any) -> Any:
+    """A value under a telling name, as a secret when it is written in one of the forms of a secret."""
+    if isinstance(item, list | tuple):
+        return [_hidden(config, each) for each in item]
+    refers = isinstance(item, Mapping) and set(item) in ({"env"}, {"file"})
+    written = refers and all(isinstance(text, str) for text in item.values())
+    if written or (isinstance(item, str) and item):
+        return Secret(item, environ=config.environ, home=config.home)
+    return item
 
 
 def _called(found: Iterable[Found]) -> Iterator[str]:
