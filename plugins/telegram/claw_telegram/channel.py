@@ -1,0 +1,401 @@
+"""Telegram as a place to talk."""
+
+import asyncio
+import contextlib
+import logging
+import mimetypes
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from claw import (
+    Address,
+    Attachment,
+    ChannelState,
+    ConfigError,
+    DeliveryError,
+    Door,
+    EditWriter,
+    Inbound,
+    Limits,
+    Outbound,
+    Receipt,
+    say,
+)
+
+from claw_telegram.api import QUIET, Api, Refused
+from claw_telegram.inbound import ALLOWED_UPDATES, Bot, Json
+from claw_telegram.menu import menu
+from claw_telegram.poller import Pace, Poller, Trouble, trouble
+from claw_telegram.saying import Saying, chat_id, media_method, mended, saying
+from claw_telegram.settings import Account
+from claw_telegram.split import LIMIT, split
+from claw_telegram.webhook import CONNECTIONS, Receiver
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = logging.getLogger(__name__)
+
+CAPABILITIES = frozenset(
+    {"threads", "reactions", "edit", "delete", "polls", "buttons", "media", "typing", "streaming"}
+)
+PRIVATE_EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
+"""A group takes 20 messages a minute: https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this."""
+_MENDS = 4
+_GENERAL = 1  # the General topic: no id to send to, but the one that typing wants
+
+
+class TelegramChannel:
+    """One bot.
+
+    :param http: ``config.http``.
+    :param receiver: the end of its webhook, in webhook mode.
+    """
+
+    name = "telegram"
+    capabilities = CAPABILITIES
+    limits = Limits(
+        LIMIT,
+        utf16=True,
+        media_in_bytes=20 << 20,
+        media_out_bytes=50 << 20,
+        edit_seconds=PRIVATE_EDIT_SECONDS,
+    )
+
+    def __init__(
+        self,
+        account: Account,
+        http: "Callable[..., httpx2.AsyncClient]",
+        *,
+        receiver: Receiver | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self.account = account.name
+        self._of, self._http, self._receiver = account, http, receiver
+        self._pace = pace or Pace(poll=account.settings.poll_seconds)
+        self._state = ChannelState()
+        self._moved: dict[str, str] = {}
+        self._forums: set[str] = set()
+        QUIET.hide(account.token)
+
+    @property
+    def state(self) -> ChannelState:
+        """How it is doing."""
+        return self._state
+
+    # listening
+
+    async def run(self, door: Door) -> None:
+        """Listen until cancelled.
+
+        :raises ConfigError: Telegram does not know the token.
+        """
+        self._note(state="starting", detail="")
+        try:
+            async with asyncio.TaskGroup() as beside:
+                bot = await self._introduced()
+                submit = self._into(door, beside)
+                beside.create_task(self._show_menu())
+                await (self._hear(bot, submit) if self._receiver else self._poll(bot, submit))
+        except* Exception as refused:
+            raise refused.exceptions[0] from None
+        finally:
+            if self._state.state != "failed":
+                self._note(state="starting", detail=say("stopped"))
+
+    def _into(self, door: Door, beside: asyncio.TaskGroup) -> Callable[[Inbound, Json], Any]:
+        async def submit(inbound: Inbound, update: Json) -> bool:
+            if inbound.around.is_forum:
+                self._forums.add(inbound.address.chat)
+            if inbound.kind == "migrate":
+                self._moved[inbound.address.chat] = inbound.text
+            taken = await door.submit(inbound)
+            if taken and inbound.kind == "button":  # else the button keeps turning; nobody waits for this
+                query = {"callback_query_id": update["callback_query"]["id"]}
+                beside.create_task(self._try("answerCallbackQuery", query))
+            return taken
+
+        return submit
+
+    async def _poll(self, bot: Bot, submit: Callable[[Inbound, Json], Any]) -> None:
+        poller = Poller(
+            lambda: self._api(apart=True),
+            bot,
+            submit=submit,
+            came=self._came,
+            troubled=self._troubled,
+            pace=self._pace,
+        )
+        try:
+            await poller.run()
+        except Refused:
+            raise self._no_such_token() from None
+
+    async def _hear(self, bot: Bot, submit: Callable[[Inbound, Json], Any]) -> None:
+        """Webhook mode: tell Telegram where to call, and let the gateway's calls in."""
+        assert self._receiver is not None
+
+        async def heard(inbound: Inbound, update: Json) -> bool:
+            self._came()
+            return bool(await submit(inbound, update))
+
+        self._receiver.open(bot, heard)
+        try:
+            if self._of.settings.webhook_url:
+                await self._until_done("setWebhook", {
+                    "url": self._of.settings.webhook_url, "secret_token": self._of.secret,
+                    "allowed_updates": list(ALLOWED_UPDATES), "max_connections": CONNECTIONS,
+                })  # fmt: skip
+            self._note(state="up", detail="")
+            await asyncio.Event().wait()
+        finally:
+            await self._receiver.close()
+
+    async def _introduced(self) -> Bot:
+        me = await self._until_done("getMe")
+        return Bot(int(me["id"]), str(me.get("username", "")), self.account)
+
+    async def _until_done(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """A call without which there is no start: again and again, unless the token is not good."""
+        failures = 0
+        while True:
+            try:
+                return await self._api().call(method, params)
+            except DeliveryError as why:
+                failures += 1
+                found = trouble(why, failures, self._pace)
+                if found.kind == "fatal":
+                    self._troubled(found, why)
+                    raise self._no_such_token() from None
+                self._troubled(found, why)
+                await asyncio.sleep(found.seconds)
+
+    async def _show_menu(self) -> None:
+        if self._of.settings.commands:
+            await self._try("setMyCommands", {"commands": menu()})
+
+    def _no_such_token(self) -> ConfigError:
+        fix = "Take the token that @BotFather shows for this bot"
+        return ConfigError(f"{self._of.key}.botToken", "Telegram knows no bot with this token", fix)
+
+    def _came(self) -> None:
+        again = self._state.state == "waiting"
+        self._note(
+            state="up",
+            detail="",
+            last_frame_at=time.time(),
+            reconnects=self._state.reconnects + (1 if again else 0),
+        )
+
+    def _troubled(self, found: Trouble, why: DeliveryError) -> None:
+        if found.kind == "fatal":
+            told = str(self._no_such_token())
+        elif found.kind == "conflict":
+            told = say(
+                "another poller uses this bot's token: stop the other process; until then this one waits"
+            )
+        elif found.kind == "webhook":
+            told = say("a webhook was set for this bot; it is taken away, nothing that waits is lost")
+        else:
+            told = str(why)
+        self._note(state="failed" if found.kind == "fatal" else "waiting", detail=told, last_error=told)
+
+    def _note(self, **changes: Any) -> None:
+        self._state = replace(self._state, **changes)
+
+    # talking
+
+    def split(self, text: str) -> tuple[str, ...]:
+        """Pieces that fit into one message each, fences and tags whole."""
+        return split(text)
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Say it: a text, a file, or a text in the place of what a stream left.
+
+        :raises DeliveryError: Telegram did not take it.
+        """
+        if outbound.replaces and not outbound.attachments:
+            return await self._rewrite(outbound)
+        ids: list[str] = []
+        for attachment in outbound.attachments:
+            first = not ids
+            ids.append(
+                await self._send_file(
+                    attachment, outbound if first else replace(outbound, text="", buttons=())
+                )
+            )
+        said = self._saying(outbound)
+        if outbound.text and (not outbound.attachments or not said.caption):
+            ids += await self._say(said)
+        return Receipt(tuple(ids))
+
+    def stream(self, outbound: Outbound) -> EditWriter:
+        """A reply that grows by edits."""
+
+        async def post(piece: Outbound) -> str:
+            return (await self._say(self._saying(piece)))[0]
+
+        async def edit(id: str, text: str, last: Outbound | None) -> None:
+            await self._say(
+                replace(self._saying(outbound), text=text, edits=id, buttons=last.buttons if last else ())
+            )
+
+        async def delete(id: str) -> None:
+            await self.delete(outbound.address, id)
+
+        group = outbound.address.chat.startswith(("-", "@"))
+        pause = GROUP_EDIT_SECONDS if group else PRIVATE_EDIT_SECONDS
+        return EditWriter(outbound, pieces=split, post=post, edit=edit, delete=delete, pause_seconds=pause)
+
+    async def edit(self, address: Address, message_id: str, text: str) -> None:
+        """Put another text in the place of one of our messages."""
+        await self._say(self._saying(Outbound("", address, text), edits=message_id))
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Take one of our messages back; one that is gone is no error."""
+        try:
+            await self._api().call(
+                "deleteMessage", {"chat_id": self._chat(address), "message_id": int(message_id)}
+            )
+        except Refused as why:
+            if not why.says("message to delete not found"):
+                raise
+
+    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
+        """Put our reaction on a message (Telegram takes a fixed set of emoji, and one of a bot), or take it off."""
+        reaction = [] if remove else [{"type": "emoji", "emoji": emoji.replace("\ufe0f", "")}]
+        where = {"chat_id": self._chat(address), "message_id": int(message_id)}
+        await self._api().call("setMessageReaction", {**where, "reaction": reaction})
+
+    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
+        """Ask everybody in the chat; two to twelve options."""
+        params = {**self._saying(Outbound("", address, "")).place, "question": question}
+        sent = await self._api().call(
+            "sendPoll", {**params, "options": [{"text": option} for option in options]}
+        )
+        return Receipt((str(sent["message_id"]),))
+
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """Show for five seconds that an answer is coming."""
+        general = _GENERAL if address.chat in self._forums else None
+        thread = int(address.thread) if address.thread else general
+        await self._try("sendChatAction", {
+            "chat_id": self._chat(address), "message_thread_id": thread, "action": "typing",
+        })  # fmt: skip
+
+    async def settled(self, address: Address, message_id: str = "") -> None:
+        """Nothing to take back: what ``typing`` showed goes by itself."""
+
+    async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of a file, up to 20 MB: https://core.telegram.org/bots/api#getfile.
+
+        :raises DeliveryError: it cannot be had.
+        """
+        most = self.limits.media_in_bytes
+        if (attachment.size_bytes or 0) > most:
+            raise DeliveryError(
+                "Telegram hands out no file over {size} MB to bots", permanent=True, size=most >> 20
+            )
+        api = self._api()
+        file = await api.call("getFile", {"file_id": attachment.key})
+        async with contextlib.aclosing(api.download(str(file["file_path"]))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _saying(self, outbound: Outbound, edits: str | None = None) -> Saying:
+        said = saying(outbound, preview=self._of.settings.link_preview)
+        return replace(said, chat=self._moved.get(said.chat, said.chat), edits=edits)
+
+    async def _say(self, said: Saying) -> list[str]:
+        """Say one message; refused for its form, say it in another form. The ids of what stands then."""
+        for _ in range(_MENDS):
+            try:
+                sent = await self._api().call(said.method, said.params)
+            except Refused as why:
+                if said.edits and why.says("message is not modified"):
+                    return [said.edits]
+                if why.says("message is too long") and (halves := split(said.text, LIMIT // 2))[1:]:
+                    return await self._say_parts(said, halves)
+                other = mended(said, why)
+                if other is None:
+                    raise
+                self._follow(said, other)
+                said = other
+            else:
+                return [str(sent["message_id"]) if isinstance(sent, dict) else str(said.edits)]
+        raise DeliveryError("Telegram refused every form of the message", permanent=True)
+
+    async def _say_parts(self, said: Saying, parts: tuple[str, ...]) -> list[str]:
+        """What was too long after all: in parts, the first in the place of the whole."""
+        ids = await self._say(replace(said, text=parts[0], buttons=()))
+        for part in parts[1:]:
+            last = said.buttons if part is parts[-1] else ()
+            ids += await self._say(replace(said, text=part, buttons=last, edits=None, reply_to=None))
+        return ids
+
+    def _follow(self, said: Saying, other: Saying) -> None:
+        if other.chat != said.chat:
+            _log.warning("the group %s became %s: list it under its new id", said.chat, other.chat)
+            self._moved[said.chat] = other.chat
+
+    async def _rewrite(self, outbound: Outbound) -> Receipt:
+        """The first message of a stream becomes the text; the others go."""
+        first, *others = outbound.replaces
+        try:
+            ids = await self._say(self._saying(outbound, edits=first))
+        except Refused as why:
+            if not why.permanent:
+                raise
+            ids = await self._say(self._saying(outbound))
+            others.append(first)
+        for id in others:
+            with contextlib.suppress(DeliveryError):
+                await self.delete(outbound.address, id)
+        return Receipt(tuple(ids))
+
+    async def _send_file(self, attachment: Attachment, outbound: Outbound) -> str:
+        path = Path(attachment.path)
+        size = (await asyncio.to_thread(path.stat)).st_size
+        if size > self.limits.media_out_bytes:
+            most = self.limits.media_out_bytes >> 20
+            raise DeliveryError("Telegram takes no file over {size} MB from bots", permanent=True, size=most)
+        mime = attachment.mime or mimetypes.guess_type(path.name)[0] or ""
+        said = self._saying(outbound)
+        way = media_method(attachment.kind, mime, size, voice=outbound.voice)
+        for _ in range(_MENDS):
+            try:
+                return await self._upload(way, said, attachment.name or path.name, path, mime)
+            except Refused as why:
+                if way[0] == "sendPhoto" and why.says("photo_", "image_process_failed"):
+                    way = media_method("file", "", size, voice=False)
+                elif (other := mended(said, why)) is not None:
+                    self._follow(said, other)
+                    said = other
+                else:
+                    raise
+        raise DeliveryError("Telegram refused every form of the message", permanent=True)
+
+    async def _upload(self, way: tuple[str, str], said: Saying, name: str, path: Path, mime: str) -> str:
+        method, field = way
+        params = {**said.place, **said.caption}
+        with await asyncio.to_thread(path.open, "rb") as data:
+            sent = await self._api().upload(method, params, field, name, data, mime)
+        return str(sent["message_id"])
+
+    async def _try(self, method: str, params: dict[str, Any]) -> None:
+        """A call whose failure nobody needs to hear of."""
+        try:
+            await self._api().call(method, params)
+        except DeliveryError as why:
+            _log.info("%s", why)
+
+    def _chat(self, address: Address) -> int | str:
+        return chat_id(self._moved.get(address.chat, address.chat))
+
+    def _api(self, *, apart: bool = False) -> Api:
+        base = self._of.settings.api_base
+        client = self._http(base, apart=True) if apart else self._http(base)
+        return Api(client, self._of.token, base)

@@ -1,0 +1,450 @@
+"""A Bot API on one loopback port, for tests and for trying things out without an account.
+
+async with FakeTelegram() as fake:
+    fake.says("hello")                       # somebody writes in a direct chat
+    ...                                      # a bot with fake.token at fake.url answers
+    assert fake.shown(fake.CHAT) == ["hi"]
+
+It holds ``getUpdates`` as the real one does, forgets confirmed updates, answers 409 when two poll or a webhook is set,
+refuses what the real one refuses, and can be told to fail, hang or drop the line.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from claw_telegram.fake_html import CannotParse, parse, units
+from claw_telegram.fake_http import Asked, answer, post, read_request
+
+TEXT, CAPTION = 4096, 1024
+UPLOAD_BYTES, DOWNLOAD_BYTES = 50 << 20, 20 << 20
+_RETRY_SECONDS = 0.05
+_TERMINATED = (
+    "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
+)
+_WEBHOOK = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
+_FILES = ("photo", "document", "voice", "audio", "video", "animation")
+
+Json = dict[str, Any]
+
+
+class Refusal(Exception):
+    """An answer that is not ok."""
+
+    def __init__(self, status: int, description: str, **parameters: Any) -> None:
+        super().__init__(description)
+        self.status, self.description, self.parameters = status, description, parameters
+
+
+def too_fast(seconds: float) -> Refusal:
+    """429: come again after so many seconds."""
+    return Refusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the bot's, as it came; also those that were refused."""
+
+    method: str
+    params: Json
+    files: dict[str, tuple[str, str, bytes]]
+    headers: dict[str, str]
+
+
+@dataclass
+class _Fault:
+    method: str
+    refusal: Refusal | None
+    times: int
+    kind: str = "refuse"
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FakeTelegram:
+    """The service, and everybody who writes to the bot.
+
+    :param topics: chat id → topics that are there; in other chats none is.
+    """
+
+    CHAT, GROUP = 111222333, -1001987654321
+
+    def __init__(
+        self, token: str = "6543210987:AAE_fake-token-of-a-loopback-service01", username: str = "claw_bot"
+    ) -> None:
+        self.token = token
+        self.bot: Json = {
+            "id": int(token.partition(":")[0]),
+            "is_bot": True,
+            "first_name": "Claw",
+            "username": username,
+        }
+        self.log: list[Call] = []
+        self.topics: dict[int, set[int]] = {}
+        self.messages: dict[int, dict[int, Json]] = {}
+        self.files: dict[str, bytes] = {}
+        self.webhook: Json = {"url": ""}
+        self._updates: list[Json] = []
+        self._ids, self._update_ids = itertools.count(100), itertools.count(870001)
+        self._faults: list[_Fault] = []
+        self._news = asyncio.Event()
+        self._poller = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> "FakeTelegram":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on loopback; ``url`` is the address."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._begin(self._call_webhook())
+
+    async def close(self) -> None:
+        """Stop; every open connection is cut."""
+        if self._server:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # what people do
+
+    def says(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
+        """Somebody writes; ``fields`` are those of a message. The update that the bot will get."""
+        return self.update(message=self.message(text, chat=chat, **fields))
+
+    def message(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
+        """A message of somebody, known to the service, and not yet told to the bot."""
+        made: Json = {
+            "message_id": next(self._ids),
+            "from": {"id": 111222333, "is_bot": False, "first_name": "Zhang", "username": "zhangsan"},
+            "chat": _chat(chat) | ({"is_forum": True} if chat in self.topics else {}),
+            "date": 1781534000,
+            **({"text": text} if text else {}),
+            **fields,
+        }
+        self.messages.setdefault(chat, {})[made["message_id"]] = made
+        return made
+
+    def presses(self, message_id: int, data: str, *, chat: int = CHAT) -> Json:
+        """Somebody presses a button below a message."""
+        who = {"id": 111222333, "is_bot": False, "first_name": "Zhang"}
+        query = {"id": f"query-{next(self._ids)}", "from": who, "chat_instance": "-377", "data": data}
+        return self.update(callback_query=query | {"message": self.messages[chat][message_id]})
+
+    def update(self, **kind: Any) -> Json:
+        """Anything else that happens."""
+        update = {"update_id": next(self._update_ids), **kind}
+        self._updates.append(update)
+        self._news.set()
+        return update
+
+    # what a test asks and orders
+
+    def shown(self, chat: int = CHAT) -> list[str]:
+        """The texts of the bot's messages that stand in a chat, as people see them."""
+        ours = [one for one in self.messages.get(chat, {}).values() if one["from"]["id"] == self.bot["id"]]
+        return [one.get("text", one.get("caption", "")) for one in ours]
+
+    def calls(self, method: str) -> list[Json]:
+        """The parameters of each call of a method."""
+        return [call.params for call in self.log if call.method == method]
+
+    @property
+    def pending(self) -> list[int]:
+        """Ids of the updates that are not confirmed."""
+        return [update["update_id"] for update in self._updates]
+
+    def fail(self, method: str, refusal: Refusal, times: int = 1) -> None:
+        """Refuse the next calls of a method."""
+        self._faults.append(_Fault(method, refusal, times))
+
+    def drop(self, method: str, times: int = 1, *, after: bool = False) -> None:
+        """Cut the connection at the next calls; ``after``: once they were carried out."""
+        self._faults.append(_Fault(method, None, times, "drop after" if after else "drop"))
+
+    def hang(self, method: str, times: int = 1) -> asyncio.Event:
+        """Do not answer the next calls until the event is set."""
+        fault = _Fault(method, None, times, "hang")
+        self._faults.append(fault)
+        return fault.released
+
+    # the service
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while asked := await read_request(reader):
+                answered = await self._answer(asked, reader)
+                if answered is None:
+                    break
+                writer.write(answered)
+                await writer.drain()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer(self, asked: Asked, reader: asyncio.StreamReader) -> bytes | None:
+        """The bytes of an answer; None = cut the line."""
+        kind, _, rest = asked.path.lstrip("/").partition("/")
+        if kind == "file":
+            return self._file(rest)
+        token, method = kind.removeprefix("bot"), rest
+        call = Call(method, asked.params, asked.files, asked.headers)
+        self.log.append(call)
+        fault = self._fault(method)
+        try:
+            if fault and fault.kind == "hang":
+                await fault.released.wait()
+            if fault and fault.kind == "drop":
+                return None
+            if fault and fault.refusal:
+                raise fault.refusal
+            if token != self.token:
+                raise Refusal(401, "Unauthorized") if ":" in token else Refusal(404, "Not Found")
+            result = (
+                await self._get_updates(asked.params, reader) if method == "getUpdates" else self._do(call)
+            )
+        except Refusal as no:
+            body = {"ok": False, "error_code": no.status, "description": no.description}
+            body |= {"parameters": no.parameters} if no.parameters else {}
+            return answer(no.status, json.dumps(body).encode())
+        if fault and fault.kind == "drop after":
+            return None
+        return answer(200, json.dumps({"ok": True, "result": result}).encode())
+
+    def _fault(self, method: str) -> _Fault | None:
+        for fault in self._faults:
+            if fault.method == method and fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
+
+    def _do(self, call: Call) -> Any:
+        match call.method:
+            case "getMe":
+                return self.bot | {
+                    "can_join_groups": True,
+                    "can_read_all_group_messages": False,
+                    "supports_inline_queries": False,
+                }
+            case "sendMessage":
+                return self._post(call.params, *self._words(call.params, "text", TEXT))
+            case "editMessageText":
+                return self._edit(call.params)
+            case "deleteMessage":
+                if self.messages.get(call.params["chat_id"], {}).pop(call.params["message_id"], None) is None:
+                    raise Refusal(400, "Bad Request: message to delete not found")
+                return True
+            case "sendPoll":
+                options = [{"text": one["text"], "voter_count": 0} for one in call.params["options"]]
+                return self._post(
+                    call.params, {"poll": {"question": call.params["question"], "options": options}}
+                )
+            case "getFile":
+                return self._get_file(call.params["file_id"])
+            case "setWebhook" | "deleteWebhook":
+                return self._set_webhook(call)
+            case "getWebhookInfo":
+                return {
+                    "url": self.webhook["url"],
+                    "has_custom_certificate": False,
+                    "pending_update_count": len(self._updates),
+                }
+            case "sendChatAction" | "setMessageReaction" | "setMyCommands" | "answerCallbackQuery":
+                return True
+        if call.method.startswith("send") and call.files:
+            return self._post_file(call)
+        raise Refusal(404, "Not Found: method not found")
+
+    # updates
+
+    async def _get_updates(self, params: Mapping[str, Any], reader: asyncio.StreamReader) -> list[Json]:
+        """Hold the call until there is news; the newest poller wins."""
+        self._poller += 1
+        mine, offset = self._poller, params.get("offset")
+        ends = asyncio.get_running_loop().time() + float(params.get("timeout", 0))
+        self._news.set()  # wakes the poller before us
+        if offset is not None:
+            self._updates = [one for one in self._updates if one["update_id"] >= offset]
+        while True:
+            if self.webhook["url"]:
+                raise Refusal(409, _WEBHOOK)
+            if mine != self._poller:
+                raise Refusal(409, _TERMINATED)
+            left = ends - asyncio.get_running_loop().time()
+            if self._updates or left <= 0 or reader.at_eof():
+                return self._updates[: params.get("limit", 100)]
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), min(left, 0.05))
+
+    def _set_webhook(self, call: Call) -> bool:
+        if call.params.get("drop_pending_updates"):
+            self._updates.clear()
+        url = call.params.get("url", "") if call.method == "setWebhook" else ""
+        self.webhook = {"url": url, "secret": call.params.get("secret_token", "")}
+        self._news.set()
+        return True
+
+    async def _call_webhook(self) -> None:
+        """Post what waits to the webhook, in order and again until it is answered with 2xx; an album at once."""
+        while True:
+            await asyncio.sleep(_RETRY_SECONDS)
+            if not self.webhook["url"] or not self._updates:
+                continue
+            first = _album(self._updates[0])
+            batch = [one for one in self._updates if first and _album(one) == first] or self._updates[:1]
+            headers = (
+                {"X-Telegram-Bot-Api-Secret-Token": self.webhook["secret"]} if self.webhook["secret"] else {}
+            )
+            posts = (post(self.webhook["url"], update, headers) for update in batch)
+            for update, status in zip(
+                batch, await asyncio.gather(*posts, return_exceptions=True), strict=True
+            ):
+                if isinstance(status, int) and 200 <= status < 300:
+                    self._updates.remove(update)
+
+    # messages
+
+    def _words(self, params: Mapping[str, Any], name: str, most: int) -> tuple[Json, ...]:
+        """The text or caption as it is shown."""
+        text, entities = str(params.get(name, "")).strip(), []
+        if params.get("parse_mode") == "HTML":
+            try:
+                parsed = parse(str(params.get(name, "")))
+            except CannotParse as why:
+                raise Refusal(400, f"Bad Request: can't parse entities: {why}") from None
+            text, entities = parsed.text, parsed.entities
+        if units(text) > most:
+            raise Refusal(
+                400, f"Bad Request: {'message is' if name == 'text' else 'message caption is'} too long"
+            )
+        if not text and name == "text":
+            raise Refusal(400, "Bad Request: message text is empty")
+        marks = {("entities" if name == "text" else "caption_entities"): entities} if entities else {}
+        return ({name: text, **marks} if text else {},)
+
+    def _post(self, params: Mapping[str, Any], content: Json) -> Json:
+        chat, thread = params["chat_id"], params.get("message_thread_id")
+        if thread is not None and (thread == 1 or thread not in self.topics.get(chat, ())):
+            raise Refusal(400, "Bad Request: message thread not found")
+        quoted = self._quoted(params, chat)
+        if markup := params.get("reply_markup"):
+            _check_keyboard(markup)
+        made: Json = {
+            "message_id": next(self._ids),
+            "from": self.bot,
+            "chat": _chat(chat),
+            "date": 1781534000,
+            **content,
+        }
+        made |= {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        made |= {"reply_to_message": quoted} if quoted else {}
+        made |= {"reply_markup": markup} if markup else {}
+        self.messages.setdefault(chat, {})[made["message_id"]] = made
+        return made
+
+    def _quoted(self, params: Mapping[str, Any], chat: int) -> Json | None:
+        wanted = params.get("reply_parameters") or {}
+        if not wanted:
+            return None
+        found = self.messages.get(chat, {}).get(wanted["message_id"])
+        if found is None and not wanted.get("allow_sending_without_reply"):
+            raise Refusal(400, "Bad Request: message to be replied not found")
+        return {name: value for name, value in found.items() if name != "reply_to_message"} if found else None
+
+    def _edit(self, params: Mapping[str, Any]) -> Json:
+        standing = self.messages.get(params["chat_id"], {}).get(params["message_id"])
+        if standing is None:
+            raise Refusal(400, "Bad Request: message to edit not found")
+        (content,) = self._words(params, "text", TEXT)
+        markup = params.get("reply_markup")
+        if markup:
+            _check_keyboard(markup)
+        old = [standing.get(name) for name in ("text", "entities", "reply_markup")]
+        if old == [content.get("text"), content.get("entities"), markup]:
+            raise Refusal(400, "Bad Request: message is not modified: specified new message content and reply markup are "
+                               "exactly the same as a current content and reply markup of the message")  # fmt: skip
+        for name in ("entities", "reply_markup"):
+            standing.pop(name, None)
+        standing.update(content, **({"reply_markup": markup} if markup else {}))
+        return standing
+
+    def _post_file(self, call: Call) -> Json:
+        name = next((name for name in _FILES if name in call.files), "")
+        if not name:
+            raise Refusal(400, "Bad Request: there is no file in the request")
+        filename, mime, data = call.files[name]
+        if len(data) > UPLOAD_BYTES:
+            raise Refusal(413, "Request Entity Too Large")
+        id = self.keep(data)
+        file: Json = {"file_id": id, "file_unique_id": f"u{id}", "file_size": len(data)}
+        sizes = {"width": 1, "height": 1} if name in ("photo", "video", "animation") else {}
+        file |= sizes | ({} if name == "photo" else {"duration": 1, "file_name": filename, "mime_type": mime})
+        (words,) = self._words(call.params, "caption", CAPTION)
+        return self._post(call.params, {name: [file] if name == "photo" else file, **words})
+
+    # files
+
+    def keep(self, data: bytes) -> str:
+        """Lay a file in the service's store; its ``file_id``."""
+        id = f"file{len(self.files) + 1}"
+        self.files[id] = data
+        return id
+
+    def _get_file(self, id: str) -> Json:
+        if id not in self.files:
+            raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
+        if len(self.files[id]) > DOWNLOAD_BYTES:
+            raise Refusal(400, "Bad Request: file is too big")
+        return {
+            "file_id": id,
+            "file_unique_id": f"u{id}",
+            "file_size": len(self.files[id]),
+            "file_path": f"files/{id}.bin",
+        }
+
+    def _file(self, rest: str) -> bytes:
+        token, _, path = rest.partition("/")
+        id = path.removeprefix("files/").removesuffix(".bin")
+        if token != f"bot{self.token}" or id not in self.files:
+            return answer(404, b'{"ok":false,"error_code":404,"description":"Not Found"}')
+        return answer(200, self.files[id], "application/octet-stream")
+
+
+def _chat(id: int) -> Json:
+    if id > 0:
+        return {"id": id, "type": "private", "first_name": "Zhang"}
+    return {"id": id, "type": "supergroup", "title": "Project"}
+
+
+def _album(update: Json) -> tuple[int, str] | None:
+    message = update.get("message", {})
+    return (message["chat"]["id"], message["media_group_id"]) if "media_group_id" in message else None
+
+
+def _check_keyboard(markup: Json) -> None:
+    for row in markup.get("inline_keyboard", []):
+        for button in row:
+            if not 1 <= len(str(button.get("callback_data", "x")).encode()) <= 64:
+                raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")

@@ -1,0 +1,102 @@
+"""``channels.telegram`` in the config file, and which accounts of it may start."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from claw import ChannelConfig, ConfigError, PluginConfig, Secret
+from pydantic import Field
+
+API_BASE = "https://api.telegram.org"
+_CALLERS_PROVE_THEMSELVES = (
+    "Write 1 to 256 letters, digits, _ and -, long and random, or choose mode: polling"
+)
+
+
+class TelegramSettings(ChannelConfig):
+    """``channels.telegram``."""
+
+    bot_token: Secret | None = Field(None, description="From @BotFather; better as ${TELEGRAM_BOT_TOKEN}.")
+    api_base: str = Field(API_BASE, description="Another Bot API server, such as one of your own.")
+    mode: Literal["polling", "webhook"] = Field(
+        "polling", description="polling asks Telegram; with webhook Telegram calls the gateway."
+    )
+    webhook_url: str | None = Field(
+        None,
+        description="Public https address that Telegram shall call; absent = you set the webhook yourself.",
+    )
+    webhook_secret: Secret | None = Field(
+        None, description="What Telegram sends along to prove itself; webhook mode needs it."
+    )
+    webhook_path: str | None = Field(
+        None, pattern=r"^/\S*$", description="Where the gateway listens; absent = /webhook/telegram/ACCOUNT."
+    )
+    poll_seconds: int = Field(
+        25, ge=0, le=50, description="How long Telegram may hold one question for news."
+    )
+    commands: bool = Field(True, description="Show the chat commands in Telegram's menu.")
+    link_preview: bool = Field(True, description="Let Telegram show a preview of the first link.")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One bot that may start.
+
+    :param key: where its settings stand, for errors.
+    :param secret: of the webhook; empty in polling mode.
+    """
+
+    name: str
+    key: str
+    settings: TelegramSettings
+    token: str
+    secret: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where the gateway hears Telegram's calls."""
+        return self.settings.webhook_path or f"/webhook/telegram/{self.name}"
+
+
+def accounts(config: PluginConfig) -> list[Account]:
+    """Every account that the file names; none when the channel is absent or switched off.
+
+    :raises ConfigError: a key is wrong, or one has no token or, in webhook mode, no secret.
+    """
+    sections = config.accounts("telegram", TelegramSettings, "botToken")
+    return [_account(name, section, config, len(sections)) for name, section in sections.items()]
+
+
+def _account(name: str, section: TelegramSettings, config: PluginConfig, count: int) -> Account:
+    own = config.settings.channels["telegram"].accounts
+    key = f"channels.telegram.accounts.{name}" if name in own else "channels.telegram"
+    token = _text(section.bot_token, f"{key}.botToken")
+    if not token and section.bot_token is None and count == 1:
+        token = config.environ.get("TELEGRAM_BOT_TOKEN", "").strip()
+    if not token:
+        fix = "Write the token that @BotFather gave you, or ${{TELEGRAM_BOT_TOKEN}}"
+        raise ConfigError(f"{key}.botToken", "the bot has no token, so it does not start", fix)
+    secret = ""
+    if section.mode == "webhook":
+        secret = _text(section.webhook_secret, f"{key}.webhookSecret")
+        if not secret:
+            problem = "in webhook mode anybody could post without a secret: the channel does not start"
+            raise ConfigError(f"{key}.webhookSecret", problem, _CALLERS_PROVE_THEMSELVES)
+        if len(secret) > 256 or not all(
+            letter.isascii() and (letter.isalnum() or letter in "_-") for letter in secret
+        ):
+            problem = "Telegram takes no such webhook secret"
+            raise ConfigError(f"{key}.webhookSecret", problem, _CALLERS_PROVE_THEMSELVES)
+    return Account(name, key, section, token, secret)
+
+
+def _text(secret: Secret | None, key: str) -> str:
+    """What stands behind a secret; empty when nothing does.
+
+    :raises ConfigError: its file cannot be read or its variable is not set.
+    """
+    if secret is None or secret.empty:
+        return ""
+    try:
+        return secret.reveal().strip()
+    except ConfigError as why:
+        raise why.under(key) from None

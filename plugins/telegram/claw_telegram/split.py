@@ -1,0 +1,184 @@
+"""Cutting a long answer into messages. Pure.
+
+A piece is Markdown again. What a cut goes through (a fence, a table, bold text …) is closed at the end of one piece and
+opened anew at the start of the next.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from claw_telegram.render import length, seen, units
+
+LIMIT = 4096
+"""UTF-16 units that one message may show: https://core.telegram.org/bots/api#sendmessage."""
+_FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
+_TABLE_RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)+\|?\s*$")
+_MARKS = re.compile(r"[*_~`\[|]")
+_BLOCK = re.compile(r"\s*(?:\d{1,9}(?=[.)]\s)|(?=```|~~~|#{1,6}\s|[-+*>]|\|))")
+_CLOSERS = ("", "**", "*", "***", "_", "__", "~~", "`", "``", "||")
+_TRIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A place where a piece may end.
+
+    :param close: what ends the piece; ``reopen`` what the next one begins with.
+    :param at: where the piece ends in the text; ``after`` where the next one begins.
+    """
+
+    at: int
+    after: int
+    close: str = ""
+    reopen: str = ""
+
+
+def split(text: str, limit: int = LIMIT) -> tuple[str, ...]:
+    """Cut Markdown into pieces of which each shows at most ``limit`` UTF-16 units, and is no longer as text.
+
+    A cut is made between paragraphs, else before a fence or a table that fits whole, else between lines, words, letters.
+    """
+    found: list[str] = []
+    rest = _bare(text)
+    while rest:
+        if units(rest) <= limit and length(rest) <= limit:
+            found.append(rest)
+            break
+        piece, rest = _first(rest, limit)
+        found.append(piece)
+    return tuple(piece for piece in found if seen(piece).strip())
+
+
+def _first(text: str, limit: int) -> tuple[str, str]:
+    """The first piece of a text that does not fit, and what is left."""
+    room = limit
+    while True:
+        cut = _place(text, room)
+        piece = text[: cut.at].rstrip() + cut.close
+        if room <= 8 or (units(piece) <= limit and length(piece) <= limit):
+            break
+        room = room * 3 // 4  # a table whose columns were filled up, or what was reopened takes its place
+    rest = _bare(text[cut.after :])
+    within_a_line = not cut.reopen and text[cut.after - 1 : cut.after] != "\n"
+    if within_a_line and (
+        start := _BLOCK.match(rest)
+    ):  # at the start of a line it would be a list, a fence …
+        rest = f"{rest[: start.end()]}\\{rest[start.end() :]}"
+    return piece, cut.reopen + rest if rest else ""
+
+
+def _place(text: str, room: int) -> _Cut:
+    """The best place to cut so that what stands before it takes at most ``room`` units."""
+    most = _reach(text, room)
+    lines = [cut for cut in _line_ends(text, most) if units(text[: cut.at]) + units(cut.close) <= room]
+    low = most // 2
+    between = [
+        cut for cut in lines if not cut.reopen and cut.at >= low and text[cut.at : cut.at + 2] == "\n\n"
+    ]
+    if between:
+        return between[-1]
+    whole = _before_a_block(text, lines, most, room)
+    if whole:
+        return whole
+    if lines and lines[-1].at >= low:
+        return (
+            lines[-1]
+            if lines[-1].reopen
+            else _mended(text, [cut for cut in lines if cut.at >= low and not cut.reopen])
+        )
+    inside = _standing(text, most)
+    if inside.reopen:
+        end = _reach(text, room - units(inside.close))
+        return _Cut(end, end, inside.close, inside.reopen) if end > len(inside.reopen) else _Cut(most, most)
+    blanks = [
+        _Cut(hit.start(), hit.end())
+        for hit in re.finditer(r" +", text[: most + 1])
+        if hit.start() >= max(low, 1)
+    ]
+    return _mended(text, [*([_Cut(most, most)] if not blanks else []), *blanks])
+
+
+def _before_a_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cut | None:
+    """Just before the fence or table in which the text would be cut, when it fits whole into the next message."""
+    if not lines or not lines[-1].reopen:
+        return None
+    outside = [cut for cut in lines if not cut.reopen]
+    if not outside or outside[-1].at < most // 8:
+        return None
+    start = outside[-1].after
+    later = (cut.at for cut in _line_ends(text[start:], len(text) - start) if not cut.reopen)
+    block_ends = next(later, len(text) - start)
+    return outside[-1] if units(text[start : start + block_ends]) <= room else None
+
+
+def _line_ends(text: str, most: int) -> Iterator[_Cut]:
+    """Every end of a line up to ``most``, with what is open there."""
+    fence, reopen = "", ""
+    header, table = "", ""
+    at = 0
+    while at <= most:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        line = text[at:end]
+        opens = _FENCE.match(line)
+        if fence:
+            if opens and opens[1].startswith(fence) and not opens[2].strip():
+                fence = reopen = ""
+        elif opens and "`" not in opens[2]:
+            fence, reopen, table = opens[1], line + "\n", ""
+        elif _TABLE_RULE.match(line) and "|" in header:
+            table = f"{header}\n{line}\n"
+        elif "|" not in line:
+            table = ""
+        header = line
+        if end > most or end == len(text):
+            return
+        if fence:
+            yield _Cut(end, end + 1, f"\n{fence}", reopen)
+        elif table and "|" in text[end + 1 :].partition("\n")[0]:
+            yield _Cut(end, end + 1, "", table)
+        else:
+            yield _Cut(end, end + 1)
+        at = end + 1
+
+
+def _standing(text: str, most: int) -> _Cut:
+    """What is open in the middle of the line at ``most``."""
+    before = list(_line_ends(text, most))
+    return before[-1] if before and before[-1].close else _Cut(0, 0)
+
+
+def _mended(text: str, places: list[_Cut]) -> _Cut:
+    """The last place at which no formatting is cut apart; else the last one where closing and reopening it mends that."""
+    for cut in reversed(places[-_TRIES:]):
+        start = text.rfind("\n\n", 0, cut.at) + 1
+        end = text.find("\n\n", cut.after)
+        left, right = text[start : cut.at], text[cut.after : end if end >= 0 else len(text)]
+        if not _MARKS.search(left):
+            return cut
+        whole = _letters(text[start : end if end >= 0 else len(text)])
+        for closer in _CLOSERS:
+            if _letters(left.rstrip() + closer) + _letters(closer + right.lstrip()) == whole:
+                return _Cut(cut.at, cut.after, closer, closer)
+    return places[-1]
+
+
+def _letters(text: str) -> str:
+    """What is seen of a text, without its white space."""
+    return "".join(seen(text).split())
+
+
+def _reach(text: str, room: int) -> int:
+    """How many characters take at most ``room`` units; at least one, and none is halved."""
+    taken = 0
+    for at, letter in enumerate(text):
+        taken += 2 if letter > "\uffff" else 1
+        if taken > room:
+            return max(at, 1)
+    return len(text)
+
+
+def _bare(text: str) -> str:
+    """Without empty lines at both ends."""
+    return re.sub(r"\A(?:[ \t]*\n)+", "", text.rstrip())
