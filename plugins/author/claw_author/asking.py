@@ -82,6 +82,11 @@ class Noted:
         self.channels[name] = model
         return _least(model)
 
+    def accounts(self, name: str, model: Any, *credentials: str) -> dict[str, Any]:
+        """As if ``channels.NAME`` held just what is required, and credentials."""
+        self.channels[name] = model
+        return {"default": _least(model, **dict.fromkeys(credentials, "x" * 7))}
+
     def provider(self, name: str, model: Any) -> Any:
         """As if ``providers.NAME`` held just what is required."""
         self.providers[name] = model
@@ -143,9 +148,9 @@ def _name(thing: Any) -> str:
     return str(getattr(thing, "name", "") or type(thing).__name__)
 
 
-def _least(model: Any) -> Any:
+def _least(model: Any, **more: Any) -> Any:
     schema = model.model_json_schema(by_alias=True)
-    return model.model_validate(_example(schema, schema.get("$defs", {})))
+    return model.model_validate({**_example(schema, schema.get("$defs", {})), **more})
 
 
 def _example(schema: dict[str, Any], parts: dict[str, Any]) -> Any:

@@ -1,0 +1,41 @@
+"""Feishu and Lark for claw: a long connection or a webhook in; text, posts and streaming cards out.
+
+No vendor's SDK: see ``tenant.py`` (requests), ``longconn.py`` (socket), ``crypto.py`` (webhook).
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import PluginConfig, WebRoute
+
+    from claw_feishu.channel import FeishuChannel
+
+_open: "WeakValueDictionary[tuple[str, str], FeishuChannel]" = WeakValueDictionary()
+"""Channels by (our folder, account): what makes them and what serves their webhooks is asked apart."""
+_CREDENTIALS = ("appId", "appSecret")
+
+
+@hookimpl
+def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
+    """One channel for each account."""
+    from claw_feishu.channel import FeishuChannel
+    from claw_feishu.settings import FeishuSettings, check
+
+    for account, settings in config.accounts("feishu", FeishuSettings, *_CREDENTIALS).items():
+        check(settings, "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}")
+        channel = FeishuChannel(settings, partial(config.http, settings.base_url), account)
+        _open[str(config.state_dir), account] = channel
+        yield channel
+
+
+@hookimpl(optionalhook=True)
+def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
+    """The webhook of each account that has one."""
+    for (folder, _), channel in sorted(_open.items()):
+        if folder == str(config.state_dir) and channel.settings.mode == "webhook":
+            yield channel.webhook()

@@ -1,0 +1,252 @@
+"""A reply that grows on a streaming card (CardKit).
+
+The rules, from the open platform's pages on streaming cards: each update carries the whole text so far and a sequence
+that grows strictly over all calls on the card; at most ten calls a second; ``streaming_mode`` is switched off at the
+end, always, or the chat list says "generating" for ever.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from claw import Button, DeliveryError, Outbound, Receipt
+
+from claw_feishu.outbound import ELEMENT, Form, card_form, card_json, card_pieces, once
+from claw_feishu.tenant import SEQUENCE_BEHIND, STREAM_CLOSED, FeishuError, Tenant
+
+CARDS = "/open-apis/cardkit/v1/cards"
+PACE_SECONDS = 0.3
+MOST_PACE_SECONDS = 5.0
+CALL_SECONDS = 5.0
+PATIENCE_SECONDS = 3.0
+"""How long the final write waits by itself when the service asks to slow down."""
+LEAP = 1_000_000
+"""A house that finishes another's card does not know its sequence: it leaps ahead of anything that was written."""
+LEAPS = 5
+
+Post = Callable[[Form, str], Awaitable[str]]
+"""Sends one form as an answer, under a uuid; gives the message id."""
+
+
+class Card:
+    """One card in a chat.
+
+    :ivar message_id: the message that shows it; empty until it is sent.
+    :ivar text: what it shows.
+    :ivar open: it is still being written.
+    """
+
+    def __init__(self, tenant: Tenant, card_id: str, message_id: str = "") -> None:
+        self._tenant, self.card_id, self.message_id = tenant, card_id, message_id
+        self._sequence, self.text, self.open = 0, "", True
+
+    @classmethod
+    async def made(cls, tenant: Tenant) -> "Card":
+        """A new, empty card, in no chat yet."""
+        body = {"type": "card_json", "data": _json(card_json("", streaming=True))}
+        answer = await tenant.call("POST", CARDS, body, timeout_seconds=CALL_SECONDS)
+        return cls(tenant, str(answer["data"]["card_id"]))
+
+    @classmethod
+    async def found(cls, tenant: Tenant, message_id: str) -> "Card":
+        """The card of a message, whoever began it."""
+        answer = await tenant.call("POST", f"{CARDS}/id_convert", {"message_id": message_id})
+        return cls(tenant, str(answer["data"]["card_id"]), message_id)
+
+    async def write(self, text: str) -> None:
+        """Put the whole text there."""
+        if self.open:
+            try:
+                await self._change("PUT", f"/elements/{ELEMENT}/content", {"content": text})
+            except FeishuError as why:
+                if why.code not in STREAM_CLOSED:
+                    raise
+                self.open = False
+        if not self.open:
+            await self.replace(text)
+        self.text = text
+
+    async def close(self) -> None:
+        """It is no longer being written."""
+        if self.open:
+            await self._change(
+                "PATCH", "/settings", {"settings": _json({"config": {"streaming_mode": False}})}
+            )
+            self.open = False
+
+    async def replace(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
+        """Put another card in its place: text and buttons."""
+        await self._change(
+            "PUT", "", {"card": {"type": "card_json", "data": _json(card_json(text, buttons))}}
+        )
+        self.text, self.open = text, False
+
+    async def _change(self, method: str, path: str, body: dict[str, Any]) -> None:
+        for left in range(LEAPS, -1, -1):
+            self._sequence += 1
+            numbered = {**body, "sequence": self._sequence, "uuid": once(self.card_id, self._sequence, path)}
+            where = f"{CARDS}/{self.card_id}{path}"
+            try:
+                await self._tenant.call(method, where, numbered, timeout_seconds=CALL_SECONDS)
+            except FeishuError as why:
+                if why.code != SEQUENCE_BEHIND or not left:
+                    raise
+                self._sequence += LEAP
+            else:
+                return
+
+
+class CardWriter:
+    """Shows a reply on cards while it grows. A text that no card takes is sent as usual when it is whole.
+
+    :param post: answers the message that the reply is for.
+    :param send: the channel's own way to send a whole answer, for when cards fail.
+    :param recall: takes a message back.
+    """
+
+    def __init__(
+        self,
+        tenant: Tenant,
+        outbound: Outbound,
+        *,
+        post: Post,
+        send: Callable[[Outbound], Awaitable[Receipt]],
+        recall: Callable[[str], Awaitable[None]],
+        pace_seconds: float = PACE_SECONDS,
+    ) -> None:
+        self._tenant, self._key = tenant, outbound.key
+        self._post, self._send, self._recall = post, send, recall
+        self._pace = pace_seconds
+        self._rest_until = 0.0
+        self._cards: list[Card] = []
+        self._unsent: Card | None = None
+        self._wanted = ""
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._cards_fail = False
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Message ids of the cards."""
+        return tuple(card.message_id for card in self._cards)
+
+    async def show(self, text: str) -> None:
+        """Note the text; a task writes the newest one every ``pace_seconds`` at most."""
+        if not text.strip() or self._cards_fail:
+            return
+        self._wanted = text
+        if not self._cards:  # written at once, so that a house which dies now knows what stands there
+            if _now() >= self._rest_until:
+                await self._try(text)
+            return
+        self._news.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep_writing(), name="feishu card")
+
+    async def finish(self, outbound: Outbound) -> Receipt:
+        """Write the final text and close the cards."""
+        await self._stop()
+        if not self._cards:
+            return await self._send(outbound)
+        try:
+            await self._patiently(outbound)
+        except FeishuError as why:
+            if not why.permanent:
+                raise
+            return await self._without_cards(outbound)
+        return Receipt(self.shown)
+
+    async def abandon(self) -> None:
+        """Close the cards as they are."""
+        await self._stop()
+        for card in self._cards:
+            with suppress(DeliveryError):
+                await card.close()
+
+    async def _keep_writing(self) -> None:
+        """One task, waited for by ``finish`` or ``abandon``."""
+        while not self._cards_fail:
+            await asyncio.sleep(self._pace)
+            await self._news.wait()
+            self._news.clear()
+            await self._try(self._wanted)
+
+    async def _try(self, text: str) -> None:
+        """Write, and take note of a service that is busy or has no cards; nothing is raised."""
+        try:
+            await self._write(card_pieces(text))
+        except FeishuError as why:
+            self._cards_fail = why.permanent
+            self._pace = min(max(self._pace * 2, why.retry_after_seconds or 0.0), MOST_PACE_SECONDS)
+            self._rest_until = _now() + self._pace
+            self._news.set()
+
+    async def _write(self, pieces: tuple[str, ...]) -> None:
+        for at, piece in enumerate(pieces):
+            if at >= len(self._cards):
+                await self._close_all()
+                self._cards.append(await self._begun(at))
+            if self._cards[at].text != piece:
+                await self._cards[at].write(piece)
+
+    async def _begun(self, at: int) -> Card:
+        """The next card, sent. One that was made and could not be sent is tried again: its uuid may have been used."""
+        card = self._unsent = self._unsent or await Card.made(self._tenant)
+        card.message_id = await self._post(card_form(card.card_id), once(self._key, "card", at))
+        self._unsent = None
+        return card
+
+    async def _close_all(self) -> None:
+        for card in self._cards:
+            await card.close()
+
+    async def _patiently(self, outbound: Outbound) -> None:
+        until = _now() + PATIENCE_SECONDS
+        while True:
+            try:
+                await self._complete(outbound)
+            except FeishuError as why:
+                asked = why.retry_after_seconds
+                if asked is None or _now() + asked > until:
+                    raise
+                await asyncio.sleep(asked)
+            else:
+                return
+
+    async def _complete(self, outbound: Outbound) -> None:
+        pieces = card_pieces(outbound.text)
+        await self._write(pieces)
+        await self._close_all()
+        while len(self._cards) > len(pieces):
+            await self._recall(self._cards[-1].message_id)
+            del self._cards[-1]
+        if outbound.buttons:
+            await self._cards[-1].replace(self._cards[-1].text, outbound.buttons)
+
+    async def _without_cards(self, outbound: Outbound) -> Receipt:
+        """The whole text as a usual message; what stands there in part goes, or at least looks finished."""
+        receipt = await self._send(outbound)
+        for card in self._cards:
+            try:
+                await self._recall(card.message_id)
+            except DeliveryError:
+                with suppress(DeliveryError):
+                    await card.close()
+        self._cards = []
+        return receipt
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,293 @@
+"""The long connection: a websocket that we open, with a loop of our own that has time limits, a watchdog and an end.
+
+Facts from the open platform's page "long connection" and the vendor's SDK (``ws/client.py``): the address comes from
+an endpoint call; frames as in ``frames.py``; an event that is not answered within three seconds is pushed again.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from claw import ConfigError, DeliveryError, is_loopback, say
+
+from claw_feishu import frames
+from claw_feishu.frames import Frame
+from claw_feishu.tenant import Tenant
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+ENDPOINT = "/callback/ws/endpoint"
+FRAME_BYTES = 4 << 20
+PARTS = 64
+"""Events that may be waiting for more of their parts; the oldest goes first (the service sends it again)."""
+AT_ONCE = 64
+_TRY_AGAIN = frozenset({1, 1000040343})
+_TOO_MANY = 1000040350
+_AUTH_FAILED, _FORBIDDEN = 514, 403
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds. What the service says of the ping replaces ours.
+
+    :param silence_seconds: beside two pings, after which a connection without any frame is dead.
+    :param pause_seconds: before the first new try, doubled up to ``most_seconds``, give or take a half.
+    :param rest_seconds: between tries when only a person can mend it.
+    """
+
+    ping_seconds: float = 120.0
+    silence_seconds: float = 30.0
+    connect_seconds: float = 15.0
+    pause_seconds: float = 1.0
+    most_seconds: float = 120.0
+    rest_seconds: float = 300.0
+
+
+class Fatal(Exception):
+    """Only a person can mend it; the text says how."""
+
+
+class Broken(Exception):
+    """The connection ended, or could not be made: try again."""
+
+
+Answer = Callable[[dict[str, Any]], Awaitable["dict[str, Any] | None"]]
+"""Takes an event; what to answer the service, or None when it was not taken."""
+
+
+class Telling:
+    """What the loop tells of itself: nothing came of it by default."""
+
+    def up(self) -> None:
+        """The connection stands."""
+
+    def heard(self) -> None:
+        """A frame came."""
+
+    def down(self, why: str, *, fatal: bool) -> None:
+        """It does not stand, for this reason."""
+
+
+class LongConnection:
+    """One connection, made again whenever it ends.
+
+    :param answer: asked with each whole event; may be asked for several at once.
+    """
+
+    def __init__(self, tenant: Tenant, answer: Answer, telling: Telling, pace: Pace) -> None:
+        self._tenant, self._answer, self._telling, self._pace = tenant, answer, telling, pace
+        self._parts: dict[str, dict[int, bytes]] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, base_url: str) -> None:
+        """Listen until cancelled.
+
+        :param base_url: the platform's address; plain ``ws`` is taken only beside plain ``http``.
+        """
+        pause = self._pace.pause_seconds
+        while True:
+            try:
+                await self._listen(base_url)
+            except (Fatal, ConfigError) as why:
+                self._telling.down(str(why), fatal=True)
+                await asyncio.sleep(self._pace.rest_seconds)
+            except Broken as why:
+                self._telling.down(str(why.__cause__ or why), fatal=False)
+                if why.args[1:]:  # it had stood
+                    pause = self._pace.pause_seconds
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(pause * 2, self._pace.most_seconds)
+
+    async def _listen(self, base_url: str) -> None:
+        """One connection, from its endpoint to its end.
+
+        :raises Fatal, Broken: always, one of them.
+        """
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidStatus, WebSocketException
+
+        url, pace = await self._endpoint(base_url)
+        service = int((parse_qs(urlsplit(url).query).get("service_id") or ["0"])[0])
+        stood = False
+        try:
+            async with connect(
+                url,
+                proxy=None,  # as for every other request: the environment decides nothing
+                ping_interval=None,
+                open_timeout=pace.connect_seconds,
+                close_timeout=1,
+                max_size=FRAME_BYTES,
+            ) as socket:
+                stood = True
+                self._telling.up()
+                await self._serve(socket, service, pace)
+        except InvalidStatus as why:
+            raise _refused(why.response.headers) from why
+        except (WebSocketException, OSError, TimeoutError) as why:
+            raise Broken(say("the connection was lost"), *([True] if stood else [])) from why
+
+    async def _serve(self, socket: "ClientConnection", service: int, pace: Pace) -> None:
+        paces = [pace]
+        self._parts.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._ping(socket, service, paces), name="feishu ping")
+                while True:
+                    limit = 2 * paces[0].ping_seconds + paces[0].silence_seconds
+                    async with asyncio.timeout(limit):
+                        data = await socket.recv()
+                    self._telling.heard()
+                    frame = _frame(data)
+                    if frame is None:
+                        continue
+                    if frame.method == frames.CONTROL:
+                        paces[0] = paced(paces[0], frame)
+                        continue
+                    if (payload := self._joined(frame)) is not None:
+                        await self._room.acquire()
+                        group.create_task(self._handle(socket, frame, payload), name="feishu event")
+        except BaseExceptionGroup as group_of:  # a task ended because the connection did
+            raise group_of.exceptions[0] from None
+
+    async def _ping(self, socket: "ClientConnection", service: int, paces: list[Pace]) -> None:
+        ping = frames.encode(Frame(frames.CONTROL, service, (("type", "ping"),)))
+        while True:
+            await socket.send(ping)
+            await asyncio.sleep(paces[0].ping_seconds)
+
+    async def _handle(self, socket: "ClientConnection", frame: Frame, payload: bytes) -> None:
+        """Hand an event on, and acknowledge it once it was taken."""
+        began = asyncio.get_running_loop().time()
+        try:
+            event = _event(payload)
+            told = (
+                {} if event is None else await self._answer(event)
+            )  # what cannot be read is not sent for ever
+        finally:
+            self._room.release()
+        if told is not None:
+            spent = round((asyncio.get_running_loop().time() - began) * 1000)
+            await socket.send(frames.encode(acknowledged(frame, told, spent)))
+
+    def _joined(self, frame: Frame) -> bytes | None:
+        """The whole payload of an event; None while parts of it are still to come."""
+        total, at = _count(frame.header("sum", "1")), _count(frame.header("seq", "0"))
+        if total <= 1:
+            return frame.payload
+        parts = self._parts.setdefault(frame.header("message_id"), {})
+        parts[at] = frame.payload
+        if len(self._parts) > PARTS:
+            del self._parts[next(iter(self._parts))]
+        if len(parts) < total:
+            return None
+        self._parts.pop(frame.header("message_id"), None)
+        return b"".join(parts[number] for number in sorted(parts))
+
+    async def _endpoint(self, base_url: str) -> tuple[str, Pace]:
+        """Where to connect to, and the pace the service wants.
+
+        :raises Fatal: the app or its credentials are wrong; Broken: try again.
+        """
+        body = {"AppID": self._tenant.app_id, "AppSecret": self._tenant.secret}
+        try:
+            async with asyncio.timeout(self._pace.connect_seconds):
+                answer = await self._tenant.post_openly(ENDPOINT, body)
+        except (DeliveryError, TimeoutError) as why:
+            raise Broken(say("Feishu cannot be reached")) from why
+        code = answer.get("code")
+        if code in _TRY_AGAIN:
+            raise Broken(say("Feishu is busy: {said}", said=answer.get("msg")))
+        if code == _TOO_MANY:
+            raise Fatal(too_many())
+        if code != 0:
+            raise Fatal(
+                say(
+                    "Feishu refused the app: {said} (code {code}). Check appId, appSecret and domain, and that the app "
+                    "receives events by long connection",
+                    said=answer.get("msg"),
+                    code=code,
+                )
+            )
+        data = answer.get("data") or {}
+        url = str(data.get("URL") or "")
+        parts = urlsplit(url)
+        if parts.scheme != "wss" and not (
+            parts.scheme == "ws" and is_loopback(urlsplit(base_url).hostname or "")
+        ):
+            raise Fatal(say("Feishu named no safe address to connect to"))
+        return url, configured(self._pace, data.get("ClientConfig"))
+
+
+def too_many() -> str:
+    """What to do when fifty connections of this app stand."""
+    return say(
+        "too many connections of this app are open. Stop another gateway or bot that uses the same app"
+    )
+
+
+def configured(pace: Pace, config: Any) -> Pace:
+    """The pace with what the service says of it (``ClientConfig``, seconds)."""
+    if not isinstance(config, Mapping):
+        return pace
+    ping, most = config.get("PingInterval"), config.get("ReconnectInterval")
+    if isinstance(ping, int | float) and ping > 0:
+        pace = replace(pace, ping_seconds=float(ping))
+    if isinstance(most, int | float) and most > 0:
+        pace = replace(pace, most_seconds=min(pace.most_seconds, float(most)))
+    return pace
+
+
+def paced(pace: Pace, frame: Frame) -> Pace:
+    """The pace after a control frame: a pong may carry a new one."""
+    if frame.header("type") != "pong" or not frame.payload:
+        return pace
+    with suppress(ValueError):
+        return configured(pace, json.loads(frame.payload))
+    return pace
+
+
+def acknowledged(frame: Frame, told: Mapping[str, Any], spent_ms: int) -> Frame:
+    """The answer to a data frame: the same with the time it took, and code 200 (``data``: what to show the person)."""
+    import base64
+
+    payload: dict[str, Any] = {"code": 200}
+    if told:
+        payload["data"] = base64.b64encode(json.dumps(told, ensure_ascii=False).encode()).decode()
+    headers = (*frame.headers, ("biz_rt", str(spent_ms)))
+    return replace(frame, headers=headers, payload=json.dumps(payload).encode())
+
+
+def _refused(headers: Mapping[str, str]) -> Exception:
+    """A handshake that was refused tells why in its headers."""
+    status = _count(headers.get("handshake-status", ""))
+    said = headers.get("handshake-msg", "")
+    if status == _AUTH_FAILED and _count(headers.get("handshake-autherrcode", "")) == _TOO_MANY:
+        return Fatal(too_many())
+    if status == _FORBIDDEN:
+        return Fatal(
+            say("Feishu refused the connection: {said}. Check the app in the developer console", said=said)
+        )
+    return Broken(say("Feishu refused the connection: {said}", said=said or status))
+
+
+def _frame(data: str | bytes) -> Frame | None:
+    with suppress(frames.BadFrame):
+        return frames.decode(data if isinstance(data, bytes) else data.encode())
+    return None
+
+
+def _event(payload: bytes) -> dict[str, Any] | None:
+    with suppress(ValueError, RecursionError):
+        event = json.loads(payload)
+        return event if isinstance(event, dict) else None
+    return None
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0

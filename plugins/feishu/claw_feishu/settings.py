@@ -1,0 +1,70 @@
+"""``channels.feishu`` in the config file."""
+
+from typing import Literal
+
+from claw import ChannelConfig, ConfigError, Secret
+from pydantic import Field
+
+DOMAINS = {"feishu": "https://open.feishu.cn", "lark": "https://open.larksuite.com"}
+
+
+class FeishuSettings(ChannelConfig):
+    """What an account needs. In webhook mode that is an encrypt key and a verification token too."""
+
+    app_id: str = Field("", description="App ID of the app in the developer console, cli_…")
+    app_secret: Secret | None = Field(None, description="App Secret. Prefer ${FEISHU_APP_SECRET}.")
+    domain: str = Field("feishu", description="feishu, lark, or the address of the open platform.")
+    mode: Literal["websocket", "webhook"] = Field(
+        "websocket", description="websocket: we call the service; webhook: it calls us, at a public address."
+    )
+    encrypt_key: Secret | None = Field(None, description="Encrypt Key of the event settings; for webhook.")
+    verification_token: Secret | None = Field(None, description="Verification Token; for webhook.")
+    webhook_path: str = Field("", pattern=r"^(/\S*)?$", description="Absent = /webhook/feishu/ACCOUNT.")
+    max_skew_seconds: float = Field(300, gt=0, description="How old a webhook request may be.")
+    render_mode: Literal["auto", "text", "card"] = Field(
+        "auto", description="auto: a card for code and tables, else a post; text: as it is; card: always."
+    )
+    typing_reaction: str = Field(
+        "Typing", description="Emoji type put on a message while it is being answered; empty = none."
+    )
+    resolve_names: bool = Field(True, description="Ask for names of people and chats, and for quoted texts.")
+
+    @property
+    def base_url(self) -> str:
+        """Address of the open platform, without a slash at its end."""
+        return DOMAINS.get(self.domain, self.domain).rstrip("/")
+
+
+def secret(value: Secret | None, key: str) -> str:
+    """The text of a secret that must be there.
+
+    :raises ConfigError: it is absent, blank, or its variable is not set.
+    """
+    fix = "Copy it from the app's page in the developer console"
+    if value is None:
+        raise ConfigError(key, "is missing, so the channel does not start", fix)
+    try:
+        text = value.reveal()
+    except ConfigError as why:
+        raise why.under(key) from None
+    if not text.strip():
+        raise ConfigError(key, "is empty, so the channel does not start", fix)
+    return text
+
+
+def check(settings: FeishuSettings, where: str) -> None:
+    """Refuse an account that could not work, or would let strangers in.
+
+    :param where: dotted path of the account, ``channels.feishu``.
+    :raises ConfigError: names the key.
+    """
+    if not settings.app_id.strip():
+        raise ConfigError(
+            f"{where}.appId",
+            "is missing, so the channel does not start",
+            "Copy it from the developer console",
+        )
+    secret(settings.app_secret, f"{where}.appSecret")
+    if settings.mode == "webhook":  # without both of them anybody could post events
+        secret(settings.encrypt_key, f"{where}.encryptKey")
+        secret(settings.verification_token, f"{where}.verificationToken")

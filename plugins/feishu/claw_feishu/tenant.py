@@ -1,0 +1,286 @@
+"""The way to Feishu's API: one token for the app, one request at a time made safe, and what the answers mean.
+
+Codes from the open platform's lists of server errors; ``Tenant.call`` serves the channel, the doctor and the tools.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from claw import DeliveryError
+
+if TYPE_CHECKING:
+    import httpx2
+
+TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
+TOKEN_STALE = frozenset({99991663, 99991664, 99991668})
+RATE_LIMITED, CHAT_RATE_LIMITED = 99991400, 230020
+SCOPE_MISSING = 99991672
+NOT_IN_CHAT = 230002
+RECALLED = 230011
+CARD_REFUSED = 230099
+SEQUENCE_BEHIND = 300317
+STREAM_CLOSED = frozenset({200850, 300309})
+"""The service ends the streaming of a card by itself after ten minutes."""
+
+EARLY_SECONDS = 300
+"""A token is renewed so long before its end."""
+CHAT_PAUSE_SECONDS = 1.0
+"""After the limit of one chat (about five messages a second), which names no time."""
+MOST_SECONDS = 300.0
+TIMEOUT_SECONDS = 15
+CONNECT_SECONDS = 5
+MEDIA_SECONDS = 120
+
+_FIXES = {
+    SCOPE_MISSING: "Add one of these scopes to the app in the developer console and publish a version: {scopes}",
+    NOT_IN_CHAT: "Add the bot to the chat",
+}
+
+
+class FeishuError(DeliveryError):
+    """The service refused a request.
+
+    :ivar code: its own code; 0 when the answer had none.
+    :ivar log_id: what the service's support asks for.
+    :ivar scopes: permissions of which one is missing.
+    """
+
+    def __init__(self, problem: str, /, *, code: int = 0, log_id: str = "", **more: Any) -> None:
+        super().__init__(problem, code=code, log_id=log_id, **more)
+        self.code, self.log_id = code, log_id
+        self.scopes = scopes_in(str(more.get("said", ""))) if code == SCOPE_MISSING else ()
+
+    @property
+    def is_credentials(self) -> bool:
+        """The app id or secret is wrong: no request of this account can work."""
+        return self.where == TOKEN_PATH and self.permanent
+
+
+def scopes_in(said: str) -> tuple[str, ...]:
+    """The scopes that an answer of code 99991672 lists."""
+    listed = re.search(r"\[([^\]]+)\]", said)
+    return tuple(re.findall(r"[\w.:-]+", listed[1])) if listed else ()
+
+
+def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> FeishuError | None:
+    """What an answer means; None when it is fine.
+
+    :param headers: names in any case.
+    :param body: parsed JSON, or anything else when it was none.
+    """
+    known = body if isinstance(body, Mapping) else {}
+    code = known.get("code") if isinstance(known.get("code"), int) else None
+    if code == 0 and status < 400:
+        return None
+    number, said = code or 0, str(known.get("msg") or "")
+    inner = known.get("error")
+    log_id = str(
+        (inner.get("log_id") if isinstance(inner, Mapping) else "") or headers.get("x-tt-logid") or ""
+    )
+    facts: dict[str, Any] = {"code": number, "log_id": log_id, "where": where, "said": said}
+    told = "Feishu refused it: {said} (code {code}, log id {log_id})"
+    if number == CHAT_RATE_LIMITED:
+        return FeishuError(told, retry_after_seconds=CHAT_PAUSE_SECONDS, **facts)
+    if number == RATE_LIMITED or status == 429:
+        return FeishuError(told, retry_after_seconds=_reset(headers), **facts)
+    if status >= 500 or code is None:
+        told = "Feishu answered with HTTP {status} (log id {log_id})"
+        return FeishuError(told, status=status, permanent=400 <= status < 500, **facts)
+    scopes = ", ".join(scopes_in(said))
+    return FeishuError(
+        told, permanent=number not in TOKEN_STALE, fix=_FIXES.get(number, ""), scopes=scopes, **facts
+    )
+
+
+def _reset(headers: Mapping[str, str]) -> float:
+    named = {name.lower(): value for name, value in headers.items()}
+    try:
+        seconds = float(named.get("x-ogw-ratelimit-reset") or named.get("retry-after") or 1)
+    except ValueError:
+        seconds = 1.0
+    return min(max(seconds, 0.0), MOST_SECONDS)
+
+
+class Tenant:
+    """One app at the open platform.
+
+    :param http: gives the HTTP client for the platform's address; asked for each request.
+    :param app_secret: gives the secret, read when a token is asked for.
+    :param monotonic: seconds, for the age of the token.
+    """
+
+    def __init__(
+        self,
+        http: "Callable[[], httpx2.AsyncClient]",
+        app_id: str,
+        app_secret: Callable[[], str],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._http, self.app_id, self._secret, self._monotonic = http, app_id, app_secret, monotonic
+        self._token, self._until = "", 0.0
+        self._lock = asyncio.Lock()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        form: Mapping[str, str] | None = None,
+        files: Mapping[str, Any] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> dict[str, Any]:
+        """One request, with a token; once more with a new one when the service says that it is stale.
+
+        :param body: sent as JSON; with ``files``, ``form`` goes beside them as multipart.
+        :returns: the whole answer: most results lie under ``data``.
+        :raises FeishuError: refused; says whether and when another try may help.
+        """
+        options = {"params": query, "json": body, "data": form, "files": files}
+        options = {key: value for key, value in options.items() if value is not None}
+        for last in (False, True):
+            token = await self.token()
+            answer = await self._once(method, path, token, timeout_seconds, options)
+            fault = judge(answer.status_code, answer.headers, _parsed(answer), path)
+            if fault is None:
+                return dict(_parsed(answer))
+            if last or fault.code not in TOKEN_STALE:
+                raise fault
+            self._forget(token)
+        raise AssertionError("unreachable")
+
+    async def download(self, path: str, *, query: Mapping[str, Any], most_bytes: int) -> AsyncIterator[bytes]:
+        """The bytes of a file, in pieces.
+
+        :raises FeishuError: refused, or it is larger than ``most_bytes``.
+        """
+        import httpx2
+
+        for last in (False, True):
+            token = await self.token()
+            ask = self._http().stream(
+                "GET", path, params=dict(query), headers=_bearer(token), timeout=_patience(MEDIA_SECONDS)
+            )
+            try:
+                async with ask as answer:
+                    if (
+                        answer.headers.get("content-type", "").startswith("application/json")
+                        or answer.is_error
+                    ):
+                        await answer.aread()
+                        fault = judge(answer.status_code, answer.headers, _parsed(answer), path)
+                    else:
+                        fault = None
+                        _fits(answer.headers, most_bytes, path)
+                        async for piece in answer.aiter_bytes():
+                            yield piece
+                        return
+            except httpx2.TransportError as why:
+                raise unreachable(why, path) from why
+            if fault is None:
+                raise FeishuError("Feishu sent no file", where=path, permanent=True)
+            if last or fault.code not in TOKEN_STALE:
+                raise fault
+            self._forget(token)
+
+    async def token(self) -> str:
+        """The token of the app; asked for by one caller at a time, and kept until shortly before its end.
+
+        :raises FeishuError: the credentials are wrong (``is_credentials``), or the service cannot be reached.
+        """
+        if self._token and self._monotonic() < self._until:
+            return self._token
+        async with self._lock:
+            if self._token and self._monotonic() < self._until:
+                return self._token
+            body = {"app_id": self.app_id, "app_secret": self._secret()}
+            answer = await self._once("POST", TOKEN_PATH, "", TIMEOUT_SECONDS, {"json": body}, safe=True)
+            known = _parsed(answer)
+            fault = judge(answer.status_code, answer.headers, known, TOKEN_PATH)
+            if fault is not None:
+                raise fault
+            seconds = float(known.get("expire") or 0)
+            self._token = str(known.get("tenant_access_token") or "")
+            self._until = self._monotonic() + max(seconds - EARLY_SECONDS, seconds / 2)
+            return self._token
+
+    async def post_openly(self, path: str, body: Any) -> Any:
+        """One POST without a token; its parsed answer, whatever it says.
+
+        :raises FeishuError: the service cannot be reached, or does not answer JSON.
+        """
+        answer = await self._once(
+            "POST", path, "", TIMEOUT_SECONDS, {"json": body, "headers": {"locale": "zh"}}, safe=True
+        )
+        known = _parsed(answer)
+        if not isinstance(known, Mapping) or answer.status_code >= 500:
+            raise judge(500, answer.headers, known, path) or AssertionError
+        return known
+
+    @property
+    def secret(self) -> str:
+        """The app secret, read now."""
+        return self._secret()
+
+    def _forget(self, token: str) -> None:
+        if token == self._token:  # somebody else may have a new one already
+            self._token = ""
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        token: str,
+        seconds: float,
+        options: Mapping[str, Any],
+        *,
+        safe: bool = False,
+    ) -> "httpx2.Response":
+        """One attempt. ``safe``: repeating it does no harm even when it arrived."""
+        import httpx2
+
+        headers = {**options.get("headers", {}), **(_bearer(token) if token else {})}
+        try:
+            return await self._http().request(
+                method, path, **{**options, "headers": headers, "timeout": _patience(seconds)}
+            )
+        except httpx2.TransportError as why:
+            raise unreachable(why, path, safe=safe or method == "GET") from why
+
+
+def unreachable(why: Exception, path: str, *, safe: bool = True) -> FeishuError:
+    """The service could not be reached, or the connection broke."""
+    import httpx2
+
+    out = isinstance(why, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+    problem = "Feishu cannot be reached ({why})" if out else "the connection to Feishu broke ({why})"
+    return FeishuError(problem, why=type(why).__name__, where=path, outcome_unknown=not (out or safe))
+
+
+def _patience(seconds: float) -> "httpx2.Timeout":
+    import httpx2
+
+    return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _parsed(answer: "httpx2.Response") -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
+def _fits(headers: Mapping[str, str], most_bytes: int, path: str) -> None:
+    size = headers.get("content-length", "")
+    if size.isdigit() and int(size) > most_bytes:
+        raise FeishuError(
+            "the file has {size} bytes, more than the {most} that are fetched",
+            size=size, most=most_bytes, where=path, permanent=True,
+        )  # fmt: skip

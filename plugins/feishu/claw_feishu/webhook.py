@@ -1,0 +1,144 @@
+"""The webhook: is this request the platform's? Cheap tests first, the signature over the raw bytes before any parsing.
+
+Facts from the open platform's "receive events" pages: an address check wants its challenge back within a second; an
+event wants 200 within three, else it is pushed again after 15 s, 5 min, 1 h and 6 h.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from claw import WebAnswer, WebRequest, WebRoute
+
+from claw_feishu.crypto import Undecipherable, decrypt, same, signature
+from claw_feishu.inbound import token_of
+
+TIMESTAMP, NONCE, SIGNATURE = "x-lark-request-timestamp", "x-lark-request-nonce", "x-lark-signature"
+ADDRESS_CHECK = "url_verification"
+BODY_BYTES = 1 << 20
+BODY_SECONDS = 10.0
+CHECK_BYTES = 4096
+"""An address check may come unsigned (the vendor's own SDK does not look): it is small, and encrypted all the same."""
+
+Receive = Callable[[dict[str, Any]], Awaitable["dict[str, Any] | None"]]
+"""Takes an event; what to answer the service, or None when it was not taken."""
+
+
+class Refused(Exception):
+    """Not the platform's, or nothing that we read.
+
+    :ivar status: of the HTTP answer.
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a caller must know. An empty part lets nobody in.
+
+    :param skew_seconds: how far the time of a request may be from ours.
+    """
+
+    encrypt_key: str
+    token: str
+    skew_seconds: float = 300.0
+    body_bytes: int = BODY_BYTES
+
+    def admit(self, method: str, headers: Mapping[str, str], now: float) -> None:
+        """Judge the head alone. ``headers``: names in lower case.
+
+        :raises Refused: before a byte of the body is read.
+        """
+        if method != "POST":
+            raise Refused(405, "only POST carries events")
+        if not self.encrypt_key.strip() or not self.token.strip():
+            raise Refused(403, "this account has no encrypt key or no verification token")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.body_bytes:
+            raise Refused(413, "the body is too large")
+        if SIGNATURE not in headers and 0 < int(length) <= CHECK_BYTES:
+            return
+        if not headers.get(SIGNATURE) or not headers.get(NONCE):
+            raise Refused(401, "the request is not signed")
+        stamp = headers.get(TIMESTAMP, "")
+        if not (stamp.isascii() and stamp.isdecimal() and len(stamp) < 16):
+            raise Refused(401, "the request has no time")
+        if abs(now - int(stamp)) > self.skew_seconds:
+            raise Refused(401, "the request is too old, or from the future")
+
+    def read(self, method: str, headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
+        """The event inside a request.
+
+        :raises Refused: it is not the platform's, or no event.
+        """
+        self.admit(method, headers, now)
+        signed = SIGNATURE in headers
+        if signed and not same(self._signature(headers, body), headers[SIGNATURE]):
+            raise Refused(401, "the signature is wrong")
+        if not signed and len(body) > CHECK_BYTES:
+            raise Refused(401, "the request is not signed")
+        sealed = _object(body).get("encrypt")
+        if not isinstance(sealed, str):
+            raise Refused(400, "the body is not encrypted")
+        try:
+            event = _object(decrypt(self.encrypt_key, sealed))
+        except Undecipherable as why:
+            raise Refused(400, str(why)) from why
+        token = token_of(event)
+        if not isinstance(token, str) or not same(self.token, token):
+            raise Refused(403, "the verification token is wrong")
+        if not signed and event.get("type") != ADDRESS_CHECK:
+            raise Refused(401, "the request is not signed")
+        return event
+
+    def _signature(self, headers: Mapping[str, str], body: bytes) -> str:
+        return signature(headers[TIMESTAMP], headers[NONCE], self.encrypt_key, body)
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as why:
+        raise Refused(400, "this is not JSON") from why
+    if not isinstance(value, dict):
+        raise Refused(400, "this is no object")
+    return value
+
+
+def route(path: str, lock: Callable[[], Lock], receive: Receive, now: Callable[[], float]) -> WebRoute:
+    """The place where the platform calls.
+
+    :param lock: gives the secrets, read anew for each request, so that a changed one holds at once.
+    :param receive: asked with an event that is the platform's.
+    """
+
+    def admit(request: WebRequest) -> WebAnswer | None:
+        try:
+            lock().admit(request.method, request.headers, now())
+        except Refused as why:
+            return _refusal(why)
+        return None
+
+    async def answer(request: WebRequest) -> WebAnswer:
+        try:
+            event = lock().read(request.method, request.headers, request.body, now())
+        except Refused as why:
+            return _refusal(why)
+        if event.get("type") == ADDRESS_CHECK:
+            return _json(200, {"challenge": event.get("challenge")})
+        told = await receive(event)
+        return _json(503, {"msg": "try again later"}) if told is None else _json(200, told)
+
+    return WebRoute(path, answer, admit, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS)
+
+
+def _refusal(why: Refused) -> WebAnswer:
+    return _json(why.status, {"msg": why.why})
+
+
+def _json(status: int, value: Mapping[str, Any]) -> WebAnswer:
+    return WebAnswer(status, json.dumps(value, ensure_ascii=False).encode())
