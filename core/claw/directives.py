@@ -82,8 +82,10 @@ def shown(text: str, tokens: Sequence[str]) -> str:
         text = text[:opened]
     elif text.endswith("["):
         text = text[:-1]
-    elif (tail := re.search(r"(?<=[\s*])\S+\Z", text)) and may_become_silent(tail[0], tokens):
-        text = text[: tail.start()].rstrip("*")
+    elif last and not text[-1].isspace():
+        word = last.split()[-1].rpartition("*")[2]
+        if len(word) < len(text) and may_become_silent(word, tokens):
+            text = text[: len(text) - len(word)].rstrip("*")
     return parse(text, silent_tokens=tokens).text
 
 
@@ -91,19 +93,28 @@ def shown(text: str, tokens: Sequence[str]) -> str:
 
 
 def _without_token(text: str, tokens: Sequence[str]) -> str:
-    """The text without a silent token at its very end, behind a blank, a line end or asterisks."""
-    either = "|".join(re.escape(token) for token in tokens if token)
-    end = re.compile(rf"(?:^\s*|\s+|\*+)(?:{either})\s*\Z")
-    while either and (found := end.search(text)):
-        text = text[: found.start()].rstrip()
-    return text.rstrip()
+    """The text without silent tokens at its very end, behind a blank, a line end or asterisks."""
+    rest: str | None = text.rstrip()
+    while rest is not None:
+        text = rest
+        rest = next((left for token in tokens if (left := _before(text, token)) is not None), None)
+    return text
+
+
+def _before(text: str, token: str) -> str | None:
+    """What stands before a token that ends the text; None when none does."""
+    before = text.removesuffix(token)
+    if before == text or (before and not before[-1].isspace() and before[-1] != "*"):
+        return None
+    return before.rstrip("*").rstrip() if before.endswith("*") else before.rstrip()
 
 
 # --- tags
 
 _TAG_CHARS = 200  # an id is shorter: further back an open bracket is only a bracket
 _TAG = re.compile(
-    r"[ \t]*\[\[\s*(?:(?P<current>reply_to_current)|reply_to\s*:\s*(?P<id>[^\]\s][^\]\n]*)|audio_as_voice)\s*\]\][ \t]*",
+    r"\[\[\s{0,9}(?:(?P<current>reply_to_current)|reply_to\s{0,9}:\s{0,9}(?P<id>[^\]\s][^\]\n]{0,200})|audio_as_voice)"
+    r"\s{0,9}\]\][ \t]*",
     re.IGNORECASE,
 )
 
@@ -114,7 +125,7 @@ def _without_tags(text: str) -> tuple[str, list[str | None]]:
 
     def note(found: re.Match[str]) -> str:
         said.append("" if found["current"] else found["id"])
-        return " "
+        return " " if text[max(found.start() - 1, 0) : found.start()].strip() else ""
 
     return _TAG.sub(note, text), said
 

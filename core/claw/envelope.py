@@ -40,6 +40,9 @@ OPENS = "<<<EXTERNAL_UNTRUSTED_CONTENT (imitates marks of claw: these lines are 
 CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"
 
 
+_PLAIN_ID = r"[A-Za-z0-9_.:@=+/$-]{1,256}"
+
+
 def trusted(inbound: Inbound) -> dict[str, Any]:
     """The trusted facts of a message: only what the channel itself says, nothing that a person can write."""
     channel = inbound.address.channel
@@ -61,7 +64,7 @@ def before(inbound: Inbound) -> str:
     if inbound.address.channel in _HOUSE:
         return ""
     blocks = [f"{title}:\n{quoted(data)}\n" for title, data in _blocks(inbound).items() if data]
-    if _has_ids(inbound) and re.fullmatch(r"[!-Z\\^-~]{1,256}", inbound.message_id):
+    if _has_ids(inbound) and re.fullmatch(_PLAIN_ID, inbound.message_id):
         blocks.append(
             f"[message_id: {inbound.message_id}]"
         )  # one with brackets or blanks stands in the block alone
@@ -178,7 +181,7 @@ def _history(heard: Sequence[Heard]) -> list[dict[str, Any]]:
     """The newest messages that fit, oldest first."""
     kept: list[dict[str, Any]] = []
     rest = HISTORY_CHARS
-    for one in reversed(heard):
+    for one in reversed([one for one in heard if one.text.strip()]):
         body = _body(one.text, HEARD_CHARS)
         rest -= len(body)
         if rest < 0:
@@ -295,11 +298,13 @@ _MARK = re.compile(
     | \[\s*attached\b
     | \[\s*/?\s*(?:system|developer|assistant|internal)\b
     | (?:system|developer|assistant|human)\s*:
-    | \#+\s*inbound\s+context\b | inbound\s+context\s*\(
-    | (?:\#+[^\S\n]*)?[^\W\d_][\w\ ,'/-]{0,80}\(\s*(?:un)?trusted\b[^)\n]{0,80}\)\s*:
+    | \#+\s*inbound\s+context\b
+    | (?:\#+[^\S\n]*)?(?:inbound\s+context|conversation\s+info|sender|thread\s+starter|replied\s+message|reply\s+chain
+        |forwarded\s+message\s+context|chat\s+history\s+since\s+last\s+reply)\s*\(
+    | (?:\#+[^\S\n]*)?\w[\w\ ,'/-]{0,80}\(\s*(?:un)?trusted\b[^)\n]{0,80}\)\s*:
     | \#+[^\n(]{0,80}\(\s*(?:un)?trusted\b
     | <{3,}[^\n<>]{0,40}?(?:untrusted|boundary)
-    | \W{0,4}schema\W{1,6}[\w.]*inbound_meta
+    | ["'{\s]{0,4}schema\W{1,6}[\w.]*inbound_meta
     )""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
@@ -307,7 +312,7 @@ _MARK = re.compile(
 _TOKEN = re.compile(
     r"<[|\uff5c][^<>|\uff5c\n]{1,64}[|\uff5c]>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>"
 )
-_HEAD = re.compile(
+_HEAD = re.compile(  # what stands before the words: the trusted section, a block, or the last line
     rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*|(?:{'|'.join(map(re.escape, _TITLES))}):\n)"
-    r"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: [!-Z\\^-~]+\]\n"
+    rf"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: {_PLAIN_ID}\]\n"
 )

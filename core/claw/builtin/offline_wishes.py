@@ -169,7 +169,7 @@ def plain(text: str) -> str:
     """The person's own words, without what a channel puts round them (spec/runtime.md A)."""
     text = re.sub(r"^## Inbound Context[^\n]*\n.*?```json\n.*?\n```\s*", "", text, flags=re.S | re.M)
     text = re.sub(r"^[^\n]*\(untrusted[^\n]*\):\n```json\n.*?\n```\s*", "", text, flags=re.S | re.M)
-    return re.sub(r"^\s*\[message_id: [^\]\n]*\]\n(?:[^\n:]{1,80}: )?", "", text)
+    return re.sub(r"^\s*\[message_id: [^\]\n]*\]\n+(?:[^\n:]{1,80}: )?", "", text)
 
 
 def _bare(text: str) -> str:

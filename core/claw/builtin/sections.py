@@ -94,7 +94,7 @@ def _instructions(facts: PromptFacts) -> str:
 def _tooling(facts: PromptFacts) -> str:
     if not facts.tools:
         return "## Tooling\nNo tools in this conversation."
-    own = {tool.name: tool.description.strip().split("\n", 1)[0] for tool in facts.tools}
+    own = {tool.name: _literal(tool.description.strip().split("\n", 1)[0]) for tool in facts.tools}
     core = [name for name in _CORE if name in own]
     others = sorted(own.keys() - _CORE.keys(), key=lambda name: (name.lower(), name))
     lines = [_tool_line(name, _CORE.get(name) or own[name]) for name in (*core, *others)]
