@@ -6,6 +6,7 @@ import logging
 import random
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -134,7 +135,7 @@ class Connection:
 
         :raises _Fatal: there is no use in another try.
         """
-        discord = await asyncio.to_thread(import_module, "discord")
+        discord = await asyncio.to_thread(vendor)
         point_at(self._settings.api_base, self._settings.gateway_url)
         client = _make_client(discord, self, intents(self._settings, content=self._content), self._pace)
         self._resumes, self._last_frame = 0, time.monotonic()
@@ -267,7 +268,7 @@ class Connection:
         client = self._client
         if client is None:
             raise DeliveryError("not connected to Discord")
-        discord = import_module("discord")
+        discord = vendor()
         route = import_module("discord.http").Route(method, path, **where)
         opened = [discord.File(file, filename=name) for file, name in files]
         given: dict[str, Any] = {"params": query} if query else {}
@@ -285,8 +286,16 @@ class Connection:
                 file.close()
 
 
+def vendor() -> Any:
+    """The module ``discord``. The first call takes a quarter of a second of work: not on the event loop."""
+    # its voice part, which nobody here uses, imports a module that Python has deprecated
+    warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
+    return import_module("discord")
+
+
 def point_at(api_base: str, gateway_url: str) -> None:
     """Where discord.py finds the service: attributes of its classes, so one place for the whole process."""
+    vendor()
     route = import_module("discord.http").Route
     route.BASE = api_base.rstrip("/")
     import_module("discord.gateway").DiscordWebSocket.DEFAULT_GATEWAY = import_module("yarl").URL(gateway_url)

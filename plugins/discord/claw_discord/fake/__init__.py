@@ -131,7 +131,7 @@ class FakeDiscord:
         :raises TimeoutError: it does not.
         """
         async with asyncio.timeout(seconds):
-            while not holds():  # noqa: ASYNC110 - a test may ask anything
+            while not holds():  # noqa: ASYNC110 - anything may be asked for
                 await asyncio.sleep(0.005)
 
     def shown(self, channel: str = CHANNEL) -> list[str]:

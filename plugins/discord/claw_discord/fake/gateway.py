@@ -110,6 +110,10 @@ class Gateway:
         """No session can be resumed any more."""
         self.sessions.clear()
 
+    def _forget(self, session: Session | None) -> None:
+        if session in self.sessions and session is not None:
+            self.sessions.remove(session)
+
     # --- clients speak
 
     async def answer(self, request: web.Request) -> web.WebSocketResponse:
@@ -123,15 +127,13 @@ class Gateway:
                 return socket
             hello = {"heartbeat_interval": self._heartbeat_ms, "_trace": ['["gateway-fake"]']}
             await self._send(socket, {"t": None, "s": None, "op": HELLO, "d": hello})
-            async for said in socket:
-                if said.type is not WSMsgType.TEXT:
-                    break
+            while (said := await socket.receive()).type is WSMsgType.TEXT:
                 await self._hear(socket, said.data)
+            if said.type is WSMsgType.CLOSE and said.data in (1000, 1001):
+                self._forget(self._sockets[socket])  # who leaves so will not come back
         finally:
-            session = self._sockets.pop(socket)
+            self._sockets.pop(socket)
             self._requests.pop(socket)
-            if socket.close_code in (1000, 1001) and session in self.sessions and session is not None:
-                self.sessions.remove(session)
             await self._notify()
         return socket
 
