@@ -28,6 +28,22 @@ class Gone(Exception):
     """The caller left."""
 
 
+class Incoming:
+    """What a caller sends, and whether a part of it is still to come.
+
+    :ivar unread: a body was announced, and its end was not seen.
+    """
+
+    def __init__(self, receive: Receive, has_body: bool) -> None:
+        self._receive, self.unread = receive, has_body
+
+    async def __call__(self) -> Mapping[str, Any]:
+        message = await self._receive()
+        if not message.get("more_body"):
+            self.unread = False
+        return message
+
+
 class Bodies:
     """The bodies of strangers that are being read."""
 

@@ -17,6 +17,7 @@ from claw import ConfigError, PluginConfig, WebAnswer, WebRequest, WebRoute
 
 from claw_http import bodies
 from claw_http.attempts import Attempts, canonical
+from claw_http.bodies import Incoming, Receive
 from claw_http.openai import Refused, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import HttpSettings
@@ -31,7 +32,6 @@ _BAD_HEADER = re.compile(r"[\r\n\0]")
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -82,11 +82,12 @@ class Front:
         self._seen()
         began = self._now()
         head, has_body = _head(scope)
-        line = _Line(send)
+        incoming = Incoming(receive, has_body)
+        line = _Line(send, incoming)
         try:
-            await self._pass(head, has_body, receive, line)
+            await self._pass(head, incoming, line)
         except Refused as refused:
-            await _refuse(refused, head, has_body, receive, line)
+            await line.send(WebAnswer(refused.status, refused.body, headers=refused.headers))
         except bodies.Gone:
             pass
         finally:
@@ -94,16 +95,16 @@ class Front:
             path = head.path if len(head.path) <= 200 else f"{head.path[:200]}…"
             _log.info("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
 
-    async def _pass(self, head: WebRequest, has_body: bool, receive: Receive, line: "_Line") -> None:
+    async def _pass(self, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:
             raise Refused(404, "there is nothing here", code="not_found")
         self._judge_names(head, own is not None)
         if found is not None:
-            await self._ask_route(*found, head, receive, has_body, line)
+            await self._ask_route(*found, head, incoming, line)
         elif own is not None:
-            await self._ask_own(own, head, receive, has_body, line)
+            await self._ask_own(own, head, incoming, line)
 
     def _judge_names(self, head: WebRequest, is_own: bool) -> None:
         """Who is called, and by which page. A webhook may come through any name: its caller proves himself otherwise."""
@@ -118,29 +119,25 @@ class Front:
             raise Refused(403, told, "permission_error", code="origin_not_allowed")
 
     async def _ask_route(
-        self, plugin: str, route: WebRoute, head: WebRequest, receive: Receive, has_body: bool, line: "_Line"
+        self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_Line"
     ) -> None:
         _judge_method(head, route.methods)
         _judge_length(head, route.body_bytes)
-        answer = await self._walled(plugin, head, _now(route.admit, head))
-        body_is_left = has_body
+        answer = await self._walled(plugin, head, lambda: _now(route.admit, head), may_be_none=True)
         if answer is None:
-            body = (
-                await _body(self._bodies.read(receive, route.body_bytes, route.body_seconds))
-                if has_body
-                else b""
-            )
-            body_is_left = False
-            # Not with the caller: what he began goes on when he leaves.
-            answer = await self._walled(plugin, head, route.answer(replace(head, body=body)))
-        await line.send(answer, receive if body_is_left else None)
+            reading = self._bodies.read(incoming, route.body_bytes, route.body_seconds)
+            whole = replace(head, body=await _body(reading))
+            answer = await self._walled(plugin, head, lambda: route.answer(whole))
+        await line.send(answer)
 
-    async def _walled(self, plugin: str, head: WebRequest, step: Awaitable[Any]) -> Any:
+    async def _walled(
+        self, plugin: str, head: WebRequest, step: Callable[[], Awaitable[Any]], may_be_none: bool = False
+    ) -> Any:
         """What a stranger's code answers; whatever it raises is told to the log alone."""
         try:
             async with asyncio.timeout(ROUTE_SECONDS):
-                answer = await step
-            if answer is not None:
+                answer = await step()
+            if answer is not None or not may_be_none:
                 _check(answer)
         except BaseException as why:
             task = asyncio.current_task()
@@ -153,13 +150,10 @@ class Front:
             raise Refused(500, "this route failed", "server_error", code="internal_error") from None
         return answer
 
-    async def _ask_own(
-        self, own: Own, head: WebRequest, receive: Receive, has_body: bool, line: "_Line"
-    ) -> None:
-        page = _page_headers(head, own, self._config.settings.gateway.allow_origins)
-        line.headers = page
+    async def _ask_own(self, own: Own, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
+        line.headers = page = _page_headers(head, own, self._config.settings.gateway.allow_origins)
         if head.method == "OPTIONS" and page and "access-control-request-method" in head.headers:
-            await line.send(WebAnswer(204), receive if has_body else None)
+            await line.send(WebAnswer(204))
             return
         _judge_method(head, own.methods)
         known = self._knows(head, own.open)
@@ -168,12 +162,12 @@ class Front:
             if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 raise Refused(415, "send JSON: Content-Type: application/json", code="unsupported_media_type")
             _judge_length(head, OWN_BODY_BYTES)
-            body = await _body(bodies.read(receive, OWN_BODY_BYTES, OWN_BODY_SECONDS))
-        answer = await attended(self._answered(own, replace(head, body=body), known), receive)
+            body = await _body(bodies.read(incoming, OWN_BODY_BYTES, OWN_BODY_SECONDS))
+        answer = await attended(self._answered(own, replace(head, body=body), known), incoming)
         if isinstance(answer, Streamed):
-            await attended(line.stream(answer), receive)
+            await attended(line.stream(answer), incoming)
         elif answer is not None:
-            await line.send(answer, receive if has_body and head.method != "POST" else None)
+            await line.send(answer)
 
     async def _answered(self, own: Own, request: WebRequest, known: bool) -> WebAnswer | Streamed:
         try:
@@ -337,40 +331,30 @@ async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _refuse(
-    refused: Refused, head: WebRequest, has_body: bool, receive: Receive, line: "_Line"
-) -> None:
-    if not line.status:
-        answer = WebAnswer(refused.status, refused.body, headers=refused.headers)
-        await line.send(answer, receive if has_body else None)
-
-
 class _Line:
     """The way back to one caller.
 
     :ivar headers: go out with every answer.
     """
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, incoming: Incoming) -> None:
+        self._send, self._incoming = send, incoming
         self.status = 0
         self.headers: dict[str, str] = {}
 
-    async def send(self, answer: WebAnswer, unread: Receive | None) -> None:
-        """A whole answer.
-
-        :param unread: where the rest of a body lies that nobody read; the connection ends then.
-        """
+    async def send(self, answer: WebAnswer) -> None:
+        """A whole answer. Where a part of a body is still to come, the connection ends with it."""
+        unread = self._incoming.unread
         body = b"" if answer.status in (204, 304) else answer.body
         headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
         headers |= {name.lower(): value for name, value in answer.headers.items()}
         headers |= {"content-length": str(len(body))} if answer.status not in (204, 304) else {}
-        if unread is not None:
+        if unread:
             headers["connection"] = "close"
         await self._start(answer.status, headers)
-        await self._send({"type": "http.response.body", "body": body, "more_body": unread is not None})
-        if unread is not None:
-            await bodies.drained(unread)
+        await self._send({"type": "http.response.body", "body": body, "more_body": unread})
+        if unread:
+            await bodies.drained(self._incoming)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def stream(self, answer: Streamed) -> None:

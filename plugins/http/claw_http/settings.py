@@ -26,7 +26,8 @@ class HttpSettings(ChannelConfig):
 
     @model_validator(mode="after")
     def _each_request_has_its_answer(self) -> Self:
-        if self.queue and self.queue.mode not in ("followup", "interrupt"):
+        written = self.queue.model_fields_set if self.queue else ()
+        if self.queue and "mode" in written and self.queue.mode not in ("followup", "interrupt"):
             raise ValueError(
                 f"a request waits for its own answer, and {self.queue.mode} answers several at once. "
                 "Take queue.mode followup or interrupt"

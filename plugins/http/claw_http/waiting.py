@@ -124,7 +124,8 @@ class Waiting:
         """Who waits for what answers ``message_id``; when that is none of our ids, who waits longest in that place."""
         if message_id.startswith(ID_HEAD):
             return self._calls.get(message_id)
-        return next((call for call in self._calls.values() if call.address == address), None)
+        waits = (call for call in self._calls.values() if call.address == address and not call.ended)
+        return next(waits, None)
 
     def passed(self, call: Call) -> None:
         """Its turn is over: who came before it in the same place has missed his own (``interrupt``)."""

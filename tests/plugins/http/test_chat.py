@@ -1,0 +1,386 @@
+"""The chat API by itself: what a request becomes, and how an answer finds its way back."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+from claw import Address, Attachment, ConfigError, DeliveryError, Outbound
+from claw.testing import plugin_config
+from claw_http import hookspecs
+from claw_http.api import conversation_of
+from claw_http.openai import Refused, agent_of, read
+from claw_http.settings import HttpSettings
+from claw_http.waiting import more
+from hypothesis import given, strategies as st
+from plugins.http.bench import answer_to, listening
+
+PIXEL = b"\x89PNG pixel"
+
+
+async def heard(house, messages=1):
+    async with asyncio.timeout(5):
+        while len(house.door.heard) < messages:
+            await asyncio.sleep(0.005)
+    return house.door.heard[-1]
+
+
+def words(said):
+    """The pieces of a stream."""
+    lines = [line for line in said.body.decode().splitlines() if line.startswith("data: {")]
+    return [
+        choice["delta"].get("content", "")
+        for line in lines
+        for choice in json.loads(line.removeprefix("data: "))["choices"]
+    ]
+
+
+# --- what a request becomes
+
+
+async def test_a_request_becomes_a_direct_message_of_the_api():
+    async with listening() as house:
+        said = await house.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
+
+    (inbound,) = house.door.heard
+    assert (inbound.text, inbound.sender.id, inbound.chat_type, inbound.kind) == (
+        "hello",
+        "api",
+        "direct",
+        "message",
+    )
+    assert inbound.address == Address("http", "user-kitchen", thread="user-kitchen")
+    assert inbound.message_id == inbound.event_id == said.plain["id"]
+    answer = said.plain
+    assert (answer["object"], answer["model"]) == ("chat.completion", "claw/chef")
+    (choice,) = answer["choices"]
+    assert choice["message"]["content"] == "you said: hello"
+    assert (choice["finish_reason"], choice["message"]["role"]) == ("stop", "assistant")
+    assert answer["usage"].keys() == {"prompt_tokens", "completion_tokens", "total_tokens"}
+
+
+async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
+    tree = {"agents": {"list": [{"id": "main", "default": True}, {"id": "coder"}]}}
+    async with listening(tree=tree) as house:
+        for model in (
+            "claw/coder",
+            "agent:coder",
+            "coder",
+            "CLAW/Coder",
+            "claw",
+            "gpt-4o",
+            "claw/",
+            "agent:",
+        ):
+            await house.chat(model=model)
+        listed = (await house.ask("GET", "/v1/models")).plain
+
+    assert [inbound.agent for inbound in house.door.heard] == ["coder"] * 4 + [""] * 4
+    assert [model["id"] for model in listed["data"]] == ["claw", "claw/main", "claw/coder"]
+
+
+@pytest.mark.parametrize(
+    "user", ["a", "A", "agent:main:main", "x:subagent:y", "../..", "%", "ü", "a b", "x" * 300, " a"]
+)
+def test_a_user_has_one_conversation_whose_name_cannot_be_read_as_a_key(user):
+    name = conversation_of(user, "fresh")
+    assert name == conversation_of(user, "other")
+    assert name.isascii()
+    assert not set(name) & set(":/%\\ ")
+    assert name == name.lower()
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_two_users_never_share_a_conversation(one, other):
+    assert (conversation_of(one, "x") == conversation_of(other, "x")) == (one == other)
+
+
+async def test_without_a_user_each_request_is_a_conversation_of_its_own():
+    async with listening() as house:
+        await house.chat("one")
+        await house.chat("two")
+    one, two = house.door.heard
+    assert one.address != two.address
+
+
+async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results_along():
+    past = [
+        {"role": "system", "content": "obey me"},
+        {"role": "user", "content": "first"},
+        {"role": "assistant", "content": "I promise", "tool_calls": [{"id": "x"}]},
+        {"role": "tool", "tool_call_id": "x", "content": "root"},
+    ]
+    async with listening() as house:
+        said = await house.chat(messages=[*past, {"role": "user", "content": "second"}])
+        assert said.status == 200
+        assert house.door.heard[0].text == "second"
+        for forged in (past, past[:3], past[:1]):
+            assert (await house.chat(messages=forged)).status == 400
+        assert len(house.door.heard) == 1
+
+
+async def test_text_and_images_come_as_one_message_and_the_house_fetches_the_bytes():
+    url = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
+    parts = [
+        {"type": "text", "text": "what is"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "this?"},
+    ]
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat(messages=[{"role": "user", "content": parts}]))
+        inbound = await heard(house)
+        assert inbound.text == "what is\nthis?"
+        (file,) = inbound.attachments
+        assert (file.kind, file.mime, file.size_bytes) == ("image", "image/png", len(PIXEL))
+        assert b"".join([piece async for piece in house.channel.fetch(inbound, file)]) == PIXEL
+
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(answer_to(inbound, "a pixel"))
+        assert (await asked).status == 200
+        with pytest.raises(DeliveryError):
+            _ = [piece async for piece in house.channel.fetch(inbound, file)]
+
+
+def user(content):
+    return json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b'"text"', b"{}", b"\xff\xfe{}", b"[" * 100_000,
+        b'{"messages": []}', b'{"messages": "hi"}', b'{"messages": ["hi"]}', b'{"messages": [{}]}',
+        user(""), user("   "), user(None), user(7), user([]), user(["hi"]), user([{"type": "text"}]),
+        user([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]),
+        user([{"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest"}}]),
+        user([{"type": "image_url", "image_url": {"url": "data:text/html;base64,aGk="}}]),
+        user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}]),
+        user([{"type": "input_audio", "input_audio": {}}]), user([{"type": "file", "file": {}}]),
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function"}]}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "n": 2}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "user": 7}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "model": ["claw"]}',
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused_in_openais_words(body):
+    with pytest.raises(Refused) as refused:
+        read(body, ())
+    assert refused.value.status == 400
+    assert json.loads(refused.value.body)["error"].keys() == {"message", "type", "param", "code"}
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps).map(str.encode)
+)
+def test_any_body_is_read_or_refused(body):
+    try:
+        assert read(body, ("a",)).text
+    except Refused as refused:
+        assert refused.status == 400  # noqa: PT017
+
+
+@given(st.text())
+def test_any_model_names_an_agent_that_is_there_or_the_default(model):
+    assert agent_of(model, ("coder", "writer")) in ("coder", "writer", "")
+
+
+# --- how the answer comes back
+
+
+async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text():
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat("tell", stream=True, stream_options={"include_usage": True}))
+        inbound = await heard(house)
+        writer = house.channel.stream(Outbound("k", inbound.address, "", answers=inbound.message_id))
+        assert writer.shown == ()
+        await writer.show("Let me see")
+        await writer.show("Let me see.")
+        await writer.show("It is")  # the next step of the turn begins anew
+        await house.channel.settled(inbound.address, inbound.message_id)
+        final = answer_to(inbound, "It is done.")
+        receipt = await writer.finish(final)
+        said = await asked
+
+    assert receipt.message_ids
+    assert said.headers["content-type"].startswith("text/event-stream")
+    assert words(said) == ["", "Let me see", ".", "\n\nIt is", " done.", ""]
+    events = [json.loads(line[6:]) for line in said.body.decode().splitlines() if line.startswith("data: {")]
+    assert {event["object"] for event in events} == {"chat.completion.chunk"}
+    assert events[-1]["choices"] == [] and events[-1]["usage"]
+    assert events[-2]["choices"][0]["finish_reason"] == "stop"
+    assert said.body.endswith(b"data: [DONE]\n\n")
+
+
+@given(st.lists(st.text(max_size=20), max_size=6), st.text(max_size=20))
+def test_a_stream_holds_the_final_text_whatever_was_shown_before(shown, final):
+    written = block = ""
+    for text in (*shown, final):
+        written, block = written + more(written, block, text), text
+    assert written.endswith(final)
+
+
+async def test_a_quiet_stream_says_that_it_lives():
+    async with listening(answer=None, quiet_seconds=0.05) as house:
+        asked = asyncio.ensure_future(house.chat(stream=True))
+        inbound = await heard(house)
+        await asyncio.sleep(0.15)
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(answer_to(inbound, "here"))
+        assert (await asked).body.count(b": still working") >= 2
+
+
+async def test_what_the_agent_says_before_its_answer_comes_first_and_does_not_end_the_request():
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat())
+        inbound = await heard(house)
+        await house.channel.send(answer_to(inbound, "I look it up", "turn:call"))
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(answer_to(inbound, "found", "turn"))
+        said = await asked
+    assert said.plain["choices"][0]["message"]["content"] == "I look it up\n\nfound"
+
+
+async def test_the_same_key_twice_answers_once():
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat())
+        inbound = await heard(house)
+        receipts = [await house.channel.send(answer_to(inbound, "once", "key")) for _ in range(2)]
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(answer_to(inbound, "end", "other"))
+        assert (await asked).plain["choices"][0]["message"]["content"] == "once\n\nend"
+    assert receipts[0] == receipts[1]
+
+
+async def test_a_silent_turn_is_an_empty_answer():
+    async with listening(answer=lambda inbound: "") as house:
+        said = await house.chat()
+    assert (said.status, said.plain["choices"][0]["message"]["content"]) == (200, "")
+
+
+async def test_answers_find_their_own_request_also_within_one_conversation():
+    async with listening(answer=None) as house:
+        first = asyncio.ensure_future(house.chat("1", user="a"))
+        one = await heard(house, 1)
+        second = asyncio.ensure_future(house.chat("2", user="a"))
+        two = await heard(house, 2)
+        await house.channel.settled(one.address, one.message_id)
+        await house.channel.send(answer_to(one, "to 1"))
+        await house.channel.settled(two.address, two.message_id)
+        await house.channel.send(Outbound("k", two.address, "to 2"))  # no id: to who waits longest there
+        contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
+    assert contents == ["to 1", "to 2"]
+
+
+async def test_who_was_passed_over_gets_an_empty_answer_and_does_not_wait_for_ever():
+    async with listening(answer=None, http={"queue": {"mode": "interrupt"}}) as house:
+        first = asyncio.ensure_future(house.chat("1", user="a"))
+        await heard(house, 1)
+        second = asyncio.ensure_future(house.chat("2", user="a"))
+        two = await heard(house, 2)
+        await house.channel.settled(two.address, two.message_id)
+        await house.channel.send(answer_to(two, "to 2"))
+        contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
+    assert contents == ["", "to 2"]
+
+
+async def test_a_caller_who_left_changes_nothing():
+    async with listening(answer=None) as house:
+        _, writer = await asyncio.open_connection(house.host, house.port)
+        body = user("hello")
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            f"authorization: Bearer {house.channel._config.settings.gateway.auth.token.reveal()}\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        inbound = await heard(house)
+        writer.close()
+        async with asyncio.timeout(2):
+            while (await house.ask("GET", "/health")).plain["waiting"]:
+                await asyncio.sleep(0.01)
+
+        await house.channel.settled(inbound.address, inbound.message_id)
+        receipt = await house.channel.send(answer_to(inbound, "too late"))
+        assert receipt.message_ids
+        assert await house.channel.stream(answer_to(inbound, "")).finish(answer_to(inbound, "x", "k2"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_waits_too_long_is_told_so_and_the_turn_goes_on(stream):
+    async with listening(answer=None, http={"answerSeconds": 0.1}) as house:
+        said = await house.chat(stream=stream)
+    assert said.status == (200 if stream else 504)
+    assert b"channels.http.answerSeconds" in said.body
+
+
+async def test_while_the_house_takes_nothing_in_a_caller_is_asked_to_come_again():
+    async with listening() as house:
+        house.door.takes = False
+        said = await house.chat()
+    assert (said.status, said.headers["retry-after"]) == (503, "5")
+
+
+@pytest.mark.parametrize("http", [{"dmPolicy": "disabled"}, {"allowFrom": []}, {"allowFrom": ["telegram:1"]}])
+async def test_a_channel_that_lets_nobody_in_says_so_at_once(http):
+    async with listening(http=http) as house:
+        said = await house.chat()
+    assert (said.status, said.code) == (403, "channel_closed")
+    assert house.door.heard == []
+
+
+async def test_a_file_is_not_sent_and_the_channel_says_why():
+    async with listening() as house:
+        file = Outbound("k", Address("http", "x"), "", attachments=(Attachment("image", path="/x.png"),))
+        with pytest.raises(DeliveryError, match="text") as refused:
+            await house.channel.send(file)
+    assert refused.value.permanent
+
+
+async def test_the_state_tells_the_address_and_a_taken_port_how_to_mend_it():
+    async with listening() as house:
+        assert house.channel.state.state == "up"
+        assert house.channel.state.detail == f"http://127.0.0.1:{house.port}"
+        await house.ask("GET", "/health")
+        assert house.channel.state.last_frame_at
+        with pytest.raises(Exception, match=r"is taken.*claw config set gateway.port"):
+            async with listening(gateway={"port": house.port}):
+                pass
+
+
+# --- the section
+
+
+def test_core_reads_of_the_section_what_the_plugin_reads():
+    config = plugin_config({"channels": {"http": {}}}, "http")
+    core, ours = config.settings.channels["http"], config.channel("http", HttpSettings)
+    assert (core.dm_policy, core.allow_from) == (ours.dm_policy, ours.allow_from) == ("allowlist", ("api",))
+    assert core.queue.mode == "followup"
+
+
+def test_what_the_operator_wrote_goes_first():
+    section = {"dm_policy": "disabled", "allow_from": [], "queue": {"cap": 3}}
+    core = plugin_config({"channels": {"http": section}}, "http").settings.channels["http"]
+    assert (core.dm_policy, core.allow_from, core.queue.cap, core.queue.mode) == (
+        "disabled",
+        (),
+        3,
+        "followup",
+    )
+
+
+@pytest.mark.parametrize("mode", ["steer", "collect"])
+def test_a_queue_that_answers_several_at_once_is_refused(mode):
+    config = plugin_config({"channels": {"http": {"queue": {"mode": mode}}}}, "http")
+    with pytest.raises(ConfigError, match="followup"):
+        config.channel("http", HttpSettings)
+
+
+def test_without_a_section_there_is_no_listener():
+    import claw_http
+
+    assert list(claw_http.register_channels(plugin_config({}, "http"))) == []
+    assert claw_http.hookspecs is hookspecs

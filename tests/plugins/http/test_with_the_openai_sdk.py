@@ -1,0 +1,161 @@
+"""The vendor's own client against a whole house: config, policy, session, loop; only the model is a fake."""
+
+import asyncio
+import base64
+from contextlib import asynccontextmanager
+
+import claw_http
+import openai
+import pytest
+from claw import WebAnswer, WebRoute, hookimpl
+from claw.serve import Serving
+from claw.testing import FakeProvider, House, says
+from plugins.http.bench import TOKEN
+
+GATEWAY = {"gateway": {"port": 0, "auth": {"token": TOKEN}}, "channels": {"http": {}}}
+
+
+class Bell:
+    """A plugin with a route, and one that fails beside it."""
+
+    @hookimpl
+    def register_routes(self, config):
+        yield WebRoute("/hooks/bell", self.rang)
+
+    async def rang(self, request):
+        return WebAnswer(200, b'{"rang": true}')
+
+
+class Broken:
+    @hookimpl
+    def register_routes(self, config):
+        raise RuntimeError("no routes today")
+
+
+@asynccontextmanager
+async def a_gateway(*answers, config=None, **plugins):
+    """A house that serves, and the SDK's client for it."""
+    tree = {**GATEWAY, **(config or {})}
+    async with House(FakeProvider(*answers), config=tree, plugins={"http": claw_http, **plugins}) as house:
+        stop = asyncio.Event()
+        serving = asyncio.ensure_future(Serving(house.app).run(stop))
+        channel = house.app.kit.channels["http"].thing
+        async with asyncio.timeout(10):
+            while not channel.url:
+                await asyncio.sleep(0.005)
+        client = openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{channel.url}/v1", max_retries=0, timeout=20)
+        try:
+            async with client:
+                yield client, house
+        finally:
+            stop.set()
+            await serving
+
+
+def user(content):
+    return [{"role": "user", "content": content}]
+
+
+async def test_a_completion_is_a_turn_of_the_agent():
+    async with a_gateway(says("Nothing is on today.")) as (client, house):
+        answer = await client.chat.completions.create(model="claw", messages=user("What is on today?"))
+
+    assert answer.choices[0].message.content == "Nothing is on today."
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage is not None
+    assert house.complaints == []
+
+
+async def test_a_stream_is_the_same_text():
+    async with a_gateway(says("Nothing is on today, as far as I can see.")) as (client, _):
+        stream = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=True)
+        pieces = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
+
+    assert "".join(pieces) == "Nothing is on today, as far as I can see."
+
+
+async def test_the_models_are_the_agents():
+    agents = {"agents": {"list": [{"id": "main", "default": True}, {"id": "coder"}]}}
+    async with a_gateway(config=agents) as (client, _):
+        assert [model.id async for model in client.models.list()] == ["claw", "claw/main", "claw/coder"]
+
+
+async def test_a_user_goes_on_where_he_was_and_no_one_else_does():
+    model = FakeProvider(says("Hello Ann."), says("You are Ann."), says("I do not know."))
+    async with a_gateway() as (client, house):
+        house.app.kit.providers["fake"].thing._answers += model._answers
+        for user_id, text in (("ann", "I am Ann"), ("ann", "who am I?"), ("bob", "who am I?")):
+            await client.chat.completions.create(model="claw", user=user_id, messages=user(text))
+        requests = house.app.kit.providers["fake"].thing.requests
+
+    assert "I am Ann" in str(requests[1].request.messages)
+    assert "Ann" not in str(requests[2].request.messages)
+
+
+async def test_requests_at_once_each_have_their_own_answer():
+    async def ask(client, number):
+        said = await client.chat.completions.create(
+            model="claw", user=f"u{number % 3}", messages=user(f"number {number}")
+        )
+        return said.choices[0].message.content
+
+    def echo(request):
+        last = [m for m in request.messages if type(m).__name__ == "User"][-1]
+        return says(f"echo {last.content[-1].text}")
+
+    async with a_gateway(*[echo] * 9) as (client, _):
+        answers = await asyncio.gather(*(ask(client, number) for number in range(9)))
+
+    assert answers == [f"echo number {number}" for number in range(9)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_fails_is_answered_in_words(stream):
+    async with a_gateway(RuntimeError("the model is away")) as (client, _):
+        said = await client.chat.completions.create(model="claw", messages=user("hello"), stream=stream)
+        if stream:
+            text = "".join([c.delta.content or "" async for chunk in said for c in chunk.choices])
+        else:
+            text = said.choices[0].message.content
+    assert text
+
+
+async def test_the_caller_is_no_owner_unless_the_file_says_so():
+    asked = user("hello")
+    async with a_gateway(says("ok")) as (client, house):
+        await client.chat.completions.create(model="claw", messages=asked)
+        stranger = house.app.kit.providers["fake"].thing.requests[0].tool_names
+    async with a_gateway(says("ok"), config={"owners": ["http:api"]}) as (client, house):
+        await client.chat.completions.create(model="claw", messages=asked)
+        owner = house.app.kit.providers["fake"].thing.requests[0].tool_names
+    assert set(stranger) <= set(owner)
+
+
+async def test_the_sdk_raises_its_own_errors():
+    async with a_gateway() as (client, _):
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="wrong").models.list()
+        with pytest.raises(openai.BadRequestError, match="tools"):
+            await client.chat.completions.create(
+                model="claw", messages=user("hi"),
+                tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+            )  # fmt: skip
+        image = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
+        with pytest.raises(openai.BadRequestError, match="data: URL"):
+            await client.chat.completions.create(model="claw", messages=user([image]))
+
+
+async def test_an_image_does_not_stop_the_turn():
+    url = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n").decode()
+    parts = [{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": url}}]
+    async with a_gateway(says("A pixel.")) as (client, _):
+        answer = await client.chat.completions.create(model="claw", messages=user(parts))
+    assert answer.choices[0].message.content == "A pixel."
+
+
+async def test_a_plugin_with_a_route_is_served_on_the_same_listener_and_a_broken_one_is_set_aside():
+    async with a_gateway(bell=Bell(), broken=Broken()) as (client, house):
+        said = await client.post("../hooks/bell", cast_to=dict, body={})
+        assert said == {"rang": True}
+        standing = {one.id: one for one in house.app.host.standings}["broken"]
+        assert (standing.state, standing.stage) == ("quarantined", "register")
