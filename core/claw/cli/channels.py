@@ -83,8 +83,8 @@ def configured(house: Any) -> Iterator[dict[str, Any]]:
         if not section.enabled:
             state, why = "disabled", say("channels.{name}.enabled is false", name=name)
         for account in accounts_of(section):
-            own = section.accounts.get(account, {})
-            off = own.get("enabled") is False and state not in ("disabled", "absent")
+            own = section.accounts.get(account)
+            off = own is not None and not own.enabled and state not in ("disabled", "absent")
             key = say("channels.{name}.enabled is false", name=f"{name}.accounts.{account}") if off else why
             yield {
                 "channel": name, "account": account, "plugin": standing.id if standing else None,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from claw.cli.show import document, table
+from claw.clock import SYSTEM
 from claw.errors import ConfigError
 from claw.survey import home_of
 from claw.words import say
@@ -27,12 +28,13 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing here once it is ready.")] = False,
 ) -> None:
     """Serve the channels of this home until Ctrl-C or SIGTERM; a second one ends it at once. SIGHUP reads the config."""
+    began = SYSTEM.monotonic()
     from claw.cli.ending import tell
     from claw.gateway.process import run_gateway
     from claw.gateway.reload import way_back
 
     try:
-        code = run_gateway(safe=safe, quiet=quiet)
+        code = run_gateway(safe=safe, quiet=quiet, began=began)
     except ConfigError as wrong:
         code = tell(wrong)
         if back := way_back(home_of(os.environ)):

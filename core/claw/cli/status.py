@@ -39,6 +39,9 @@ def facts_of(house: Any, environ: Mapping[str, str]) -> dict[str, Any]:
 
     :param house: ``claw.app.House``.
     """
+    from claw.cli.gateway import summary
+    from claw.gateway.status import look
+
     config = house.config
     agent = config.agent()
     choice = agent.settings.model
@@ -53,6 +56,7 @@ def facts_of(house: Any, environ: Mapping[str, str]) -> dict[str, Any]:
         "model": model,
         "key": key_of(config, house.found, provider, environ),
         "workspace": str(agent.workspace),
+        "gateway": summary(look(config.home)),
         "plugins": dict(Counter(standing.state for standing in house.standings)),
     }
 

@@ -26,6 +26,9 @@ from claw.words import say
 _LOOK_SECONDS = 0.5  # between two looks at the channels and at the config file
 _WRITE_SECONDS = 5.0
 _SERVING_SECONDS, _CLOSING_SECONDS = 12.0, 2.0  # of the fifteen that a stop may take
+_LEFT_SECONDS = (
+    0.5  # for what does not even end when it is cancelled; everything that counts is on disk by then
+)
 _held: list[Any] = []
 
 
@@ -36,6 +39,7 @@ def run_gateway(
     safe: bool | None = None,
     screen: TextIO | None = None,
     quiet: bool = False,
+    began: float | None = None,
 ) -> int:
     """Serve the home of ``environ`` until SIGTERM or SIGINT; the exit code. The lock is held until the process ends.
 
@@ -43,10 +47,11 @@ def run_gateway(
     :param safe: without the plugins of others; None = when the gateway died three times in ten minutes.
     :param screen: lines for people; None = stderr.
     :param quiet: nothing on it any more, once the gateway is ready.
+    :param began: when the start began, by the monotonic clock; None = now.
     :raises BusyError: a gateway runs here already.
     :raises ClawError: it cannot start.
     """
-    began = SYSTEM.monotonic()
+    began = SYSTEM.monotonic() if began is None else began
     os.umask(0o077)
     home = survey.home_of(environ)
     _held.append(hold(home))
@@ -93,7 +98,6 @@ class Gateway:
             with own_stdout():  # strangers print into a void, not between our lines
                 asyncio.run(self._serve(house))
             state = status.STOPPED
-            self._log.info(say("stopped"))
         except ClawError as refused:
             state, error = status.FAILED, str(refused)
             self._sink.screen = None  # who called says it there
@@ -148,12 +152,16 @@ class Gateway:
             self._tell_ready(house, serving)
             await self._until_stopped(served)
         finally:
-            end_in(_SERVING_SECONDS + _CLOSING_SECONDS, int(not self._stop.is_set()))
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside, timeout=1)
             with suppress(TimeoutError):
                 await asyncio.wait_for(serving.app.close(), _CLOSING_SECONDS)
+            stopped = self._stop.is_set()
+            if stopped:
+                self._write(status.STOPPED, {})
+                self._log.info(say("stopped"))
+            end_in(_LEFT_SECONDS, int(not stopped))
 
     async def _until_stopped(self, served: "asyncio.Future[None]") -> None:
         stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())

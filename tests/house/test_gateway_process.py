@@ -1,0 +1,430 @@
+"""The gateway as a process: one per home, started and stopped in good order, and true about itself when it was not."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw.errors import BusyError
+from claw.gateway.presence import hold, holder
+from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, look
+from strangers import Machine, installed
+
+SECRET = "hunter2-0123456789abcdef"
+CHANNEL = """
+import asyncio, logging, os, time
+from pathlib import Path
+from claw import Address, ChannelConfig, ChannelState, Inbound, Limits, Receipt, Secret, Sender, hookimpl
+
+class PostConfig(ChannelConfig):
+    folder: str
+    token: Secret | None = None
+    {more}
+
+class Post:
+    "People write by putting a file into a folder, and read what stands in another one."
+    name, account, capabilities, limits = "post", "default", frozenset(), Limits()
+    def __init__(self, config):
+        self.config, self.folder = config, Path(config.folder)
+        self.state = ChannelState("up")
+
+    async def run(self, door):
+        {body}
+        while True:
+            for path in sorted(self.folder.glob("in-*")):
+                told = Inbound(Address("post", "chat"), path.read_text(), Sender("ann"), message_id=path.name)
+                if await door.submit(told):
+                    path.unlink()
+            await asyncio.sleep(0.02)
+
+    async def send(self, outbound):
+        with open(self.folder / "out", "a") as file:
+            file.write(outbound.text + "\\n")
+        return Receipt(("1",))
+
+@hookimpl
+def register_channels(config):
+    if settings := config.channel("post", PostConfig):
+        yield Post(settings)
+"""
+
+STUBBORN = """while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                pass"""
+
+
+class Home(Machine):
+    """A machine with one channel, whose gateway can be watched."""
+
+    def with_channel(self, body: str = "pass", more: str = "", **section: Any) -> "Home":
+        site = self.root / "site"
+        code = CHANNEL.replace("{body}", body).replace("{more}", more)
+        installed(site, "post", code, {"kinds": ["channel"], "channels": ["post"]})
+        self.path = [site]
+        (self.root / "post").mkdir()
+        self.write(**section)
+        return self
+
+    def write(self, **section: Any) -> None:
+        post = {"folder": str(self.root / "post"), "dmPolicy": "open", "allowFrom": ["*"], **section}
+        self.configured(json.dumps({"channels": {"post": post}}, indent=1), "config.json")
+
+    def log(self) -> list[dict[str, Any]]:
+        path = self.home / "logs" / "claw.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def said(self, part: str) -> bool:
+        return any(part in line["text"] for line in self.log())
+
+    def says(self, text: str) -> None:
+        part = self.root / "post" / f"part-{time.monotonic_ns()}"
+        part.write_text(text)
+        part.rename(part.with_name(part.name.replace("part", "in")))
+
+    def answers(self) -> str:
+        out = self.root / "post" / "out"
+        return out.read_text() if out.exists() else ""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    made = Home(tmp_path / "machine")
+    yield made
+    if pid := holder(made.home):
+        os.kill(pid, signal.SIGKILL)
+
+
+def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait until ``what`` is true; its value."""
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+    return value
+
+
+def is_ready(home: Home) -> bool:
+    told = look(home.home).told
+    return told is not None and told.state == READY
+
+
+class Running:
+    """``claw gateway run`` in the foreground."""
+
+    def __init__(self, home: Home, *words: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            **home.command("gateway", "run", *words, **environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.home = home
+
+    def __enter__(self) -> "Running":
+        until(lambda: is_ready(self.home) or self.process.poll() is not None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal and wait; exit code, stdout, stderr."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+# --- started and stopped
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order(home, number):
+    with Running(home) as running:
+        code, out, err = running.end(number)
+
+    assert (code, out) == (0, "")
+    assert (
+        "ready after" in err and "no channel is configured" in err and str(home.home / "config.yaml") in err
+    )
+    assert "Traceback" not in err
+    run = look(home.home).run
+    assert run is not None and run.state == STOPPED and not run.unclean
+
+
+def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):
+    home.with_channel()
+    with Running(home) as running:
+        home.says("what time is it?")
+        until(home.answers)
+        code, _, err = running.end()
+
+    assert code == 0
+    assert "ready after" in err and ": post" in err
+
+
+def test_a_second_one_names_the_first_in_one_line(home):
+    with Running(home) as running:
+        second = home.claw("gateway", "run")
+
+    assert second.code == 1
+    assert f"process {running.process.pid}" in second.line
+
+
+def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):
+    home.with_channel(
+        body="self.state = ChannelState('waiting', 'the service is away', time.time(), 3, 'gone')"
+    )
+
+    started = home.claw("gateway", "start")
+    pid = holder(home.home)
+    assert (started.code, started.out) == (0, f"the gateway is ready: process {pid}\n")
+    assert home.claw("gateway", "start").out == f"a gateway runs already: process {pid}\n"
+
+    told = json.loads(home.claw("gateway", "status", "--json").out)
+    assert (told["running"], told["pid"], told["state"], told["stuck"]) == (True, pid, "ready", False)
+    until(lambda: "the service is away" in home.claw("gateway", "status").out)
+    assert f"process {pid}" in home.claw("status").out
+    shown = home.claw("channels", "status")
+    assert shown.code == 0 and "waiting" in shown.out and "the service is away" in shown.out
+    [channel] = json.loads(home.claw("channels", "status", "--json").out)["channels"]
+    assert (channel["channel"], channel["account"], channel["plugin"]) == ("post", "default", "post")
+    assert (channel["reconnects"], channel["lastError"]) == (3, "gone")
+
+    again = home.claw("gateway", "restart")
+    assert f"stopped: process {pid}" in again.out and holder(home.home) not in (None, pid)
+    stopped = home.claw("gateway", "stop")
+    assert (stopped.code, holder(home.home)) == (0, None)
+    assert home.claw("gateway", "stop").code == 0
+
+    none = home.claw("gateway", "status")
+    assert (none.code, none.out) == (1, "gateway: not running\n")
+    assert home.claw("channels", "status").code == 1
+
+
+def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_code(home):
+    home.configured("agents: [")
+
+    said = home.claw("gateway", "start")
+
+    assert said.code == 3
+    assert "config.yaml" in said.err and "Traceback" not in said.err
+    assert holder(home.home) is None
+    assert "config.yaml" in home.claw("gateway", "status").out
+
+
+def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):
+    home.with_channel(body=STUBBORN)
+    with Running(home) as running:
+        began = time.monotonic()
+        code, _, _ = running.end()
+
+    assert code == 0
+    assert time.monotonic() - began < 15.5
+
+
+def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(home):
+    home.with_channel(body="await asyncio.sleep(0.7); time.sleep(60)")
+    with Running(home) as running:
+        time.sleep(1.0)
+        running.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert running.process.poll() is None
+        code, _, _ = running.end(signal.SIGTERM)
+
+    assert code == 128 + signal.SIGTERM
+
+
+# --- died
+
+
+def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of_it(home):
+    with Running(home) as running:
+        code, _, _ = running.end(signal.SIGKILL)
+
+    assert (code, holder(home.home)) == (-signal.SIGKILL, None)
+    said = home.claw("gateway", "status")
+    assert said.code == 1 and f"process {running.process.pid}" in said.out
+    with Running(home):
+        assert home.said("did not end in good order")
+
+
+def test_stop_now_kills(home):
+    with Running(home) as running:
+        said = home.claw("gateway", "stop", "--now")
+        running.process.wait(timeout=5)
+
+    assert (said.code, running.process.returncode) == (0, -signal.SIGKILL)
+
+
+def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_others(home):
+    home.with_channel()
+    for state in (READY, BROKEN, READY):
+        board = Board(home.home)
+        board.begin()
+        board.write(state, {})
+        board.close()
+
+    with Running(home) as running:
+        assert home.said("safe mode") and home.said("post")
+        status = json.loads(home.claw("gateway", "status", "--json").out)
+        assert (status["safe"], status["channels"]) == (True, [])
+        running.end()
+    with Running(home):  # it was stopped in good order: all plugins again
+        status = json.loads(home.claw("gateway", "status", "--json").out)
+        assert (status["safe"], [one["channel"] for one in status["channels"]]) == (False, ["post"])
+
+
+def test_the_operator_has_the_last_word_on_safe_mode(home):
+    for _ in range(MOST_DEATHS):
+        board = Board(home.home)
+        board.begin()
+        board.close()
+
+    with Running(home, "--no-safe") as running:
+        assert not home.said("safe mode")
+        running.end()
+    with Running(home, "--safe"):
+        assert home.said("safe mode")
+
+
+def test_one_whose_loop_is_blocked_is_said_to_hang(home):
+    board = Board(home.home)
+    lock = hold(home.home)
+    board.begin()
+    board._database.write("UPDATE gateway_runs SET state = 'ready', seen_at_ms = seen_at_ms - 60000")
+    board.close()
+
+    said = home.claw("gateway", "status")
+    lock.close()
+
+    assert said.code == 1 and "hangs" in said.out
+
+
+def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):
+    lock = hold(home.home)
+    said = home.claw("gateway", "stop")
+    lock.close()
+
+    assert said.code == 1 and str(os.getpid()) in said.line
+
+
+# --- one per home
+
+
+def race(home: Path, processes: int) -> list[str]:
+    """So many processes try to take the lock at the same moment; what each reports."""
+    pipes = []
+    go = time.monotonic() + 0.02
+    for _ in range(processes):
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            try:
+                time.sleep(max(0.0, go - time.monotonic()))
+                try:
+                    lock = hold(home)
+                    told = f"won {os.getpid()}"
+                    time.sleep(0.4)
+                    lock.close()
+                except BusyError as busy:
+                    told = f"lost to {busy.pid}"
+                os.write(writing, told.encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        pipes.append(reading)
+    said = []
+    for reading in pipes:
+        with os.fdopen(reading, "rb") as pipe:
+            said.append(pipe.read().decode())
+    for _ in range(processes):
+        os.wait()
+    return said
+
+
+def test_of_several_that_start_at_once_one_wins_and_the_others_name_it(tmp_path, full):
+    for number in range(1000 if full else 8):
+        said = race(tmp_path / f"home-{number}", 2 + number % 7)
+
+        [winner] = [line.split()[1] for line in said if line.startswith("won")]
+        assert {line for line in said if not line.startswith("won")} == {f"lost to {winner}"}
+
+
+def test_looking_who_runs_is_in_nobodys_way(tmp_path):
+    lock = hold(tmp_path)
+    assert holder(tmp_path) == os.getpid()
+    lock.close()
+    assert holder(tmp_path) is None
+    assert holder(tmp_path / "nowhere") is None
+
+
+def test_real_gateways_that_start_at_once_are_one_in_the_end(home):
+    all_of_them = [Running(home) for _ in range(3)]
+    until(lambda: sum(one.process.poll() is None for one in all_of_them) == 1)
+    until(lambda: is_ready(home))
+    codes = sorted(str(one.process.poll()) for one in all_of_them)
+    for one in all_of_them:
+        one.process.kill()
+        one.process.communicate()
+
+    assert codes == ["1", "1", "None"]
+
+
+# --- the log and its command
+
+
+def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):
+    home.with_channel(
+        body="logging.getLogger('post').warning('with %s', self.config.token.reveal())", token=SECRET
+    )
+    with Running(home) as running:
+        until(lambda: home.said("with "))
+        _, _, err = running.end()
+
+    everything = "".join(path.read_text(errors="replace") for path in (home.home / "logs").iterdir())
+    assert (
+        SECRET not in everything + err + home.claw("logs").out + home.claw("gateway", "status", "--json").out
+    )
+    told = json.loads(home.claw("logs", "--json", "--level", "warning").out)
+    assert "post" in [line["logger"] for line in told["lines"]]
+    assert home.claw("logs", "--channel", "feishu").out == ""
+    assert home.claw("logs", "--level", "loud").code == 2
+
+
+def test_following_the_log_shows_what_comes(home):
+    with subprocess.Popen(
+        **home.command("logs", "-f", "--json"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as follower:
+        with Running(home) as running:
+            running.end()
+        assert follower.stdout is not None
+        texts: list[str] = []
+        while "stopped" not in texts:
+            texts.append(json.loads(follower.stdout.readline())["text"])
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(timeout=10) == 130
+
+    assert any(text.startswith("ready after") for text in texts)
+
+
+# --- what is configured
+
+
+def test_the_channels_of_the_file_are_listed_without_a_gateway(home):
+    home.with_channel()
+    tree = json.loads((home.home / "config.json").read_text())
+    tree["channels"]["post"]["accounts"] = {"work": {"token": "x"}, "old": {"enabled": False}}
+    tree["channels"]["smoke"] = {"enabled": True}
+    (home.home / "config.json").write_text(json.dumps(tree))
+
+    told = json.loads(home.claw("channels", "list", "--json").out)["channels"]
+
+    assert [(one["channel"], one["account"], one["plugin"], one["state"]) for one in told] == [
+        ("post", "work", "post", "loaded"), ("post", "old", "post", "disabled"), ("smoke", "default", None, "absent"),
+    ]  # fmt: skip
+    assert "post" in home.claw("channels", "list").out
