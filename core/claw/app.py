@@ -41,6 +41,7 @@ from claw.loop import Emit
 from claw.manifest import Found
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.overrides import Overrides
+from claw.pairing import Pairing
 from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import LOCAL, TERMINAL, admit, owners_of
 from claw.session import Sessions
@@ -132,6 +133,7 @@ class App:
             house.standings, self._view, self.config.home / "plugins", guests, self.complain, leeway
         )
         self._database = Database(self.config.home / "state.db", clock, self.complain)
+        self.pairing = Pairing(self._database, clock)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = None
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         self.kit, facts = self._ordered(self.host.gather())
@@ -203,7 +205,8 @@ class App:
 
     async def stage(self, inbound: Inbound, wish: Wish = Wish()) -> Stage:  # noqa: B008 - frozen
         """What this message would meet: the very rulings and prompt of a real turn, without asking a model."""
-        route = admit(inbound, self.config, wish.agent, wish.session)
+        paired = self.pairing.paired(inbound.address.channel, inbound.address.account)
+        route = admit(inbound, self.config, wish.agent, wish.session, paired)
         if route is None:
             raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
         return await set_stage(inbound, route, self.rooms, wish)
@@ -331,8 +334,12 @@ def _secrets(config: Config) -> Iterator[str]:
         elif isinstance(value, BaseModel):
             waiting += [getattr(value, name) for name in type(value).model_fields]
             waiting.append(value.model_extra or {})
-        elif isinstance(value, Mapping):  # also what only a plugin's own model knows to be a secret: by its name
-            waiting += [_hidden(config, item) if is_secret_name(name) else item for name, item in value.items()]
+        elif isinstance(
+            value, Mapping
+        ):  # also what only a plugin's own model knows to be a secret: by its name
+            waiting += [
+                _hidden(config, item) if is_secret_name(name) else item for name, item in value.items()
+            ]
         elif isinstance(value, list | tuple):
             waiting += value
     for name, value in config.environ.items():

@@ -1,43 +1,59 @@
-"""The channels of a house, listening until they are told to stop.
+"""The channels of a house, listening until they are told to stop: in, through the ledger, and out again.
 
 A channel is a stranger: one that cannot start or keeps failing is set aside after a few tries, spaced out, and the
-others go on. What comes in is taken to the journal before the channel may acknowledge it.
+others go on. What comes in is on disk before the channel may acknowledge it, and what a death left is taken up at start.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from claw.app import App
-from claw.channel import Channel
+from claw.backlog import Backlog
+from claw.channel import Channel, ChannelState
+from claw.clock import SYSTEM
+from claw.delivery import Delivery
 from claw.errors import ClawError, UsageError
-from claw.event import Event
-from claw.kit import Brought
-from claw.message import Inbound, Outbound
-from claw.stage import Wish
-from claw.turn import take_turn
-from claw.wall import is_ours, name_of, within
+from claw.event import TurnEnded
+from claw.journal import Accepted
+from claw.kit import Brought, account_of
+from claw.letter import letters, pieces, tokens_of, visible
+from claw.live import Live
+from claw.media import brought_in
+from claw.message import Address, Inbound, Outbound, Receipt
+from claw.question import Question, as_message
+from claw.reception import Reception
+from claw.report import Listening, Report
+from claw.route import TERMINAL
+from claw.stage import Stage, fence_of
+from claw.turn import Errand, run_turn
+from claw.wall import is_ours, name_of
 from claw.words import say
 
-WAITING = 1000
-"""Messages taken in and not yet answered, at most; beyond it a channel waits at the door."""
+WAITING = 10_000
+"""Messages taken in whose turn has not begun, at most; beyond it a channel waits at the door."""
+_WELL_SECONDS = 60.0  # a channel that listened so long has recovered from what went wrong before
+_LONGEST_PAUSE = 60.0
 
 
 class Door:
     """What one channel may ask of the house: to take a message in. It speaks for itself only."""
 
-    def __init__(self, house: "Serving", channel: str) -> None:
-        self._house, self._channel = house, channel
+    def __init__(self, house: "Serving", channel: Channel) -> None:
+        self._house, self._place = house, (channel.name, account_of(channel))
 
     async def submit(self, inbound: Inbound) -> bool:
         """Take a message in; True once it may be acknowledged, also when it was seen before.
 
         :raises UsageError: it names another channel.
         """
-        if inbound.address.channel != self._channel:
+        if (inbound.address.channel, inbound.address.account) != self._place:
             raise UsageError(
                 "channel {mine} handed in a message of channel {theirs}",
-                mine=self._channel,
-                theirs=inbound.address.channel,
+                mine="/".join(self._place),
+                theirs=f"{inbound.address.channel}/{inbound.address.account}",
             )
         return await self._house.take_in(inbound)
 
@@ -46,102 +62,219 @@ class Serving:
     """All channels of an app but the terminal, until ``stop``. How long each may take is the app's ``leeway``."""
 
     def __init__(self, app: App) -> None:
-        self._app, self._leeway = app, app.leeway
-        self._room = asyncio.Semaphore(WAITING)
-        self._answers: set[asyncio.Task[None]] = set()
-        self._open = True
+        self.app, self._leeway, self._open = app, app.leeway, True
+        self._journal = app.rooms.journal
+        self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
+        self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped)
+        self._reception = Reception(lambda: self.app, self._backlog, self._delivery, app.pairing)
+        self._arrived: dict[Address, deque[Accepted]] = {}
+        self._intake: set[asyncio.Task[None]] = set()
+        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._approvals = app.rooms.approvals
+        app.outlet = self._say
+        if self._approvals:
+            self._approvals.present = self._present
 
     @property
     def channels(self) -> Mapping[str, Brought[Channel]]:
         """The channels that listen."""
-        return {name: one for name, one in self._app.kit.channels.items() if name != "terminal"}
+        return {key: one for key, one in self.app.kit.channels.items() if key != TERMINAL}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Listen on every channel until ``stop`` is set; what was taken in is answered first, within a limit."""
-        asyncio.get_running_loop().set_exception_handler(self._app.overheard)
-        listening = {asyncio.ensure_future(self._listen(one)) for one in self.channels.values()}
+        """Listen on every channel until ``stop`` is set; turns that run then may end within a limit, or are parked."""
+        asyncio.get_running_loop().set_exception_handler(self.app.overheard)
+        self._take_up()
+        for key, one in self.channels.items():
+            self._listening[key] = asyncio.ensure_future(self._listen(one))
         try:
             await stop.wait()
         finally:
             self._open = False
-            await _ended(listening, 0, self._leeway.stop_seconds)
-            await _ended(self._answers, self._leeway.stop_seconds, self._leeway.stop_seconds)
+            await _ended(set(self._listening.values()), self._leeway.grace_seconds)
+            await self._backlog.park(self._leeway.stop_seconds / 2, self._leeway.grace_seconds)
+            await _ended(self._intake, self._leeway.grace_seconds)
+            await self._delivery.stopped(self._leeway.stop_seconds / 4)
+            self.app.outlet = None
+            if self._approvals:
+                self._approvals.present = None
+
+    def report(self) -> Report:
+        """How it is doing."""
+        channels = tuple(
+            Listening(one.thing.name, account_of(one.thing), one.plugin, _state_of(one.thing))
+            for one in self.channels.values()
+        )
+        _, owed = self._journal.counts()
+        waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
+        return Report(channels, self._backlog.running, waiting, owed)
 
     async def take_in(self, inbound: Inbound) -> bool:
-        """Journal first, then the answer, beside everything else that runs."""
-        await self._room.acquire()
-        accepted = False
+        """Journal first, then everything else. False: it is not on disk; the channel must not acknowledge it."""
+        while self._open and self._backlog.waiting >= WAITING:  # noqa: ASYNC110 - many events end it
+            await asyncio.sleep(0.05)
+        if not self._open:
+            return False
         try:
-            accepted = self._open and self._app.rooms.journal.accept(inbound)
-        finally:
-            if not accepted:
-                self._room.release()
-        if not accepted:
-            return self._open
-        task = asyncio.ensure_future(self._answer(inbound))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+            accepted = self._journal.accept(inbound)
+            if accepted is None:
+                return True
+            await self._journal.durable()
+        except ClawError as refused:  # a full disk, mostly: the service keeps the message
+            self.app.complain(str(refused))
+            return False
+        self._arrive(accepted)
         return True
+
+    # --- in
+
+    def _take_up(self) -> None:
+        """What a death left, before anything new: replies, turns, and messages that nobody took."""
+        self._delivery.recover()
+        for cut in self._journal.unfinished():
+            if cut.taken:
+                self._reception.resume(cut)
+        for accepted in self._journal.waiting():
+            self._arrive(accepted)
+
+    def _arrive(self, accepted: Accepted) -> None:
+        """Chats beside each other, the messages of one chat in order."""
+        place = replace(accepted.inbound.address, thread=None)
+        waiting = self._arrived.get(place)
+        if waiting is not None:
+            waiting.append(accepted)
+            return
+        self._arrived[place] = deque([accepted])
+        task = asyncio.ensure_future(self._receive_all(place))
+        self._intake.add(task)
+        task.add_done_callback(self._intake.discard)
+
+    async def _receive_all(self, place: Address) -> None:
+        waiting = self._arrived[place]
+        try:
+            while waiting:
+                accepted = waiting.popleft()
+                try:
+                    await self._reception.receive(accepted)
+                except Exception as broken:  # noqa: BLE001 - one message, not the house
+                    why = str(broken) if isinstance(broken, ClawError) else name_of(broken)
+                    self.app.complain(
+                        say(
+                            "a message in channel {name} was not taken up: {why}", name=place.channel, why=why
+                        )
+                    )
+                    self._journal.settle(accepted.number, "failed")
+        finally:
+            del self._arrived[place]
 
     async def _listen(self, one: Brought[Channel]) -> None:
         """Keep one channel running; after a few failures in a row it is set aside."""
-        name, pause, most = one.thing.name, self._leeway.pause_seconds, self._leeway.tries
-        for tries in range(1, most + 1):
+        name, pause, tries = one.thing.name, self._leeway.pause_seconds, 0
+        while True:
+            began = SYSTEM.monotonic()
             try:
-                await one.thing.run(Door(self, name))
+                await one.thing.run(Door(self, one.thing))
                 why = say("it stopped listening")
             except BaseException as failed:
                 if is_ours(failed):
                     raise
-                why = name_of(failed)
-            if tries < most:
-                await asyncio.sleep(pause)
-                pause *= 2
-        told = say("channel {name} failed {count} times: {why}", name=name, count=most, why=why)
-        self._app.host.quarantine(one.plugin, "run", told)
+                why = str(failed) if isinstance(failed, ClawError) else name_of(failed)
+            if SYSTEM.monotonic() - began > _WELL_SECONDS:
+                tries, pause = 0, self._leeway.pause_seconds
+            tries += 1
+            if tries >= self._leeway.tries:
+                break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        told = say("channel {name} failed {count} times: {why}", name=name, count=tries, why=why)
+        self.app.host.quarantine(one.plugin, "run", told)
 
-    async def _answer(self, inbound: Inbound) -> None:
-        try:
-            outbound = await take_turn(inbound, Wish(), rooms=self._app.rooms, emit=_nowhere)
-            if outbound:
-                await self._send(outbound)
-        except ClawError as failed:
-            self._app.complain(str(failed))
-            await self._send(Outbound(inbound.event_id or inbound.message_id, inbound.address, str(failed)))
-        except Exception as broken:  # noqa: BLE001 - one turn, not the house
-            self._app.complain(
-                say(
-                    "an answer in channel {name} failed: {why}",
-                    name=inbound.address.channel,
-                    why=name_of(broken),
-                )
+    # --- turns
+
+    async def _answer(self, errand: Errand) -> None:
+        """One turn, watched in its chat, and its answer on the way."""
+        rooms, address = self.app.rooms, errand.message.address
+        channel = self._channel_of(address)
+        if channel is None:
+            self._journal.ended(errand.turn, "refused")
+            return
+        fence = fence_of(errand.route.agent_id, rooms)
+        for at, one in enumerate(errand.taken):
+            errand.taken[at] = replace(
+                one, inbound=await brought_in(one.inbound, channel, fence, rooms.complain)
             )
+        where = Outbound(errand.turn, address, "", answers=errand.message.message_id)
+        section = rooms.config.settings.channels.get(address.channel)
+        live = Live(
+            channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
+            section is None or section.streaming,
+        )  # fmt: skip
+        owed: tuple[Outbound, ...] = ()
+        try:
+            ended = await run_turn(errand, rooms, live.hear, partial(self._letters, live, channel))
+            owed = ended.owed
+            if ended.failed:
+                rooms.complain(str(ended.failed))
         finally:
-            self._room.release()
+            texts = [one for one in owed if one.text]
+            await live.over(finished=bool(texts))
+        self._deliver(live, owed, errand.answer)
 
-    async def _send(self, outbound: Outbound) -> None:
-        """Once, within a limit; whether a send that failed arrived is unknown, so it is not repeated."""
-        try:
-            await within(self._leeway.send_seconds, self._app.deliver(outbound), self._leeway.grace_seconds)
-        except Exception as why:  # noqa: BLE001 - a stranger's code
-            text = say(
-                "channel {name}: an answer may not have arrived: {why}",
-                name=outbound.address.channel,
-                why=name_of(why),
-            )
-            self._app.complain(text)
+    async def _letters(
+        self, live: Live, channel: Channel, errand: Errand, ending: TurnEnded, stage: Stage | None
+    ) -> tuple[Outbound, ...]:
+        live.note()
+        return await letters(self.app.rooms, channel, errand, ending, stage)
+
+    def _deliver(self, live: Live, owed: tuple[Outbound, ...], text: str) -> None:
+        texts = tuple(one for one in owed if one.text)
+        if live.writer and texts:
+            self._delivery.finish(live.writer, replace(texts[0], replaces=(), text=text), texts)
+            self._delivery.post([one for one in owed if not one.text])
+        else:
+            self._delivery.post(owed)
+
+    def _dropped(self, accepted: Accepted, why: str) -> None:
+        self._reception.dropped(accepted, why)
+
+    # --- out
+
+    def _channel_of(self, address: Address) -> Channel | None:
+        return self.app.kit.channel(address.channel, address.account)
+
+    async def _say(self, outbound: Outbound) -> Receipt:
+        """What a tool says while its turn runs: through the ledger, in pieces that fit."""
+        channel = self._channel_of(outbound.address)
+        if channel is None:
+            raise UsageError("there is no channel {name}", name=outbound.address.channel)
+        turn = outbound.key.partition(":")[0]
+        ids: list[str] = []
+        for one in pieces(outbound, channel):
+            ids += (await self._delivery.say(turn, one)).message_ids
+        return Receipt(tuple(ids))
+
+    async def _present(self, question: Question) -> bool:
+        """Put a question to the chat that its turn came from, with buttons where there are any."""
+        whole = as_message(question, self._approvals.timeout_seconds if self._approvals else 0)
+        channel = self._channel_of(whole.address)
+        if channel is None:
+            return False
+        for one in pieces(whole, channel):
+            await self._delivery.say(question.request.turn, one)
+        return True
 
 
-async def _ended(tasks: set[asyncio.Task[None]], seconds: float, grace_seconds: float) -> None:
-    """Give tasks so long to end by themselves, then cancel what is left and give that a moment."""
-    if tasks and seconds:
-        await asyncio.wait(tasks, timeout=seconds)
+def _state_of(channel: Channel) -> ChannelState:
+    try:
+        state = getattr(channel, "state", None)
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        return ChannelState("failed", name_of(why))
+    return state if isinstance(state, ChannelState) else ChannelState("up")
+
+
+async def _ended(tasks: set[asyncio.Task[None]], grace_seconds: float) -> None:
+    """Cancel tasks and give them a moment."""
     left = [task for task in tasks if not task.done()]
     for task in left:
         task.cancel()
     if left:
         await asyncio.wait(left, timeout=grace_seconds)
-
-
-async def _nowhere(event: Event) -> None:
-    """A channel that shows a turn while it runs comes with the gateway."""

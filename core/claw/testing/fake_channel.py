@@ -34,8 +34,14 @@ class FakeChannel:
     """
 
     def __init__(
-        self, name: str = "fake", *, limits: Limits | None = None, capabilities: frozenset[str] = frozenset()
+        self,
+        name: str = "fake",
+        *,
+        account: str = "default",
+        limits: Limits | None = None,
+        capabilities: frozenset[str] = frozenset(),
     ) -> None:
+        self.account = account
         self.name, self.limits, self.capabilities = name, limits or Limits(), capabilities
         self.sent: list[Outbound] = []
         self.shown: list[str] = []
@@ -53,7 +59,7 @@ class FakeChannel:
 
     def address(self, chat: str = "chat-1", *, thread: str | None = None) -> Address:
         """A chat of this channel."""
-        return Address(self.name, chat, thread=thread)
+        return Address(self.name, chat, self.account, thread)
 
     def says(
         self,

@@ -1,0 +1,216 @@
+"""The reception: what becomes of something that came in before it is a turn.
+
+Filters, admission, approvals by button, abort words, commands; what is left waits in the backlog of its conversation.
+Each thing that came in is settled in the journal exactly once, here or by the turn that answers it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from claw.abort import is_abort
+from claw.app import App
+from claw.backlog import Backlog, Waiting
+from claw.builtin import chat_commands
+from claw.config.settings import QueueSettings
+from claw.delivery import Delivery
+from claw.desk import Desk
+from claw.guests import filtered
+from claw.journal import Accepted, Unfinished
+from claw.letter import pieces
+from claw.message import Address, Heard, Inbound, Outbound
+from claw.pairing import Pairing
+from claw.question import pressed
+from claw.route import Route, Verdict, admission, route
+from claw.stage import Rooms
+from claw.words import say
+
+ATTEMPTS = 3
+"""How often a turn is begun that takes the process with it each time."""
+
+
+class ServedDesk(Desk):
+    """The desk of a conversation whose turns run here.
+
+    :ivar further: a message that followed the command, to be taken up.
+    """
+
+    def __init__(self, app: App, inbound: Inbound, going: Route, backlog: Backlog) -> None:
+        super().__init__(app, inbound, going)
+        self._backlog, self.further = backlog, ""
+
+    async def stop(self) -> str:
+        """End the turn that runs, its open questions, and what waits behind it."""
+        key = self.route.session_key
+        ran, waited = self._backlog.stop(key)
+        if self.app.rooms.approvals:
+            self.app.rooms.approvals.withdraw(key)
+        if not ran and not waited:
+            return say("nothing runs now")
+        return (
+            say("stopped; {count} waiting messages are forgotten", count=waited) if waited else say("stopped")
+        )
+
+    async def forget(self) -> None:
+        """Begin anew, once what runs is stopped."""
+        await self.stop()
+        await self._backlog.idle(self.route.session_key)
+        await super().forget()
+
+    async def hear(self, text: str) -> None:
+        """A message that follows the command."""
+        self.further = text
+
+
+class Reception:
+    """Where messages of channels arrive.
+
+    :param app: the one of the configuration in force.
+    """
+
+    def __init__(
+        self, app: Callable[[], App], backlog: Backlog, delivery: Delivery, pairing: Pairing
+    ) -> None:
+        self._app, self._backlog, self._delivery, self._pairing = app, backlog, delivery, pairing
+        self._heard: dict[Address, deque[Heard]] = {}
+
+    @property
+    def _rooms(self) -> Rooms:
+        return self._app().rooms
+
+    async def receive(self, accepted: Accepted) -> None:
+        """Find out what this is, and let it happen."""
+        rooms = self._rooms
+        inbound = await filtered(accepted.inbound, "inbound", rooms.kit.filters, rooms.yard, rooms.complain)
+        if inbound is None:
+            return self._settle(accepted, "filtered")
+        accepted = replace(accepted, inbound=inbound)
+        address = inbound.address
+        paired = self._pairing.paired(address.channel, address.account)
+        verdict = admission(inbound, rooms.config, paired)
+        if verdict.kind == "stranger":
+            return self._settle(accepted, "stranger", self._offer(inbound, verdict))
+        if verdict.kind == "unaddressed":
+            self._remember(inbound)
+            return self._settle(accepted, "heard")
+        if verdict.kind != "admitted":
+            return self._settle(accepted, "refused")
+        if inbound.kind == "button" and (answer := pressed(inbound.text)):
+            return self._settle(accepted, "decided", self._decided(inbound, verdict, *answer))
+        if inbound.kind not in ("message", "button"):
+            return self._settle(accepted, "seen")
+        going = route(inbound, rooms.config)
+        line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
+        if not (line.startswith("/") and await self._command(accepted, going, line)):
+            self._wait(self._with_history(accepted), going)
+        return None
+
+    def resume(self, cut: Unfinished) -> None:
+        """Take up a turn that a death cut off, or end it with a notice when it was begun too often."""
+        rooms, newest = self._rooms, cut.taken[-1]
+        paired = self._pairing.paired(newest.inbound.address.channel, newest.inbound.address.account)
+        verdict = admission(newest.inbound, rooms.config, paired)
+        if verdict.kind != "admitted":
+            rooms.journal.ended(cut.turn, "refused")
+        elif cut.attempts >= ATTEMPTS:
+            text = say(
+                "I could not answer your last message: claw stopped {count} times while it was at it.",
+                count=cut.attempts,
+            )
+            owed = self._say(f"{cut.turn}:cut", newest.inbound, text)
+            rooms.journal.ended(cut.turn, "failed", owed)
+            self._delivery.post(owed)
+        else:
+            going = replace(route(newest.inbound, rooms.config), session_key=cut.session_key)
+            queue = self._queue(newest.inbound, cut.session_key)
+            self._backlog.add(Waiting(newest, going, queue, cut.turn, cut.taken))
+
+    def dropped(self, accepted: Accepted, why: str) -> None:
+        """A message that waited gets no turn."""
+        owed: tuple[Outbound, ...] = ()
+        if why == "overflow":
+            text = say("Too many messages wait here: this one is not answered. Please send it again later.")
+            owed = self._say(f"in{accepted.number}", accepted.inbound, text)
+        self._settle(accepted, why, owed)
+
+    def _settle(self, accepted: Accepted, why: str, owed: Sequence[Outbound] = ()) -> None:
+        if accepted.number:
+            self._rooms.journal.settle(accepted.number, why, owed)
+        self._delivery.post(owed)
+
+    def _say(self, key: str, inbound: Inbound, text: str) -> tuple[Outbound, ...]:
+        channel = self._rooms.kit.channel(inbound.address.channel, inbound.address.account)
+        whole = Outbound(key, inbound.address, text, answers=inbound.message_id)
+        return pieces(whole, channel) if channel and text else ()
+
+    def _offer(self, inbound: Inbound, verdict: Verdict) -> tuple[Outbound, ...]:
+        """A code for a stranger; silence when there may be no more of them."""
+        address = inbound.address
+        code = self._pairing.ask(address.channel, address.account, inbound.sender)
+        if code is None:
+            return ()
+        text = say(
+            "I do not know you yet. Ask the owner to run: claw pairing approve {code} (within an hour)",
+            code=code,
+        )
+        return self._say(f"pair-{code}", inbound, text)
+
+    def _decided(self, inbound: Inbound, verdict: Verdict, id: str, word: str) -> tuple[Outbound, ...]:
+        approvals = self._rooms.approvals
+        if approvals is None:
+            return ()
+        outcome = approvals.decide(
+            id, word, channel=inbound.address.channel, sender=inbound.sender, owner=verdict.owner
+        )
+        return self._say(f"ev-{inbound.event_id}"[:50], inbound, outcome.text)
+
+    async def _command(self, accepted: Accepted, going: Route, line: str) -> bool:
+        """Do a chat command; False when it is none."""
+        inbound = accepted.inbound
+        desk = ServedDesk(self._app(), inbound, going, self._backlog)
+        said = await chat_commands.run(line, desk)
+        if said is None:
+            return False
+        owed = self._say(f"cmd-{accepted.number}", inbound, said)
+        if not desk.further:
+            self._settle(accepted, "command", owed)
+            return True
+        for one in owed:
+            self._rooms.journal.owe(f"in{accepted.number}", one)
+        self._delivery.post(owed)
+        self._wait(replace(accepted, inbound=replace(inbound, text=desk.further)), going)
+        return True
+
+    def _wait(self, accepted: Accepted, going: Route) -> None:
+        self._backlog.add(Waiting(accepted, going, self._queue(accepted.inbound, going.session_key)))
+
+    def _queue(self, inbound: Inbound, session_key: str) -> QueueSettings:
+        """How messages wait: the conversation's own mode, else the channel's, else the house's."""
+        settings = self._rooms.config.settings
+        section = settings.channels.get(inbound.address.channel)
+        queue = (section and section.queue) or settings.messages.queue
+        chosen = self._rooms.overrides.of(session_key).queue if self._rooms.overrides else ""
+        return queue.model_copy(update={"mode": chosen}) if chosen else queue
+
+    def _remember(self, inbound: Inbound) -> None:
+        """What is said in a group without us is shown with the next question."""
+        section: Any = self._rooms.config.settings.channels.get(inbound.address.channel)
+        most = section.group_history if section else 0
+        if most and inbound.kind == "message":
+            heard = self._heard.setdefault(inbound.address, deque(maxlen=most))
+            heard.append(
+                Heard(
+                    inbound.text,
+                    inbound.sender.name or inbound.sender.id,
+                    inbound.message_id,
+                    inbound.sent_at,
+                )
+            )
+
+    def _with_history(self, accepted: Accepted) -> Accepted:
+        heard = self._heard.pop(accepted.inbound.address, None)
+        if not heard:
+            return accepted
+        around = replace(accepted.inbound.around, history=tuple(heard))
+        return replace(accepted, inbound=replace(accepted.inbound, around=around))

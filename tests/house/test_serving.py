@@ -1,0 +1,355 @@
+"""Channels served by the real house: in through the ledger, a turn, and out again; also across restarts."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from claw.errors import ProviderError
+from claw.hookspecs import hookimpl
+from claw.message import Sender
+from claw.provider import Finished, TextDelta
+from claw.serve import Serving
+from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
+
+OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owners": ["fake:boss"]}
+
+
+class Channels:
+    """A plugin that brings channels."""
+
+    def __init__(self, *channels):
+        self.channels = channels
+
+    @hookimpl
+    def register_channels(self, config):
+        return self.channels
+
+
+@asynccontextmanager
+async def served(model, *channels, home, config=OPEN, tools=()):
+    """A house that serves channels until the block ends."""
+    house = House(model, tools=tools, home=home, config=config, plugins={"channels": Channels(*channels)})
+    stop = asyncio.Event()
+    serving = Serving(house.app)
+    running = asyncio.ensure_future(serving.run(stop))
+    house.serving = serving
+    try:
+        yield house
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 20)
+        await house.close()
+
+
+class Slow(FakeProvider):
+    """A model that waits to be let go before it answers."""
+
+    def __init__(self, *answers):
+        super().__init__(*answers)
+        self.gate, self.asked = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request):
+        self.asked.set()
+        await self.gate.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+def words(house):
+    """The words of every request's last message."""
+    return ["".join(block.text for block in heard.request.messages[-1].content) for heard in house.requests]
+
+
+async def test_a_message_is_answered_in_its_chat(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("hello there"))
+    async with served(model, channel, home=tmp_path) as house:
+        asked = channel.says("hi", "u1")
+        assert await channel.until_shown() == ["hello there"]
+
+        [sent] = channel.sent
+        assert (sent.address, sent.answers) == (asked.address, asked.message_id)
+        assert channel.acknowledged == [asked.event_id]
+        assert house.complaints == []
+
+
+async def test_it_is_acknowledged_before_the_work_is_done(tmp_path):
+    channel, model = FakeChannel(), Slow(says("done"))
+    async with served(model, channel, home=tmp_path):
+        asked = channel.says("work", "u1")
+        await asyncio.wait_for(model.asked.wait(), 5)
+        assert channel.acknowledged == [asked.event_id]
+        model.gate.set()
+        await channel.until_shown()
+
+
+async def test_a_redelivery_is_answered_once_also_after_a_restart(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("once"))
+    async with served(model, channel, home=tmp_path):
+        asked = channel.says("hi", "u1")
+        await channel.until_shown()
+        channel.again(asked)
+        await asyncio.sleep(0.05)
+    again = FakeChannel()
+    async with served(FakeProvider(), again, home=tmp_path):
+        again.again(asked)
+        await asyncio.sleep(0.1)
+
+    assert channel.shown == ["once"] and again.shown == []
+    assert again.acknowledged == [asked.event_id], "a redelivery is acknowledged"
+
+
+async def test_what_was_accepted_and_not_begun_is_answered_by_the_next_start(tmp_path):
+    channel = FakeChannel()
+    house = House(FakeProvider(), home=tmp_path, config=OPEN, plugins={"channels": Channels(channel)})
+    house.app.rooms.journal.accept(channel.says("are you there?", "u1"))
+    await house.close()
+
+    again = FakeChannel()
+    async with served(FakeProvider(says("yes")), again, home=tmp_path):
+        assert await again.until_shown() == ["yes"]
+
+
+async def test_a_turn_that_was_parked_is_taken_up_again_where_it_was(tmp_path):
+    channel, work = FakeChannel(), FakeTool("work", "worked")
+    first = Slow(says("never heard"))
+    first.gate.set()
+    first._answers = [calls("work")]
+
+    class Hanging(Slow):
+        async def stream(self, request):
+            if len(self.requests) == 1:
+                self.asked.set()
+                self.requests.append(None)
+                yield TextDelta("half an ")
+                await asyncio.Event().wait()
+            async for event in FakeProvider.stream(self, request):
+                yield event
+
+    model = Hanging(calls("work"))
+    async with served(model, channel, home=tmp_path, tools=[work]) as house:
+        house.app.leeway  # noqa: B018 - built
+        object.__setattr__(house.serving, "_leeway", type(house.app.leeway)(stop_seconds=0.2))
+        channel.says("please work", "u1")
+        await asyncio.wait_for(model.asked.wait(), 5)
+    assert channel.shown == []
+
+    again, second = FakeChannel(), FakeProvider(says("it is done"))
+    async with served(second, again, home=tmp_path, tools=[work]) as house:
+        assert await again.until_shown() == ["it is done"]
+
+    assert work.calls == [{}], "what had its result is not done again"
+    [heard] = second.requests
+    assert [type(message).__name__ for message in heard.request.messages] == [
+        "User",
+        "Assistant",
+        "ToolResult",
+    ]
+
+
+async def test_an_effect_that_may_have_happened_is_told_and_not_repeated(tmp_path):
+    channel, begun = FakeChannel(), asyncio.Event()
+
+    async def hang(arguments, context):
+        begun.set()
+        await asyncio.Event().wait()
+
+    pay = FakeTool("pay", effects="once")
+    pay.run = hang
+    async with served(FakeProvider(calls("pay")), channel, home=tmp_path, tools=[pay]) as house:
+        object.__setattr__(house.serving, "_leeway", type(house.app.leeway)(stop_seconds=0.2))
+        channel.says("pay the bill", "u1")
+        await asyncio.wait_for(begun.wait(), 5)
+
+    again, second, repeated = FakeChannel(), FakeProvider(says("I do not know whether it was paid")), []
+    pay = FakeTool("pay", lambda arguments: repeated.append(1) or "paid", effects="once")
+    async with served(second, again, home=tmp_path, tools=[pay]):
+        await again.until_shown()
+
+    assert repeated == []
+    assert "unknown" in second.requests[0].tool_results[0].text
+
+
+async def test_a_turn_that_fails_is_told_the_owner_hears_why(tmp_path):
+    down = ProviderError("the key is wrong", reason="auth")
+    channel, model = FakeChannel(), FakeProvider(down, down)
+    config = {**OPEN, "owners": ["fake:u1"]}
+    async with served(model, channel, home=tmp_path, config=config):
+        channel.says("hi", "u1")
+        [told] = await channel.until_shown()
+    assert "the key is wrong" in told
+
+
+async def test_everybody_else_hears_that_it_failed_and_no_more(tmp_path):
+    down = ProviderError("the key sk-1 is wrong", reason="auth")
+    channel, model = FakeChannel(), FakeProvider(down, down)
+    async with served(model, channel, home=tmp_path) as house:
+        channel.says("hi", "u1")
+        [told] = await channel.until_shown()
+    assert "key" not in told and "went wrong" in told
+    assert any("the key" in line for line in house.complaints)
+
+
+async def test_silence_is_an_answer(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("NO_REPLY"), says("hello"))
+    async with served(model, channel, home=tmp_path) as house:
+        channel.says("ok", "u1")
+        channel.says("hi", "u1", chat="chat-2")
+        assert await channel.until_shown() == ["hello"]
+        assert house.app.rooms.journal.unfinished() == ()
+
+
+async def test_a_stranger_gets_a_code_and_is_heard_once_it_was_approved(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("welcome"))
+    async with served(model, channel, home=tmp_path) as house:
+        channel.says("hi", "stranger")
+        [offer] = await channel.until_shown()
+        [waiting] = house.app.pairing.pending()
+        assert waiting.code in offer
+        house.app.pairing.approve(waiting.code)
+        channel.says("hi again", "stranger")
+        assert (await channel.until_shown(2))[1] == "welcome"
+
+
+async def test_in_a_group_it_answers_when_it_is_addressed_and_knows_what_was_said_before(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("at noon"))
+    async with served(model, channel, home=tmp_path):
+        group = {"chat": "g1", "chat_type": "group"}
+        channel.says("lunch?", Sender("u2", name="Bea"), **group)
+        channel.says("when is it?", Sender("u3", name="Cem"), mentions_us=True, **group)
+        assert await channel.until_shown() == ["at noon"]
+
+    assert channel.sent[0].reply_to, "in a group the question is quoted"
+    told = str(model.requests[0].request.messages[-1].content)
+    assert "lunch?" in told and "Bea" in told
+
+
+async def test_stop_ends_the_turn_that_runs(tmp_path):
+    channel, model = FakeChannel(), Slow(says("never"))
+    async with served(model, channel, home=tmp_path) as house:
+        channel.says("work for hours", "u1")
+        await asyncio.wait_for(model.asked.wait(), 5)
+        channel.says("stop", "u1")
+        [told] = await channel.until_shown()
+        assert "stopped" in told
+        await asyncio.sleep(0.05)
+        assert house.serving.report().running == 0
+        assert house.app.rooms.journal.unfinished() == ()
+
+
+async def test_a_message_while_a_turn_runs_steers_it(tmp_path):
+    channel, begun, go = FakeChannel(), asyncio.Event(), asyncio.Event()
+
+    async def work(arguments, context):
+        begun.set()
+        await go.wait()
+        return "worked"
+
+    tool = FakeTool("work")
+    tool.run = work
+    model = FakeProvider(calls("work"), says("in blue"))
+    async with served(model, channel, home=tmp_path, tools=[tool]):
+        channel.says("paint it", "u1")
+        await asyncio.wait_for(begun.wait(), 5)
+        channel.says("in blue please", "u1")
+        await asyncio.sleep(0.05)
+        go.set()
+        assert await channel.until_shown() == ["in blue"]
+
+    assert "in blue please" in str(model.requests[1].request.messages[-1].content)
+
+
+async def test_a_chat_command_is_answered_without_a_model(tmp_path):
+    channel = FakeChannel()
+    async with served(FakeProvider(), channel, home=tmp_path):
+        channel.says("/status", "u1")
+        [told] = await channel.until_shown()
+        assert "fake/m1" in told
+
+
+async def test_a_new_conversation_may_begin_with_a_message(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("one"), says("two"))
+    async with served(model, channel, home=tmp_path):
+        channel.says("remember 7", "u1")
+        await channel.until_shown(1)
+        channel.says("/new what was it?", "u1")
+        shown = await channel.until_shown(3)
+    assert shown[-1] == "two"
+    assert "remember 7" not in str(model.requests[1].request.messages)
+
+
+async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(tmp_path):
+    channel, tool = FakeChannel(), FakeTool("deploy", "deployed", effects="once")
+    config = {**OPEN, "approvals": {"tools": ["deploy"]}}
+    model = FakeProvider(calls("deploy", place="prod"), says("it is out"))
+    tool.parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]):
+        group = {"chat": "g1", "chat_type": "group"}
+        channel.says("deploy it", "u1", mentions_us=True, **group)
+        await channel.until_shown(1)
+        question = channel.sent[0]
+        assert "prod" in question.text and tool.calls == []
+        allow = next(button.value for button in question.buttons if button.value.endswith(":once"))
+        channel.says(allow, "u1", kind="button", **group)
+        await channel.until_shown(2)
+        assert tool.calls == [], "who may not decide decides nothing"
+        channel.says(allow, "boss", kind="button", **group)
+        shown = await channel.until_shown(4)
+    assert "it is out" in shown
+    assert tool.calls == [{"place": "prod"}]
+
+
+async def test_two_accounts_of_one_channel_are_served_apart(tmp_path):
+    home, work = FakeChannel(), FakeChannel(account="work")
+    model = FakeProvider(says("at home"), says("at work"))
+    config = {"channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {"allowFrom": ["u1"]}}}}}
+    async with served(model, home, work, home=tmp_path, config=config):
+        home.says("hi", "u1")
+        await home.until_shown()
+        work.says("hi", "u1")
+        await work.until_shown()
+    assert (home.shown, work.shown) == (["at home"], ["at work"])
+
+
+@pytest.mark.parametrize("answer", ["a full answer"], ids=["streamed"])
+async def test_an_answer_grows_in_one_message_and_ends_whole(tmp_path, answer):
+    class Streaming(FakeChannel):
+        def __init__(self):
+            super().__init__()
+            self.states, self.abandoned = [], 0
+
+        def stream(self, outbound):
+            channel = self
+
+            class Writing:
+                shown = ("live-1",)
+
+                async def show(self, text):
+                    channel.states.append(text)
+
+                async def finish(self, final):
+                    channel.states.append(final.text)
+                    from claw.message import Receipt
+
+                    return Receipt(("live-1",))
+
+                async def abandon(self):
+                    channel.abandoned += 1
+
+            return Writing()
+
+    class Pieces(FakeProvider):
+        async def stream(self, request):
+            self.requests.append(request)
+            for piece in ("a ", "full ", "answer"):
+                yield TextDelta(piece)
+            yield Finished(says(answer))
+
+    channel = Streaming()
+    async with served(Pieces(), channel, home=tmp_path) as house:
+        channel.says("tell me", "u1")
+        while not channel.states or house.app.rooms.journal.owed():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+
+    assert channel.states == ["a", "a full", "a full answer", answer]
+    assert channel.shown == [] and channel.abandoned == 0
