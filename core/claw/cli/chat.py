@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 app = typer.Typer(add_completion=False)
-_COMMANDS = {
-    "/help": "show these commands",
-    "/new": "start a new conversation; the old one is kept aside",
-    "/status": "agent, model, conversation, how full the context is",
-    "/tools": "the tools of this agent here",
-    "/stop": "stop the turn that runs (Ctrl-C does the same)",
-    "/exit": "leave (Ctrl-D does the same)",
-}
+_LEAVE = ("/exit", "/quit")
 
 
 @app.command()
@@ -87,10 +80,11 @@ class Talk:
         self._screen = Screen(as_json, out)
         self._app: App = self._run(_opened(wish.model))
         self._screen.redacted = self._app.redact.data
+        self._show_questions()
 
     def once(self, text: str) -> None:
         """One message, one answer; a failed turn is raised."""
-        self._run(self._turn(text))
+        self._run(self._said(text))
 
     def line_by_line(self) -> None:
         """Ask for lines until the person leaves; a failed or stopped turn does not end it."""
@@ -104,7 +98,7 @@ class Talk:
             except KeyboardInterrupt:
                 self._screen.out.write("\n")
                 continue
-            if line in ("/exit", "/quit"):
+            if line in _LEAVE:
                 break
             if line:
                 self._line(line)
@@ -126,42 +120,52 @@ class Talk:
 
     def _line(self, line: str) -> None:
         try:
-            if line.startswith("/"):
-                self._command(line)
-            else:
-                self._run(self._turn(line))
+            self._run(self._said(line))
         except KeyboardInterrupt:
             self._screen.aside(say("stopped"))
         except ClawError as failed:
             self._screen.aside(self._app.redact(str(failed)))
 
+    async def _said(self, text: str) -> None:
+        """Take up what the person said: a command, or a message."""
+        command = text.startswith("/") and not self._screen.as_json
+        if not (command and await self._command(text)):
+            await self._turn(text)
+
+    def _show_questions(self) -> None:
+        """Whoever sits here is asked by key; in a pipe nobody is."""
+        from claw.cli.answer import Answers
+
+        if self._app.rooms.approvals and Answers.possible() and not self._screen.as_json:
+            answers = Answers(self._app.rooms.approvals, self._screen.aside)
+            self._app.rooms.approvals.present = answers.present
+
     async def _turn(self, text: str) -> None:
         from claw.app import from_terminal
+        from claw.cli.desk import TerminalDesk
 
+        self._screen.reasoning = bool(
+            TerminalDesk(self._app, from_terminal(text), self._wish).chosen.reasoning
+        )
         outbound = await self._app.hear(from_terminal(text), self._screen.hear, self._wish)
         self._screen.answer(outbound.text if outbound else "")
 
-    def _command(self, line: str) -> None:
-        word = line.split(maxsplit=1)[0]
-        if word == "/new":
-            self._run(self._app.forget(self._wish))
-            self._screen.aside(say("a new conversation"))
-        elif word == "/status":
-            for key, value in self._run(self._app.status(self._wish)).items():
-                self._screen.out.write(f"{key}: {value}\n")
-        elif word == "/tools":
-            from claw.app import from_terminal
+    async def _command(self, line: str) -> bool:
+        """Do what a line says, if it is a command."""
+        from claw.app import from_terminal
+        from claw.builtin.chat_commands import run
+        from claw.cli.desk import TerminalDesk
 
-            stage = self._run(self._app.stage(from_terminal(""), self._wish))
-            for tool in stage.tools.values():
-                self._screen.out.write(f"{tool.name}: {tool.description}\n")
-        elif word == "/stop":
-            self._screen.aside(say("nothing runs now; Ctrl-C stops a turn while it runs"))
-        else:
-            if word != "/help":
-                self._screen.aside(say("there is no command {name}", name=word))
-            for name, meaning in _COMMANDS.items():
-                self._screen.out.write(f"{name:8} {say(meaning)}\n")
+        desk = TerminalDesk(self._app, from_terminal(line), self._wish)
+        said = await run(line, desk)
+        if said is None:
+            return False
+        self._wish = desk.wish
+        more = "\n/exit — " + say("leave (Ctrl-D does the same)") if line.split() == ["/help"] else ""
+        self._screen.line(said + more)
+        for text in desk.further:
+            await self._turn(text)
+        return True
 
     def _banner(self) -> None:
         from claw.app import from_terminal
@@ -176,7 +180,8 @@ class Screen:
     """Shows a turn while it runs: words as they come, tool calls beside them. A pipe gets the answer alone."""
 
     def __init__(self, as_json: bool, out: TextIO) -> None:
-        self._json, self.out = as_json, out
+        self.as_json, self.out = as_json, out
+        self.reasoning = False
         self.redacted: Callable[[Any], Any] = lambda shown: shown
         self._live = out.isatty()
         self._streamed = False
@@ -184,9 +189,18 @@ class Screen:
 
     async def hear(self, event: "Event") -> None:
         """One event of the turn."""
-        from claw.event import Notice, StepStarted, TextPiece, ToolBegan, ToolEnded, ToolProgress, as_json
+        from claw.event import (
+            Notice,
+            StepStarted,
+            TextPiece,
+            ThinkingPiece,
+            ToolBegan,
+            ToolEnded,
+            ToolProgress,
+            as_json,
+        )
 
-        if self._json:
+        if self.as_json:
             line = {"schemaVersion": SCHEMA_VERSION, **self.redacted(as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
@@ -194,6 +208,10 @@ class Screen:
             self._streamed = False
         elif isinstance(event, TextPiece) and self._live:
             self._streamed = self._open = True
+            self.out.write(event.text)
+            self.out.flush()
+        elif isinstance(event, ThinkingPiece) and self.reasoning:
+            self._open = True
             self.out.write(event.text)
             self.out.flush()
         elif isinstance(event, ToolBegan):
@@ -206,12 +224,18 @@ class Screen:
 
     def answer(self, text: str) -> None:
         """The whole answer: printed when it was not shown while it came."""
-        if self._json:
+        if self.as_json:
             return
         if self._streamed:
             self._end_line()
         elif text:
             self.out.write(text.rstrip("\n") + "\n")
+
+    def line(self, text: str) -> None:
+        """What claw itself answers."""
+        self._end_line()
+        self.out.write(text + "\n")
+        self.out.flush()
 
     def aside(self, text: str) -> None:
         """A line that is not the answer: dim on a terminal, on stderr, nothing of it in a pipe's stdout."""

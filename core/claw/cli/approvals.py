@@ -1,0 +1,88 @@
+"""``claw approvals``: what waits for an answer, and what was allowed for always."""
+
+import os
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from claw import survey
+from claw.approval import Approvals
+from claw.cli.show import document, table
+from claw.errors import UsageError
+from claw.store import Database
+from claw.words import say
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="What people were asked, and what they allowed for always.",
+)
+
+
+@app.command("list")
+def listed(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """List what waits for an answer, and the calls that were allowed for always."""
+    waiting, granted = _rows()
+    if as_json:
+        document("approvals", {"pending": waiting, "always": granted})
+        return
+    rows = [
+        [row["id"], say("waits"), row["agent"], row["tool"], row["shown"], row["expiresAt"]]
+        for row in waiting
+    ]
+    rows += [
+        [row["id"], say("always"), row["agent"], row["tool"], row["shown"], row["usedAt"]] for row in granted
+    ]
+    if not rows:
+        typer.echo(say("nothing waits for an answer, and nothing was allowed for always"))
+        return
+    head = [say("id"), say("state"), say("agent"), say("tool"), say("what"), say("until, or last used")]
+    table(head, [[cell.replace("\n", " ⏎ ") for cell in row] for row in rows])
+
+
+def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What waits, and what was allowed for always. A home without a state is left as it is."""
+    database = _database()
+    if not database.path.is_file():
+        return [], []
+    approvals = Approvals(database)
+    waiting = [
+        {
+            "id": question.id, "agent": question.request.agent, "tool": question.request.tool,
+            "title": question.request.title, "shown": question.request.shown, "askedBy": question.request.asked_by,
+            "session": question.request.session_key, "expiresAt": _moment(question.expires_at_ms),
+        }
+        for question in approvals.pending()
+    ]  # fmt: skip
+    granted = [
+        {
+            "id": grant.id, "agent": grant.agent, "tool": grant.tool, "title": grant.title, "shown": grant.shown,
+            "grantedBy": grant.granted_by, "grantedAt": _moment(grant.granted_at_ms), "usedAt": _moment(grant.used_at_ms),
+        }
+        for grant in approvals.grants()
+    ]  # fmt: skip
+    database.close()
+    return waiting, granted
+
+
+@app.command()
+def revoke(id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")]) -> None:
+    """Take back what was allowed for always: from now on it is asked about again."""
+    database = _database()
+    approvals = Approvals(database)
+    gone = approvals.revoke(id)
+    database.close()
+    if not gone:
+        raise UsageError("nothing was allowed for always under {id}", fix="claw approvals list", id=id)
+    typer.echo(say("{id} is taken back", id=id))
+
+
+def _database() -> Database:
+    return Database(survey.home_of(os.environ) / "state.db")
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
