@@ -332,6 +332,7 @@ def _make_client(discord: Any, connection: Connection, bits: int, pace: Pace) ->
         allowed_mentions=discord.AllowedMentions.none(),
         enable_debug_events=True,
         heartbeat_timeout=pace.heartbeat,
+        guild_ready_timeout=0,  # nobody waits for its "ready", and its waiting would outlive a stop
         max_ratelimit_timeout=_SLEEP_OF_LIBRARY_SECONDS,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from claw import Address, Around, Attachment, Heard, Inbound, Sender
 
-from claw_discord.places import FORUM, MEDIA, TEXT_KINDS, THREAD_KINDS, Place, Places
+from claw_discord.places import FORUM, MEDIA, THREAD_KINDS, Place, Places
 
 READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"})
 """The dispatches that somebody's act stands behind."""
@@ -248,11 +248,6 @@ def files_of(data: Mapping[str, Any]) -> dict[str, str]:
 def is_thread_message(data: Mapping[str, Any]) -> bool:
     """Whether a message says of itself that it stands in a thread."""
     return (data.get("channel_type") or 0) in THREAD_KINDS
-
-
-def has_messages(place: Place) -> bool:
-    """Whether people can write there."""
-    return place.is_thread or place.kind in TEXT_KINDS
 
 
 def _file(file: Mapping[str, Any]) -> Attachment:

@@ -33,6 +33,11 @@ class Place:
         """Whether it is a thread."""
         return self.kind in THREAD_KINDS
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether people can write there."""
+        return self.is_thread or self.kind in TEXT_KINDS
+
 
 class Places:
     """All of them, by id; ``learn`` is told every dispatch, in order."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from claw_discord.inbound import id_at
-from claw_discord.places import Place, has_messages
+from claw_discord.places import Place
 
 _CHATS = 1000
 _MARGIN_SECONDS = 120.0  # two clocks, and a connection that was dead before anybody noticed
@@ -80,7 +80,7 @@ class Seen:
         gaps = []
         for place in sorted(places, key=lambda one: -one.newest):
             after = max(self._after(place.id, now, limit_seconds), id_at(joined))
-            if has_messages(place) and place.newest > after:
+            if place.holds_messages and place.newest > after:
                 gaps.append((place.id, after))
         return gaps
 

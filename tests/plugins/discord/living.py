@@ -1,0 +1,98 @@
+"""A channel that lives with the fake, and a house that writes down what it is handed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import claw_discord
+from claw import Address, Inbound, Network, Outbound
+from claw.testing import bench
+from claw_discord.channel import DiscordChannel
+from claw_discord.client import Pace
+from claw_discord.fake import FakeDiscord
+
+QUICK = Pace(
+    heartbeat=1.0, silence=30.0, watch=0.02, identify=0.0, first_pause=0.02, longest_pause=0.1, call=2.0, close=0.5,
+    again=0.03,
+)  # fmt: skip
+_NETWORKS: dict[DiscordChannel, Network] = {}
+ME = f"<@{FakeDiscord.ME}>"
+
+
+@dataclass
+class House:
+    """A door that remembers.
+
+    :ivar taken: what was handed in and taken, in order.
+    :ivar answers: what the next submits say: a bool, or an error to raise; then True for ever.
+    """
+
+    taken: list[Inbound] = field(default_factory=list)
+    answers: list[bool | Exception] = field(default_factory=list)
+
+    async def submit(self, inbound: Inbound) -> bool:
+        said = self.answers.pop(0) if self.answers else True
+        if isinstance(said, Exception):
+            raise said
+        if said and inbound not in self.taken:
+            self.taken.append(inbound)
+        return said
+
+    @property
+    def texts(self) -> list[str]:
+        """What was taken, each message once, as the house's journal does it."""
+        return list({one.event_id: one.text for one in self.taken}.values())
+
+    async def until(self, count: int, seconds: float = 5.0) -> list[Inbound]:
+        """Wait for so many."""
+        await until(lambda: len(self.taken) >= count, seconds)
+        return self.taken
+
+
+async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+def channel_of(service: FakeDiscord, home: Path, *, pace: Pace = QUICK, **keys: Any) -> DiscordChannel:
+    """The channel as the host gets it from the hook, with a quick pace."""
+    section = {"token": service.token, "apiBase": service.api_base, "gatewayUrl": service.gateway_url, **keys}
+    config = bench.plugin_config({"channels": {"discord": section}}, "discord", home=home)
+    [made] = bench.brought(claw_discord, config)["register_channels"]
+    settings, token = (
+        made._settings,
+        config.accounts("discord", type(made._settings), "token")["default"].token,
+    )
+    network = Network()
+    channel = DiscordChannel("default", settings, token, http=network.client, notes=made._notes, pace=pace)
+    _NETWORKS[channel] = network
+    return channel
+
+
+@asynccontextmanager
+async def listening(
+    channel: DiscordChannel, house: House, *, up: bool = True
+) -> AsyncIterator[asyncio.Task[None]]:
+    """The channel's ``run``, from being up until it is cancelled."""
+    running = asyncio.ensure_future(channel.run(house))
+    try:
+        if up:
+            await until(lambda: running.done() or channel.state.state == "up")
+        yield running
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await _NETWORKS.pop(channel).aclose()
+
+
+def here(channel: str = FakeDiscord.CHANNEL, thread: str | None = None) -> Address:
+    return Address("discord", channel, thread=thread)
+
+
+def says(text: str, key: str = "key-1", address: Address | None = None, **more: Any) -> Outbound:
+    return Outbound(key, address or here(), text, **more)
