@@ -484,7 +484,7 @@ class Screen:
 
 @pytest.mark.parametrize(("key", "told", "made"), [("o", "allowed once", True), ("d", "not allowed", False)])
 def test_at_a_terminal_one_key_answers(tmp_path: Path, key: str, told: str, made: bool) -> None:
-    home, folder = tmp_path / "home", tmp_path / "folder"
+    home, folder = tmp_path / "claw-home", tmp_path / "folder"
     home.mkdir()
     folder.mkdir()
     (home / "config.yaml").write_text("approvals: {tools: [write]}\n")

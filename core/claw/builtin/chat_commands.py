@@ -210,8 +210,8 @@ async def _context(rest: str, desk: Desk) -> str:
     total = sum(tokens for _, tokens in dear)
     lines.append(say("tools, {count} of them: {tokens}", count=len(dear), tokens=f"{total:,}"))
     lines += [f"  {name}: {tokens:,}" for name, tokens in dear[:_MOST_TOOLS]]
-    if rest := dear[_MOST_TOOLS:]:
-        lines.append(say("  {count} more: {tokens}", count=len(rest), tokens=f"{sum(t for _, t in rest):,}"))
+    if more := dear[_MOST_TOOLS:]:
+        lines.append(say("  {count} more: {tokens}", count=len(more), tokens=f"{sum(t for _, t in more):,}"))
     return "\n".join(lines)
 
 
