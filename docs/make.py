@@ -2,9 +2,12 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
+import claw_http
 import msgspec
 from claw import hookspecs
 from claw.config.settings import Settings
@@ -15,12 +18,18 @@ HERE = Path(__file__).parent
 
 def hooks() -> str:
     """Every hook with its signature and its docstring."""
-    parts = ["# Hooks\n", inspect.getdoc(hookspecs) or "", ""]
-    for name, hook in vars(hookspecs).items():
+    parts = ["# Hooks\n", inspect.getdoc(hookspecs) or "", "", *_hooks_of(hookspecs, "##")]
+    parts += ["\n## Hooks of plugins\n", "They are asked while the plugin that specifies them is loaded."]
+    parts += _hooks_of(claw_http.hookspecs, "###")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _hooks_of(specs: ModuleType, head: str) -> Iterator[str]:
+    for name, hook in vars(specs).items():
         if inspect.isfunction(hook) and hasattr(hook, "claw_spec"):
             given = ", ".join(inspect.signature(hook).parameters)
-            parts += [f"\n## `{name}({given})`\n", _as_list(inspect.getdoc(hook) or "")]
-    return "\n".join(parts).rstrip() + "\n"
+            yield f"\n{head} `{name}({given})`\n"
+            yield _as_list(inspect.getdoc(hook) or "")
 
 
 def _as_list(doc: str) -> str:
