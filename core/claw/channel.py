@@ -79,7 +79,8 @@ class Channel(Protocol):
     Everything in :class:`Talents` is optional: a channel has the methods that its service can do.
 
     :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
-        ``idempotent`` when the service itself drops a second send of the same key.
+        ``idempotent`` when the service itself drops a second send of the same key, and ``names`` when people are to be
+        named before their words in direct chats too.
     """
 
     name: str
