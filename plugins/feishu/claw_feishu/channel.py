@@ -53,7 +53,7 @@ class FeishuChannel(Telling):
 
     name = CHANNEL
     capabilities = frozenset(
-        {"threads", "reactions", "edit", "delete", "buttons", "media", "typing", "streaming", "idempotent"}
+        {"threads", "reactions", "edit", "delete", "buttons", "media", "typing", "streaming", "idempotent", "names"}
     )
     limits = Limits(
         text_chars=4000, media_in_bytes=media.FETCH_BYTES, media_out_bytes=media.FILE_BYTES, edit_seconds=0.3

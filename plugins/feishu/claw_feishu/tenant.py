@@ -166,22 +166,18 @@ class Tenant:
             )
             try:
                 async with ask as answer:
-                    if (
-                        answer.headers.get("content-type", "").startswith("application/json")
-                        or answer.is_error
-                    ):
-                        await answer.aread()
-                        fault = judge(answer.status_code, answer.headers, _parsed(answer), path)
-                    else:
-                        fault = None
-                        _fits(answer.headers, most_bytes, path)
+                    _fits(answer.headers, most_bytes, path)
+                    if not _may_be_refusal(answer):
                         async for piece in answer.aiter_bytes():
                             yield piece
                         return
+                    whole = await answer.aread()
+                    fault = _refused(answer, path)
             except httpx2.TransportError as why:
                 raise unreachable(why, path) from why
             if fault is None:
-                raise FeishuError("Feishu sent no file", where=path, permanent=True)
+                yield whole
+                return
             if last or fault.code not in TOKEN_STALE:
                 raise fault
             self._forget(token)
@@ -275,6 +271,18 @@ def _parsed(answer: "httpx2.Response") -> Any:
         return answer.json()
     except ValueError:
         return None
+
+
+def _may_be_refusal(answer: "httpx2.Response") -> bool:
+    """A refusal may come with status 200; a file comes with its name."""
+    kind, named = answer.headers.get("content-type", ""), answer.headers.get("content-disposition")
+    return bool(answer.is_error or (kind.startswith("application/json") and not named))
+
+
+def _refused(answer: "httpx2.Response", path: str) -> FeishuError | None:
+    """The refusal that was read in the place of a file; None when it is somebody's JSON file after all."""
+    fault = judge(answer.status_code, answer.headers, _parsed(answer), path)
+    return fault if fault and (answer.is_error or fault.code) else None
 
 
 def _fits(headers: Mapping[str, str], most_bytes: int, path: str) -> None:

@@ -1,0 +1,106 @@
+"""A Feishu channel beside the fake platform, and a door that writes down what comes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from claw import Address, Inbound, Outbound, WebRequest, WebRoute
+from claw.config import judge
+from claw.config.source import Source
+from claw.config.view import PluginConfig
+from claw.guard.fetch import Network
+from claw_feishu.channel import FeishuChannel
+from claw_feishu.fake import FakeFeishu
+from claw_feishu.longconn import Pace
+from claw_feishu.settings import FeishuSettings
+
+QUICK = Pace(silence_seconds=0.2, connect_seconds=2, pause_seconds=0.02, most_seconds=0.1, rest_seconds=0.05)
+
+
+@dataclass
+class Door:
+    """Takes what comes.
+
+    :ivar takes: what ``submit`` answers; ``works`` runs before that.
+    """
+
+    takes: bool = True
+    works: Callable[[Inbound], Any] = lambda inbound: None
+    heard: list[Inbound] = field(default_factory=list)
+
+    async def submit(self, inbound: Inbound) -> bool:
+        self.works(inbound)
+        if self.takes:
+            self.heard.append(inbound)
+        return self.takes
+
+
+def view(tree: dict[str, Any], network: Network, home: Path = Path("/nowhere")) -> PluginConfig:
+    """The config as the plugin sees it."""
+    return PluginConfig(judge(Source(tree=tree), home, {}), "feishu", network.client, home / "plugins/feishu")
+
+
+@asynccontextmanager
+async def channel(feishu: FakeFeishu, **settings: Any) -> AsyncIterator[FeishuChannel]:
+    """The channel alone, not listening."""
+    network = Network()
+    section = FeishuSettings(**{**feishu.config, **settings})
+    try:
+        yield FeishuChannel(section, lambda: network.client(feishu.url), now=feishu.now, pace=QUICK)
+    finally:
+        await network.aclose()
+
+
+@asynccontextmanager
+async def listening(
+    feishu: FakeFeishu, door: Door | None = None, *, up: bool = True, **settings: Any
+) -> AsyncIterator[tuple[FeishuChannel, Door]]:
+    """The channel, listening; by webhook when the settings say so."""
+    door = door or Door()
+    async with channel(feishu, **settings) as one:
+        task = asyncio.create_task(one.run(door))
+        if one.settings.mode == "webhook":
+            feishu.webhook = calls(one.webhook())
+        try:
+            if up:
+                await feishu.until(lambda: one.state.state == "up" or task.done())
+            yield one, door
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+
+
+def calls(route: WebRoute) -> Callable[[dict[str, str], bytes], Any]:
+    """The webhook as the gateway's listener would serve it."""
+
+    async def post(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        head = {**{name.lower(): value for name, value in headers.items()}, "content-length": str(len(body))}
+        request = WebRequest("POST", route.path, headers=head)
+        if refused := route.admit(request):
+            return refused.status, refused.body
+        answer = await route.answer(WebRequest("POST", route.path, headers=head, body=body))
+        return answer.status, answer.body
+
+    return post
+
+
+def outbound(inbound: Inbound | None = None, text: str = "", *, key: str = "k1", **more: Any) -> Outbound:
+    """An answer to a message, or something to say in a chat."""
+    address = inbound.address if inbound else Address("feishu", "oc_chat")
+    return Outbound(key, address, text, **{"reply_to": inbound.message_id if inbound else None, **more})
+
+
+def shown(feishu: FakeFeishu) -> list[str]:
+    """What people read of us, in order."""
+    return [feishu.text_of(message.message_id) for message in feishu.ours]
+
+
+def content(call: Any) -> Any:
+    """The content of a message that was sent, which travels as JSON text."""
+    return json.loads(call.body["content"])

@@ -1,0 +1,483 @@
+"""The scenarios that every channel passes, against the platform's fake: both ways in, and the ways out."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw import Attachment, Button, DeliveryError, Inbound
+from claw_feishu.fake import Answer, FakeFeishu, refusal
+from claw_feishu.tenant import FeishuError
+
+from plugins.feishu.places import Door, channel, listening, outbound, shown
+
+LONG_CONNECTION, WEBHOOK = "websocket", "webhook"
+both = pytest.mark.parametrize("mode", [LONG_CONNECTION, WEBHOOK])
+
+
+@both
+async def test_a_message_comes_in_and_the_answer_quotes_it_in_the_same_chat(mode: str) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, door):
+        said = await feishu.says("hello")
+        await feishu.until(lambda: said.acked)
+        (heard,) = door.heard
+        receipt = await us.send(outbound(heard, "hi"))
+
+        assert (heard.text, heard.chat_type, heard.address.chat) == (
+            "hello", "direct", said.event["event"]["message"]["chat_id"],
+        )  # fmt: skip
+        (answer,) = feishu.ours
+        assert receipt.message_ids == (answer.message_id,)
+        assert (answer.chat_id, answer.reply_to) == (heard.address.chat, heard.message_id)
+        assert shown(feishu) == ["hi"]
+
+
+@both
+async def test_a_message_that_the_house_does_not_take_comes_again(mode: str) -> None:
+    async with FakeFeishu(ack_seconds=0.1) as feishu, listening(feishu, Door(takes=False), mode=mode) as (_, door):
+        said = await feishu.says("hello")
+        await feishu.until(lambda: said.times >= 1)
+        assert not said.acked
+        door.takes = True
+        await feishu.advance(20)
+        await feishu.until(lambda: said.acked)
+        assert said.times >= 2
+        assert {heard.event_id for heard in door.heard} == {said.event_id}
+
+
+@both
+async def test_an_event_is_acknowledged_when_it_was_taken_and_not_before(mode: str) -> None:
+    order: list[str] = []
+    async with FakeFeishu() as feishu:
+        door = Door(works=lambda inbound: order.append(f"submitted, acked: {feishu.acked}"))
+        async with listening(feishu, door, mode=mode):
+            said = await feishu.says("hello")
+            await feishu.until(lambda: said.acked)
+    assert order == ["submitted, acked: []"]
+
+
+@both
+async def test_an_event_of_an_unknown_kind_is_acknowledged_or_it_would_come_for_hours(mode: str) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, door):
+        pushed = await feishu.push(feishu.event("im.message.message_read_v1", {"anything": 1}))
+        await feishu.until(lambda: pushed.acked)
+        assert door.heard == []
+
+
+@both
+async def test_messages_of_one_chat_keep_their_order(mode: str) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, door):
+        for number in range(20):
+            await feishu.says(str(number))
+        await feishu.until(lambda: len(feishu.acked) == 20)
+        assert sorted(heard.text for heard in door.heard) == sorted(map(str, range(20)))
+        if mode == WEBHOOK:
+            assert [heard.text for heard in door.heard] == list(map(str, range(20)))
+
+
+@both
+async def test_wrong_credentials_are_said_in_one_clear_line(mode: str) -> None:
+    async with FakeFeishu() as feishu:
+        async with listening(feishu, up=False, mode=mode, appSecret="wrong") as (us, _):
+            await feishu.until(lambda: us.state.state == "failed")
+            assert "app secret invalid" in us.state.detail
+            assert "appSecret in the developer console" in us.state.detail
+            assert "wrong" not in us.state.detail
+            assert us.state.last_error == us.state.detail
+
+
+async def test_an_app_without_a_bot_is_told_how_to_get_one() -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("bot/v3/info", Answer(body={"code": 0, "msg": "ok"}), times=1)
+        async with listening(feishu, up=False) as (us, _):
+            await feishu.until(lambda: us.state.state == "failed")
+            assert "Add the bot feature" in us.state.detail
+            await feishu.until(lambda: us.state.state == "up")  # mended in the console, without a restart
+
+
+async def test_before_we_know_who_we_are_no_event_is_taken() -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("bot/v3/info", refusal(99991672, "scopes is required: [x]"), times=10_000)
+        async with listening(feishu, up=False, mode=WEBHOOK) as (us, door):
+            await feishu.until(lambda: us.state.state == "failed")
+            said = await feishu.says("is this for you?", group=True)
+            assert not said.acked
+            assert await feishu.check_address()  # the console may still check the address
+            assert door.heard == []
+
+
+async def test_a_group_message_says_whether_it_is_meant_for_us() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        await feishu.says("good afternoon", group=True)
+        await feishu.says("sum it up", group=True, mention=True)
+        await feishu.until(lambda: len(feishu.acked) == 2)
+        told = {heard.text: (heard.chat_type, heard.mentions_us) for heard in door.heard}
+        assert told == {"good afternoon": ("group", False), "sum it up": ("group", True)}
+
+
+async def test_an_answer_to_one_of_our_messages_is_meant_for_us_and_carries_what_it_quotes() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        feishu.people["ou_li"] = "李四"
+        feishu.chats["oc_team"] = {"name": "项目群", "chat_mode": "topic"}
+        ours = await us.send(outbound(None, "the plan"))
+        await feishu.says("go on", "ou_li", chat="oc_team", group=True, parent=ours.message_ids[0])
+        await feishu.until(lambda: feishu.acked)
+        (heard,) = door.heard
+        assert heard.mentions_us
+        assert heard.sender.name == "李四"
+        assert (heard.around.chat_name, heard.around.is_forum) == ("项目群", True)
+        assert heard.around.quoted is not None
+        assert heard.around.quoted.text == "the plan"
+
+
+async def test_names_that_cannot_be_had_are_not_asked_for_again_and_hold_nothing_up() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        for text in ("one", "two"):
+            said = await feishu.says(text)
+            await feishu.until(lambda said=said: said.acked)
+        assert [heard.sender.name for heard in door.heard] == ["", ""]
+        assert len(feishu.calls("contact/v3/users")) == 1
+
+
+async def test_an_answer_stays_in_its_topic() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        await feishu.says("in a topic", group=True, thread="omt_1")
+        await feishu.until(lambda: feishu.acked)
+        (heard,) = door.heard
+        await us.send(outbound(heard, "first"))
+        await us.send(outbound(heard, "second", key="k2", reply_to=None))
+        assert heard.address.thread == "omt_1"
+        assert [(one.thread_id, one.reply_to != "") for one in feishu.ours] == [("omt_1", True)] * 2
+        assert all(call.body["reply_in_thread"] for call in feishu.calls("/reply"))
+
+
+async def test_a_topic_that_we_know_nothing_of_is_looked_up() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        async with listening(feishu) as (_, door):
+            await feishu.says("long ago", group=True, thread="omt_2")
+            await feishu.until(lambda: feishu.acked)
+        await us.send(outbound(door.heard[0], "later", reply_to=None))
+        assert feishu.ours[0].thread_id == "omt_2"
+
+
+async def test_the_same_key_twice_shows_one_message() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        receipts = {await us.send(outbound(None, "once")) for _ in range(2)}
+        assert shown(feishu) == ["once"]
+        assert len(receipts) == 1
+
+
+async def test_after_a_lost_connection_the_missed_message_arrives() -> None:
+    async with FakeFeishu(ack_seconds=0.2) as feishu, listening(feishu) as (us, door):
+        feishu.drop()
+        await feishu.says("while you were away")
+        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: us.state.state == "up")
+        assert us.state.reconnects == 1
+        assert us.state.last_error
+        assert feishu.connections == 2
+
+
+async def test_a_connection_that_falls_silent_is_made_anew() -> None:
+    async with FakeFeishu(ack_seconds=0.1, ping_seconds=0.1) as feishu, listening(feishu) as (us, door):
+        await feishu.until(lambda: us.state.last_frame_at)
+        feishu.mute = True
+        await feishu.until(lambda: us.state.state == "waiting" or feishu.connections > 1)
+        feishu.mute = False
+        await feishu.says("still there?")
+        await feishu.until(lambda: door.heard)
+        assert feishu.connections >= 2
+
+
+async def test_an_event_in_parts_that_come_out_of_order_is_one_event_and_one_acknowledgement() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        feishu.split = 3
+        said = await feishu.says("one, two, three " * 50)
+        await feishu.until(lambda: said.acked)
+        assert said.times == len(door.heard) == 1
+
+
+async def test_too_many_connections_is_something_for_a_person() -> None:
+    async with FakeFeishu() as feishu:
+        feishu.most_connections = 0
+        async with listening(feishu, up=False) as (us, _):
+            await feishu.until(lambda: us.state.state == "failed")
+            assert "too many connections" in us.state.detail
+            feishu.most_connections = 50
+            await feishu.until(lambda: us.state.state == "up")
+
+
+@pytest.mark.parametrize("body", [{"code": 1, "msg": "system busy"}, {"code": 1000040343, "msg": "internal error"}])
+async def test_a_busy_endpoint_is_tried_again(body: dict[str, Any]) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("ws/endpoint", Answer(body=body), times=3)
+        async with listening(feishu) as (us, _):
+            assert us.state.state == "up"
+            assert len(feishu.calls("ws/endpoint")) == 4
+
+
+async def test_an_endpoint_that_hangs_does_not_make_us_deaf() -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=1)
+        async with listening(feishu, up=False) as (us, _):
+            await feishu.until(lambda: us.state.state == "up")
+
+
+async def test_a_stale_token_is_renewed_once_and_the_message_goes_out() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await us.send(outbound(None, "before"))
+        feishu.expire_token()
+        await us.send(outbound(None, "after", key="k2"))
+        assert shown(feishu) == ["before", "after"]
+        assert len(feishu.calls("tenant_access_token")) == 2
+
+
+async def test_a_token_that_is_never_right_is_not_asked_for_for_ever() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.fail("im/v1/messages", refusal(99991663, "Invalid access token"), times=100)
+        with pytest.raises(FeishuError) as caught:
+            await us.send(outbound(None, "hi"))
+        assert (caught.value.code, caught.value.permanent) == (99991663, False)
+        assert len(feishu.calls("im/v1/messages")) == 2
+
+
+async def test_many_senders_ask_for_one_token() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await asyncio.gather(*(us.send(outbound(None, f"{n}", key=f"k{n}")) for n in range(10)))
+        assert len(feishu.calls("tenant_access_token")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "7"}), 7.0),
+        (refusal(99991400, "limit", 400, {"X-Ogw-Ratelimit-Reset": "2"}), 2.0),
+        (refusal(230020, "chat rate limit"), 1.0),
+        (refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "99999"}), 300.0),
+    ],
+)
+async def test_a_rate_limit_says_how_long_to_wait(answer: Answer, seconds: float) -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.fail("POST /open-apis/im/v1/messages", answer)
+        with pytest.raises(DeliveryError) as caught:
+            await us.send(outbound(None, "hi"))
+        assert (caught.value.retry_after_seconds, caught.value.permanent) == (seconds, False)
+        await us.send(outbound(None, "hi"))
+        assert shown(feishu) == ["hi"]
+
+
+async def test_a_refusal_for_good_is_permanent_and_asked_once() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.left.add("oc_chat")
+        with pytest.raises(FeishuError) as caught:
+            await us.send(outbound(None, "**hi**"))
+        assert (caught.value.permanent, caught.value.code) == (True, 230002)
+        assert caught.value.log_id == "20260101fake"
+        assert "Add the bot to the chat" in str(caught.value)
+        assert len(feishu.calls("im/v1/messages")) == 1
+
+
+async def test_a_missing_scope_is_named() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.missing_scopes.add("im:message:send_as_bot")
+        with pytest.raises(FeishuError) as caught:
+            await us.send(outbound(None, "hi"))
+        assert caught.value.permanent
+        assert caught.value.scopes == ("im:message:send_as_bot",)
+        assert "publish a version: im:message:send_as_bot" in str(caught.value)
+
+
+async def test_a_connection_that_breaks_after_the_request_leaves_the_outcome_open() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.cut("POST /open-apis/im/v1/messages", 5)
+        with pytest.raises(DeliveryError) as caught:
+            await us.send(outbound(None, "hi"))
+        assert caught.value.outcome_unknown
+        await us.send(outbound(None, "hi"))
+        assert shown(feishu) == ["hi"]  # the key made the repeat harmless
+
+
+async def test_a_service_that_is_not_there_is_worth_another_try() -> None:
+    async with FakeFeishu() as feishu:
+        async with channel(feishu) as us:
+            await feishu.stop()
+            with pytest.raises(DeliveryError) as caught:
+                await us.send(outbound(None, "hi"))
+    assert (caught.value.permanent, caught.value.outcome_unknown) == (False, False)
+
+
+async def test_an_answer_to_a_message_that_was_recalled_is_said_anew() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        await feishu.says("oops")
+        await feishu.until(lambda: feishu.acked)
+        feishu.messages[door.heard[0].message_id].deleted = True
+        await us.send(outbound(door.heard[0], "hi"))
+        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(door.heard[0].address.chat, "")]
+
+
+async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
+    picture, paper = tmp_path / "a.png", tmp_path / "报价.pdf"
+    picture.write_bytes(b"\x89PNG" * 10)
+    paper.write_bytes(b"%PDF" * 10)
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        files = (Attachment("image", path=str(picture)), Attachment("file", path=str(paper)))
+        receipt = await us.send(outbound(None, "", attachments=files))
+        assert [one.msg_type for one in feishu.ours] == ["image", "file"]
+        assert len(receipt.message_ids) == 2
+        form = feishu.calls("im/v1/files")[0].body
+        assert (form["file_type"], form["file_name"]) == ("pdf", "报价.pdf")
+
+        key = feishu.ours[0].content["image_key"]
+        await feishu.says(msg_type="image", content={"image_key": key})
+        await feishu.until(lambda: door.heard)
+        (heard,) = door.heard
+        (attachment,) = heard.attachments
+        assert b"".join([piece async for piece in us.fetch(heard, attachment)]) == picture.read_bytes()
+        assert feishu.calls("/resources/")[0].query == {"type": "image"}
+
+
+async def test_a_voice_note_is_sent_as_one(tmp_path: Path) -> None:
+    note = tmp_path / "note.ogg"
+    note.write_bytes(b"OggS")
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await us.send(outbound(None, "", attachments=(Attachment("audio", path=str(note)),), voice=True))
+        assert feishu.ours[0].msg_type == "audio"
+
+
+async def test_a_file_that_is_too_large_is_refused_on_both_ways(tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    with large.open("wb") as file:
+        file.truncate((30 << 20) + 1)
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        with pytest.raises(DeliveryError, match="Feishu takes 1 to") as caught:
+            await us.send(outbound(None, "", attachments=(Attachment("file", path=str(large)),)))
+        assert caught.value.permanent
+        assert feishu.log[-1].path != "/open-apis/im/v1/files"
+
+        await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x"})
+        await feishu.until(lambda: door.heard)
+        feishu.fail("/resources/", Answer(body=b"x", headers={"Content-Length": str(200 << 20)}))
+        with pytest.raises(DeliveryError, match="more than"):
+            _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+        with pytest.raises(DeliveryError, match="File not in msg"):
+            _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+
+
+async def test_a_file_of_json_is_a_file_and_not_an_answer() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x.json"})
+        await feishu.until(lambda: door.heard)
+        feishu.fail("/resources/", Answer(body={"a": 1}))
+        pieces = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+        assert json.loads(b"".join(pieces)) == {"a": 1}
+
+
+@both
+async def test_a_pressed_button_comes_in_with_its_value_and_is_answered_at_once(mode: str) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, door):
+        feishu.chats["oc_chat"] = {"chat_mode": "p2p"}
+        buttons = (Button("Allow", "approve:ap_1", "primary"), Button("Deny", "deny:ap_1", "danger"))
+        receipt = await us.send(outbound(None, "May I?", buttons=buttons))
+        pressed = await feishu.presses(receipt.message_ids[0], "Deny", "ou_boss")
+        await feishu.until(lambda: pressed.acked)
+        (heard,) = door.heard
+        assert (heard.kind, heard.text, heard.sender.id) == ("button", "deny:ap_1", "ou_boss")
+        assert (heard.message_id, heard.address.chat) == (receipt.message_ids[0], "oc_chat")
+        assert heard.chat_type == "direct"
+        assert pressed.told
+
+
+async def test_a_reaction_comes_in_with_the_chat_of_its_message() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        receipt = await us.send(outbound(None, "done"))
+        await feishu.reacts(receipt.message_ids[0], "THUMBSUP")
+        unknown = await feishu.says("hello", chat="oc_other")
+        await feishu.until(lambda: len(feishu.acked) == 2)
+        (heard,) = [one for one in door.heard if one.kind == "reaction"]
+        assert (heard.text, heard.address.chat) == ("THUMBSUP", "oc_chat")
+        assert unknown.acked
+
+
+async def test_reactions_go_on_and_off_also_after_a_restart() -> None:
+    async with FakeFeishu() as feishu:
+        async with channel(feishu) as us:
+            (id,) = (await us.send(outbound(None, "hi"))).message_ids
+            await us.react(outbound().address, id, "👍")
+            assert [kind for _, kind, _ in feishu.reactions.values()] == ["THUMBSUP"]
+        async with channel(feishu) as after_restart:
+            await after_restart.react(outbound().address, id, "👍", remove=True)
+            assert feishu.reactions == {}
+
+
+async def test_a_reaction_stands_for_typing_until_the_turn_is_over() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        await feishu.says("think")
+        await feishu.until(lambda: door.heard)
+        place = door.heard[0].address, door.heard[0].message_id
+        for _ in range(3):
+            await us.typing(*place)
+        assert [kind for _, kind, _ in feishu.reactions.values()] == ["Typing"]
+        await us.settled(*place)
+        await us.settled(*place)
+        assert feishu.reactions == {}
+
+
+async def test_an_app_that_may_not_react_is_not_asked_again() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.missing_scopes.add("im:message.reactions:write_only")
+        (id,) = (await us.send(outbound(None, "hi"))).message_ids
+        for _ in range(3):
+            await us.typing(outbound().address, id)
+        await us.settled(outbound().address, id)
+        assert len(feishu.calls("/reactions")) == 1
+
+
+async def test_our_messages_are_edited_and_taken_back() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        (post,) = (await us.send(outbound(None, "**one**"))).message_ids
+        (card,) = (await us.send(outbound(None, "```\ncode\n```", key="k2"))).message_ids
+        await us.edit(outbound().address, post, "two")
+        await us.edit(outbound().address, card, "three")
+        assert shown(feishu) == ["two", "three"]
+        await us.delete(outbound().address, post)
+        assert shown(feishu) == ["three"]
+
+
+@both
+async def test_it_stops_at_once_and_leaves_no_task(mode: str) -> None:
+    before = asyncio.all_tasks()
+    async with FakeFeishu() as feishu:
+        loop = asyncio.get_running_loop()
+        async with listening(feishu, mode=mode) as (us, door):
+            await feishu.says("hello")
+            await feishu.until(lambda: door.heard)
+            began = loop.time()
+        assert loop.time() - began < 2
+        assert await us.receive(feishu.pushed[0].event) is None
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_message_that_the_house_chokes_on_is_not_acknowledged_and_ends_nothing() -> None:
+    def choke(inbound: Inbound) -> None:
+        if inbound.text == "bad":
+            raise RuntimeError("disk full")
+
+    async with FakeFeishu(ack_seconds=0.1) as feishu, listening(feishu, Door(works=choke)) as (us, door):
+        bad = await feishu.says("bad", chat="oc_1")
+        good = await feishu.says("good", chat="oc_2")
+        await feishu.until(lambda: good.acked)
+        assert not bad.acked
+        assert [heard.text for heard in door.heard] == ["good"]
+        assert us.state.last_error == "disk full"
+        assert feishu.connections == 1
+
+
+async def test_no_secret_is_ever_in_an_error_or_a_state(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeFeishu(app_secret="hush-hush-app-secret") as feishu:
+        feishu.fail("bot/v3/info", Answer(500, {"msg": "no"}), times=2)
+        feishu.fail("ws/endpoint", Answer(body={"code": 9, "msg": "no"}), times=2)
+        async with listening(feishu) as (us, _):
+            told = json.dumps([us.state.detail, us.state.last_error, repr(us.settings)])
+        assert "hush-hush" not in told + caplog.text
