@@ -17,7 +17,6 @@ from claw_feishu.outbound import ELEMENT, Form, card_form, card_json, card_piece
 from claw_feishu.tenant import SEQUENCE_BEHIND, STREAM_CLOSED, FeishuError, Tenant
 
 CARDS = "/open-apis/cardkit/v1/cards"
-PACE_SECONDS = 0.3
 MOST_PACE_SECONDS = 5.0
 CALL_SECONDS = 5.0
 PATIENCE_SECONDS = 3.0
@@ -114,7 +113,7 @@ class CardWriter:
         post: Post,
         send: Callable[[Outbound], Awaitable[Receipt]],
         recall: Callable[[str], Awaitable[None]],
-        pace_seconds: float = PACE_SECONDS,
+        pace_seconds: float,
     ) -> None:
         self._tenant, self._key = tenant, outbound.key
         self._post, self._send, self._recall = post, send, recall

@@ -53,7 +53,18 @@ class FeishuChannel(Telling):
 
     name = CHANNEL
     capabilities = frozenset(
-        {"threads", "reactions", "edit", "delete", "buttons", "media", "typing", "streaming", "idempotent", "names"}
+        {
+            "threads",
+            "reactions",
+            "edit",
+            "delete",
+            "buttons",
+            "media",
+            "typing",
+            "streaming",
+            "idempotent",
+            "names",
+        }
     )
     limits = Limits(
         text_chars=4000, media_in_bytes=media.FETCH_BYTES, media_out_bytes=media.FILE_BYTES, edit_seconds=0.3
@@ -208,7 +219,10 @@ class FeishuChannel(Telling):
         async def recall(message_id: str) -> None:
             await self.delete(outbound.address, message_id)
 
-        return CardWriter(self.tenant, outbound, post=post, send=self._send_whole, recall=recall)
+        pace = self._pace.card_seconds
+        return CardWriter(
+            self.tenant, outbound, post=post, send=self._send_whole, recall=recall, pace_seconds=pace
+        )
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
         """Put another text into one of our messages: a post anew, or the card's contents."""

@@ -39,6 +39,7 @@ class Pace:
     :param silence_seconds: beside two pings, after which a connection without any frame is dead.
     :param pause_seconds: before the first new try, doubled up to ``most_seconds``, give or take a half.
     :param rest_seconds: between tries when only a person can mend it.
+    :param card_seconds: between two writes of a card (it takes ten a second).
     """
 
     ping_seconds: float = 120.0
@@ -47,6 +48,7 @@ class Pace:
     pause_seconds: float = 1.0
     most_seconds: float = 120.0
     rest_seconds: float = 300.0
+    card_seconds: float = 0.3
 
 
 class Fatal(Exception):

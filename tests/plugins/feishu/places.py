@@ -18,7 +18,21 @@ from claw_feishu.fake import FakeFeishu
 from claw_feishu.longconn import Pace
 from claw_feishu.settings import FeishuSettings
 
-QUICK = Pace(silence_seconds=0.2, connect_seconds=2, pause_seconds=0.02, most_seconds=0.1, rest_seconds=0.05)
+QUICK = Pace(
+    silence_seconds=0.2,
+    connect_seconds=2,
+    pause_seconds=0.02,
+    most_seconds=0.1,
+    rest_seconds=0.05,
+    card_seconds=0.01,
+)
+    silence_seconds=0.2,
+    connect_seconds=2,
+    pause_seconds=0.02,
+    most_seconds=0.1,
+    rest_seconds=0.05,
+    card_seconds=0.01,
+)
 
 
 @dataclass
@@ -45,12 +59,12 @@ def view(tree: dict[str, Any], network: Network, home: Path = Path("/nowhere")) 
 
 
 @asynccontextmanager
-async def channel(feishu: FakeFeishu, **settings: Any) -> AsyncIterator[FeishuChannel]:
+async def channel(feishu: FakeFeishu, pace: Pace = QUICK, **settings: Any) -> AsyncIterator[FeishuChannel]:
     """The channel alone, not listening."""
     network = Network()
     section = FeishuSettings(**{**feishu.config, **settings})
     try:
-        yield FeishuChannel(section, lambda: network.client(feishu.url), now=feishu.now, pace=QUICK)
+        yield FeishuChannel(section, lambda: network.client(feishu.url), now=feishu.now, pace=pace)
     finally:
         await network.aclose()
 

@@ -1,0 +1,225 @@
+"""A reply that grows on a card, and what remains of it when something goes wrong."""
+
+import asyncio
+import json
+
+import pytest
+from claw import Address, Button, DeliveryError, Outbound, Writer
+from claw_feishu.fake import Answer, FakeFeishu, refusal
+from claw_feishu.longconn import Pace
+from claw_feishu.outbound import card_pieces
+from plugins.feishu.places import channel, outbound, shown
+
+ANSWER = "已经帮你创建了 `list_files.py`。\n\n运行方式:\n```bash\npython list_files.py\n```"
+
+
+async def grow(writer: Writer, text: str, feishu: FakeFeishu, step: int = 10) -> None:
+    for end in range(step, len(text) + step, step):
+        await writer.show(text[:end])
+        await asyncio.sleep(0.012)
+
+
+def die() -> None:
+    """What a process leaves behind that ends at once."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == "feishu card":
+            task.cancel()
+
+
+async def test_the_card_grows_by_whole_texts_and_ends_closed_with_the_answer() -> None:
+    async with FakeFeishu() as feishu, channel(feishu, Pace(card_seconds=0.15)) as us:
+        writer = us.stream(outbound())
+        for end in (2, 5, 9):
+            await writer.show(ANSWER[:end])
+            await asyncio.sleep(0.16)
+        receipt = await writer.finish(outbound(text=ANSWER))
+
+        (message,) = feishu.ours
+        card = feishu.card_of(message.message_id)
+        assert receipt.message_ids == (message.message_id,) == writer.shown
+        assert card.history == [ANSWER[:2], ANSWER[:5], ANSWER[:9], ANSWER]
+        assert (card.text, card.jumps, card.streaming, card.finished) == (ANSWER, 0, False, 1)
+        made = json.loads(feishu.calls("POST /open-apis/cardkit/v1/cards")[0].body["data"])
+        assert made["config"]["streaming_mode"] is True
+
+
+async def test_a_card_is_written_at_most_every_three_tenths_of_a_second() -> None:
+    async with FakeFeishu() as feishu, channel(feishu, Pace()) as us:
+        writer = us.stream(outbound())
+        for end in range(1, 80):
+            await writer.show("x" * end)
+            await asyncio.sleep(0.01)
+        assert 2 <= len(feishu.calls("/content")) <= 5
+        await writer.abandon()
+
+
+async def test_what_came_last_is_shown_also_when_nothing_follows() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("let me")
+        await writer.show("let me look")
+        await feishu.until(lambda: shown(feishu) == ["let me look"])
+        await writer.abandon()
+
+
+async def test_nothing_is_sent_for_an_answer_that_shows_nothing_yet() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("")
+        await writer.show("  \n")
+        await writer.abandon()
+        assert feishu.ours == []
+        assert writer.shown == ()
+
+
+async def test_the_answer_of_a_silent_stream_is_sent_as_usual() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        receipt = await us.stream(outbound()).finish(outbound(text="hi"))
+        assert shown(feishu) == ["hi"]
+        assert receipt.message_ids == (feishu.ours[0].message_id,)
+
+
+async def test_an_abandoned_stream_looks_finished() -> None:
+    before = asyncio.all_tasks()
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await grow(writer, "half an ans", feishu)
+        await writer.abandon()
+        card = feishu.card_of(feishu.ours[0].message_id)
+        assert (card.streaming, card.finished) == (False, 1)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_the_same_stream_answers_the_message_in_its_topic() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await feishu.says("?", group=True, thread="omt_9", message_id="om_q")
+        place = Address("feishu", "oc_g", thread="omt_9")
+        writer = us.stream(Outbound("k9", place, "", reply_to="om_q"))
+        await writer.show("hm")
+        assert [(one.reply_to, one.thread_id) for one in feishu.ours] == [("om_q", "omt_9")]
+        await writer.abandon()
+
+
+async def test_a_long_answer_goes_on_in_the_next_card() -> None:
+    text = "\n\n".join(f"paragraph {n}: " + "字" * 300 for n in range(60))
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        for end in (1000, 9000, 14000):
+            await writer.show(text[:end])
+            await asyncio.sleep(0.05)
+        receipt = await writer.finish(outbound(text=text))
+        assert len(receipt.message_ids) == len(card_pieces(text)) == 3
+        assert "".join("".join(shown(feishu)).split()) == "".join(text.split())
+        assert all(not feishu.card_of(id).streaming for id in receipt.message_ids)
+        assert all(len(piece.encode()) <= 25_000 for piece in shown(feishu))
+
+
+async def test_a_final_text_that_is_shorter_takes_spare_cards_back() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("字" * 9000)
+        await writer.finish(outbound(text="short after all"))
+        assert shown(feishu) == ["short after all"]
+
+
+@pytest.mark.parametrize("failing", ["cardkit/v1/cards", "im/v1/messages"])
+async def test_where_cards_cannot_be_made_the_whole_answer_comes_as_a_post(failing: str) -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.fail(failing, refusal(230099, "Failed to create card content"), times=1)
+        writer = us.stream(outbound())
+        await grow(writer, "some **text**", feishu)
+        await writer.finish(outbound(text="some **text**"))
+        assert shown(feishu) == ["some **text**"]
+        assert feishu.ours[0].msg_type == "post"
+        assert len(feishu.calls("POST /open-apis/cardkit/v1/cards")) == 1
+
+
+async def test_a_card_that_breaks_half_way_gives_way_to_a_post() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await grow(writer, "some te", feishu)
+        feishu.fail("/content", refusal(300305, "element broken"), times=100)
+        receipt = await writer.finish(outbound(text="some **text**"))
+        assert shown(feishu) == ["some **text**"]
+        assert receipt.message_ids == (feishu.ours[0].message_id,)
+        assert [one.deleted for one in feishu.messages.values()] == [True, False]
+
+
+async def test_a_card_whose_streaming_the_service_ended_still_takes_the_answer() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        feishu.card_of(feishu.ours[0].message_id).streaming = False  # after ten minutes
+        await writer.finish(outbound(text="some **text**"))
+        assert shown(feishu) == ["some **text**"]
+        assert len(feishu.ours) == 1
+
+
+async def test_a_limit_while_it_grows_slows_it_down_and_loses_nothing() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("a")
+        feishu.fail("/content", refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "0.2"}), times=2)
+        await grow(writer, "a lot of text that grows and grows", feishu, step=4)
+        await writer.finish(outbound(text="the end"))
+        assert shown(feishu) == ["the end"]
+        assert len(feishu.ours) == 1
+
+
+async def test_a_final_write_that_fails_for_now_can_be_finished_by_a_later_send() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        feishu.fail("/content", refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "60"}), times=1)
+        with pytest.raises(DeliveryError) as caught:
+            await writer.finish(outbound(text="some text"))
+        assert caught.value.retry_after_seconds == 60
+        receipt = await us.send(outbound(text="some text", replaces=writer.shown))
+        assert shown(feishu) == ["some text"]
+        assert receipt.message_ids == writer.shown
+
+
+async def test_a_new_house_finishes_the_card_that_another_began() -> None:
+    async with FakeFeishu() as feishu:
+        async with channel(feishu) as died:
+            writer = died.stream(outbound())
+            await grow(writer, "half an answer", feishu, step=3)
+            left = writer.shown
+            die()
+        async with channel(feishu) as us:
+            receipt = await us.send(outbound(text="the whole answer", replaces=left))
+        card = feishu.card_of(left[0])
+        assert receipt.message_ids == left
+        assert (card.text, card.streaming) == ("the whole answer", False)
+        assert len(feishu.ours) == 1
+
+
+async def test_what_cannot_be_finished_is_said_anew() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        (old,) = (await us.send(outbound(text="plain"))).message_ids
+        receipt = await us.send(outbound(text="whole", key="k2", replaces=(old, "om_gone")))
+        assert shown(feishu) == ["whole"]
+        assert receipt.message_ids == (feishu.ours[0].message_id,)
+
+
+async def test_a_stream_may_end_with_buttons() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("May")
+        await writer.finish(outbound(text="May I?", buttons=(Button("Yes", "y"),)))
+        pressed = await feishu.presses(feishu.ours[0].message_id, "Yes")
+        assert pressed.event["event"]["action"]["value"] == {"claw": "y"}
+        assert shown(feishu) == ["May I?"]
+
+
+async def test_a_service_that_is_down_is_not_asked_with_every_word() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await us.tenant.token()
+        feishu.fail("cardkit", Answer(502, b"bad gateway", content_type="text/html"), times=1000)
+        writer = us.stream(outbound())
+        for end in range(1, 50):
+            await writer.show("x" * end)
+        assert len(feishu.calls("cardkit")) <= 2
+        await writer.finish(outbound(text="done"))
+        assert shown(feishu) == ["done"]
