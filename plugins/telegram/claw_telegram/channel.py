@@ -26,7 +26,7 @@ from claw import (
 )
 
 from claw_telegram.api import QUIET, Api, Refused
-from claw_telegram.inbound import ALLOWED_UPDATES, Bot, Json
+from claw_telegram.inbound import ALLOWED_UPDATES, Bot, Json, bot_of
 from claw_telegram.menu import menu
 from claw_telegram.poller import Pace, Poller, Trouble, trouble
 from claw_telegram.saying import Saying, chat_id, media_method, mended, saying
@@ -75,10 +75,11 @@ class TelegramChannel:
     ) -> None:
         self.account = account.name
         self._of, self._http, self._receiver = account, http, receiver
-        self._pace = pace or Pace(poll=account.settings.poll_seconds)
+        self.pace = pace or Pace(poll=account.settings.poll_seconds)
         self._state = ChannelState()
         self._moved: dict[str, str] = {}
         self._forums: set[str] = set()
+        self._deaf = ""
         QUIET.hide(account.token)
 
     @property
@@ -100,7 +101,7 @@ class TelegramChannel:
                 submit = self._into(door, beside)
                 beside.create_task(self._show_menu())
                 await (self._hear(bot, submit) if self._receiver else self._poll(bot, submit))
-        except* Exception as refused:
+        except* Exception as refused:  # noqa: BLE001 - the one reason, not a group of one
             raise refused.exceptions[0] from None
         finally:
             if self._state.state != "failed":
@@ -127,7 +128,7 @@ class TelegramChannel:
             submit=submit,
             came=self._came,
             troubled=self._troubled,
-            pace=self._pace,
+            pace=self.pace,
         )
         try:
             await poller.run()
@@ -149,14 +150,20 @@ class TelegramChannel:
                     "url": self._of.settings.webhook_url, "secret_token": self._of.secret,
                     "allowed_updates": list(ALLOWED_UPDATES), "max_connections": CONNECTIONS,
                 })  # fmt: skip
-            self._note(state="up", detail="")
+            self._note(state="up", detail=self._deaf)
             await asyncio.Event().wait()
         finally:
             await self._receiver.close()
 
     async def _introduced(self) -> Bot:
-        me = await self._until_done("getMe")
-        return Bot(int(me["id"]), str(me.get("username", "")), self.account)
+        bot = bot_of(await self._until_done("getMe"), self.account)
+        listens = [id for id, group in self._of.settings.groups.items() if not group.require_mention]
+        if listens and not bot.hears_all:
+            self._deaf = say(
+                "privacy mode is on, so in groups it hears commands, mentions and replies only: "
+                "switch it off at @BotFather (/setprivacy), then add the bot to the group again"
+            )
+        return bot
 
     async def _until_done(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """A call without which there is no start: again and again, unless the token is not good."""
@@ -166,7 +173,7 @@ class TelegramChannel:
                 return await self._api().call(method, params)
             except DeliveryError as why:
                 failures += 1
-                found = trouble(why, failures, self._pace)
+                found = trouble(why, failures, self.pace)
                 if found.kind == "fatal":
                     self._troubled(found, why)
                     raise self._no_such_token() from None
@@ -185,7 +192,7 @@ class TelegramChannel:
         again = self._state.state == "waiting"
         self._note(
             state="up",
-            detail="",
+            detail=self._deaf,
             last_frame_at=time.time(),
             reconnects=self._state.reconnects + (1 if again else 0),
         )

@@ -30,11 +30,19 @@ class Bot:
     """Who we are.
 
     :param account: which of our accounts.
+    :param hears_all: it gets group messages that do not address it, too: its privacy mode is off.
     """
 
     id: int
     username: str
     account: str = "default"
+    hears_all: bool = False
+
+
+def bot_of(me: Json, account: str = "default") -> Bot:
+    """Who ``getMe`` says we are."""
+    hears_all = bool(me.get("can_read_all_group_messages"))
+    return Bot(int(me["id"]), str(me.get("username", "")), account, hears_all)
 
 
 def to_inbound(update: Json, bot: Bot) -> Inbound | None:

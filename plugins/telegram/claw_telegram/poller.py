@@ -98,13 +98,14 @@ class Poller:
 
         :raises DeliveryError: the token is not good.
         """
-        failures = 0
+        failures, sure = 0, False
         try:
             while True:
-                try:
-                    updates = await self._whole_albums(await self._poll(self._pace.poll))
+                try:  # the first poll, and one after trouble, is not held: it tells at once how things stand
+                    updates = await self._poll(self._pace.poll if sure else 0)
+                    updates, sure = await self._whole_albums(updates), True
                 except DeliveryError as why:
-                    failures += 1
+                    failures, sure = failures + 1, False
                     await self._recover(why, failures)
                     continue
                 failures = 0 if await self._hand_in(updates) else failures + 1

@@ -146,10 +146,10 @@ async def test_an_application_polls_and_what_it_confirmed_is_gone() -> None:
 
 
 async def test_the_older_of_two_pollers_and_every_one_beside_a_webhook_gets_a_409() -> None:
-    async with FakeTelegram() as fake, a_bot(fake) as bot:
+    async with FakeTelegram() as fake, a_bot(fake) as bot, a_bot(fake) as other:
         first = asyncio.ensure_future(bot.get_updates(timeout=5))
         await soon(lambda: fake.calls("getUpdates"))
-        second = asyncio.ensure_future(bot.get_updates(timeout=5))
+        second = asyncio.ensure_future(other.get_updates(timeout=5))
         with pytest.raises(Conflict):
             await first
         fake.says("news")

@@ -1,0 +1,80 @@
+"""A Telegram channel as the house makes it, and a door that writes down what it hears."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import claw_telegram
+from claw import Inbound, Network
+from claw.testing import plugin_config
+from claw_telegram.channel import TelegramChannel
+from claw_telegram.fake import FakeTelegram
+from claw_telegram.poller import Pace
+
+TOKEN = "6543210987:AAE_fake-token-of-a-loopback-service01"
+QUICK = Pace(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=0.05)
+
+
+class Door:
+    """Takes what is handed in, unless it is told not to."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.heard: list[Inbound] = []
+        self._answers = list(answers)
+
+    async def submit(self, inbound: Inbound) -> bool:
+        self.heard.append(inbound)
+        return self._answers.pop(0) if self._answers else True
+
+    @property
+    def texts(self) -> list[str]:
+        return [one.text for one in self.heard]
+
+
+def channels(section: Mapping[str, Any], network: Network) -> list[TelegramChannel]:
+    """What the plugin registers for ``channels.telegram``."""
+    tree = {"channels": {"telegram": {"botToken": TOKEN, **section}}}
+    config = plugin_config(tree, "telegram", network=network)
+    return list(claw_telegram.register_channels(config))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def channel_at(url: str, pace: Pace = QUICK, **section: Any) -> AsyncIterator[TelegramChannel]:
+    """One channel, its connections closed at the end."""
+    network = Network()
+    try:
+        (made,) = channels({"apiBase": url, **section}, network)
+        made.pace = pace
+        yield made
+    finally:
+        await network.aclose()
+
+
+@asynccontextmanager
+async def running(channel: TelegramChannel, door: Door) -> AsyncIterator[asyncio.Task[None]]:
+    """The channel while it listens."""
+    task = asyncio.create_task(channel.run(door))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def listening(
+    fake: FakeTelegram, *answers: bool, pace: Pace = QUICK, **section: Any
+) -> AsyncIterator[tuple[TelegramChannel, Door]]:
+    """A channel that listens to the fake, and its door."""
+    door = Door(*answers)
+    async with channel_at(fake.url, pace, **section) as channel, running(channel, door):
+        yield channel, door
+
+
+async def soon(condition: Callable[[], Any], seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
