@@ -94,6 +94,8 @@ class Http:
             raise DeliveryError("the HTTP API answers in text: a file cannot be sent there", permanent=True)
         if call := self._waiting.of(outbound):
             call.say(outbound.text)
+            if call.turn_is_over or not call.turn_runs:
+                self._waiting.passed(call)
         else:
             _log.info("nobody waits any more for an answer in %s", outbound.address.chat)
         receipt = self._receipts[outbound.key] = Receipt((outbound.key,))
@@ -109,11 +111,15 @@ class Http:
         """A reply that grows in the request that waits for it."""
         return Growing(self, self._waiting.of(outbound))
 
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """A turn runs for a message."""
+        if call := self._waiting.at(address, message_id):
+            call.began()
+
     async def settled(self, address: Address, message_id: str = "") -> None:
         """The turn is over: only what is handed out now still comes."""
         if call := self._waiting.at(address, message_id):
             call.over()
-            self._waiting.passed(call)
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of an image of a request.

@@ -10,6 +10,8 @@ ID_HEAD = "chatcmpl-"
 """What the ids of our messages begin with: they are the ids of the completions."""
 LATE_SECONDS = 1.0
 """The house says that a turn is over before it hands out the last text; when none has come then, there is none."""
+SOON_SECONDS = 0.3
+"""What is said while no turn runs is the whole answer (a chat command), unless a turn begins at once."""
 
 
 def more(before: str, block: str, text: str) -> str:
@@ -34,7 +36,7 @@ class Call:
     def __init__(self, message_id: str, address: Address) -> None:
         self.message_id, self.address = message_id, address
         self.problem = ""
-        self.turn_is_over = self.ended = False
+        self.turn_runs = self.turn_is_over = self.ended = False
         self._said: list[str] = []
         self._written = self._block = ""
         self._pieces: deque[str] = deque()
@@ -66,11 +68,21 @@ class Call:
                 self.show(text)
         if self.turn_is_over:
             self.end()
+        elif not self.turn_runs:
+            asyncio.get_running_loop().call_later(SOON_SECONDS, self._end_without_turn)
+
+    def began(self) -> None:
+        """A turn runs for it: what is said now is not yet the answer."""
+        self.turn_runs = True
 
     def over(self) -> None:
         """The turn is over: the next message is the last, and it comes at once or never."""
         self.turn_is_over = True
         asyncio.get_running_loop().call_later(LATE_SECONDS, self.end)
+
+    def _end_without_turn(self) -> None:
+        if not self.turn_runs:
+            self.end()
 
     def end(self, problem: str = "") -> None:
         """Nothing more will come."""
@@ -128,7 +140,7 @@ class Waiting:
         return next(waits, None)
 
     def passed(self, call: Call) -> None:
-        """Its turn is over: who came before it in the same place has missed his own (``interrupt``)."""
+        """It has its answer: who came before it in the same place has missed his own (``interrupt``, ``/stop``)."""
         for earlier in self._calls.values():
             if earlier is call:
                 return

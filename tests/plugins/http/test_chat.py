@@ -235,13 +235,35 @@ async def test_what_the_agent_says_before_its_answer_comes_first_and_does_not_en
     async with listening(answer=None) as house:
         asked = asyncio.ensure_future(house.chat())
         inbound = await heard(house)
+        await house.channel.typing(inbound.address, inbound.message_id)  # a turn runs
         await house.channel.send(answer_to(inbound, "I look it up", "turn:call"))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.35)
         assert not asked.done()
         await house.channel.settled(inbound.address, inbound.message_id)
         await house.channel.send(answer_to(inbound, "found", "turn"))
         said = await asked
     assert said.plain["choices"][0]["message"]["content"] == "I look it up\n\nfound"
+
+
+async def test_what_is_said_without_a_turn_is_the_answer_as_of_a_chat_command():
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat("/status"))
+        inbound = await heard(house)
+        await house.channel.send(answer_to(inbound, "all is well"))
+        assert (await asked).plain["choices"][0]["message"]["content"] == "all is well"
+
+
+async def test_a_command_with_words_behind_it_is_answered_by_both():
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat("/new hello"))
+        inbound = await heard(house)
+        await house.channel.send(answer_to(inbound, "a new conversation", "cmd"))
+        await house.channel.typing(inbound.address, inbound.message_id)
+        await asyncio.sleep(0.35)
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(answer_to(inbound, "hello", "turn"))
+        content = (await asked).plain["choices"][0]["message"]["content"]
+    assert content == "a new conversation\n\nhello"
 
 
 async def test_the_same_key_twice_answers_once():

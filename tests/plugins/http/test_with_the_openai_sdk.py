@@ -120,6 +120,15 @@ async def test_a_turn_that_fails_is_answered_in_words(stream):
     assert text
 
 
+async def test_a_chat_command_is_answered_like_a_message():
+    async with a_gateway(says("hello again")) as (client, house):
+        for text in ("/status", "/new hello"):
+            said = await client.chat.completions.create(model="claw", user="ann", messages=user(text))
+            assert said.choices[0].message.content
+        assert "hello again" in said.choices[0].message.content
+        assert house.complaints == []
+
+
 async def test_the_caller_is_no_owner_unless_the_file_says_so():
     asked = user("hello")
     async with a_gateway(says("ok")) as (client, house):
