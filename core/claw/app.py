@@ -221,28 +221,6 @@ class App:
         ready = await prepare(ToolCall("call", name, arguments), caller)
         return ready if isinstance(ready, Result) else await ready.run()
 
-    async def forget(self, wish: Wish) -> None:
-        """Start the terminal's conversation afresh; the old file is kept aside."""
-        route = admit(from_terminal(""), self.config, wish.agent, wish.session)
-        if route:
-            session = await self.rooms.sessions.open(route.session_key, route.agent_id)
-            await session.reset()
-            session.release()
-
-    async def status(self, wish: Wish) -> dict[str, Any]:
-        """The terminal's conversation: agent, model, folder, messages, how full the context is."""
-        stage = await self.stage(from_terminal(""), wish)
-        session = await self.rooms.sessions.open(stage.route.session_key, stage.agent.id)
-        try:
-            return {
-                "agent": stage.agent.id, "model": str(stage.models[0]), "workspace": str(stage.workspace),
-                "session": stage.route.session_key, "messages": len(session.messages),
-                "contextTokens": session.usage.context_tokens, "windowTokens": stage.window_tokens,
-                "tools": len(stage.tools),
-            }  # fmt: skip
-        finally:
-            session.release()
-
     async def close(self) -> None:
         """End: what plugins brought is closed, then the network, the sessions, the database."""
         for brought in self.host.closables():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any, Protocol
 
-from claw import UsageError, say
+from claw import ClawError, UsageError, say
 
 THINKING = ("off", "minimal", "low", "medium", "high", "adaptive")
 QUEUE = ("steer", "collect", "followup", "interrupt")
@@ -135,10 +135,10 @@ class Command:
 
 
 async def run(line: str, desk: Desk) -> str | None:
-    """Do what a line says; None: it is no command of ours, so it is an ordinary message.
+    """Do what a line says and answer in words, also when it could not be done; None: it is no command of ours, so it is
+    an ordinary message.
 
     :param line: the person's own words, whole.
-    :raises ClawError: the command could not do it.
     """
     found = _LINE.fullmatch(line.strip())
     if found is None:
@@ -153,7 +153,10 @@ async def run(line: str, desk: Desk) -> str | None:
     changes = command.shared and (rest or command.run in _ALWAYS_CHANGE)
     if changes and not (desk.direct or desk.owner):
         return say("{name} would change this conversation for everybody: only an owner may", name=name)
-    return await command.run(rest, desk)
+    try:
+        return await command.run(rest, desk)
+    except ClawError as failed:
+        return str(failed)
 
 
 async def _help(rest: str, desk: Desk) -> str:
