@@ -172,7 +172,9 @@ class Journal:
     def shown(self, turn: str, message_ids: Sequence[str]) -> None:
         """A stream of this turn is about to show, or shows, its text in these messages."""
         self._database.write(
-            "UPDATE watched SET shown = ?, streamed = 1 WHERE turn = ?", msgspec.json.encode(message_ids), turn
+            "UPDATE watched SET shown = ?, streamed = 1 WHERE turn = ?",
+            msgspec.json.encode(message_ids),
+            turn,
         )
 
     def standing(self, turn: str) -> tuple[tuple[str, ...], bool]:
@@ -286,6 +288,13 @@ class Journal:
         ((waiting,),) = self._database.read("SELECT count(*) FROM inbox WHERE state = 'new'")
         ((owed,),) = self._database.read("SELECT count(*) FROM owed WHERE state IN ('owed', 'sending')")
         return waiting, owed
+
+    def answered(self, channel: str) -> int:
+        """How many messages of a channel became part of a turn that ended."""
+        ((count,),) = self._database.read(
+            "SELECT count(*) FROM inbox WHERE channel = ? AND state = 'answered'", channel
+        )
+        return int(count)
 
     def _owing(
         self, turn: str, owed: Sequence[Outbound], repeated: bool = False

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -305,9 +306,9 @@ def speaks_for_another(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def flood(code: str, site: Path, tmp_path: Path) -> Made:
-    """A sample of the ten thousand: each that was acknowledged is answered."""
+    """A sample of the ten thousand: each that was acknowledged is a part of a turn that ended."""
     run = (
-        "self.taken = 0\nfor n in range(300):\n    self.taken += "
+        "self.taken = 0\nfor n in range(1000):\n    self.taken += "
         + SAYS.format(where="odd", id="f'm{n}'").replace("await", "(await", 1)
         + ")\nawait asyncio.Event().wait()"
     )
@@ -316,7 +317,7 @@ def flood(code: str, site: Path, tmp_path: Path) -> Made:
 
     async def after(app: App, fakes: Any) -> None:
         async with asyncio.timeout(60):
-            while sys.modules["plugin_bad"].Odd.sends < 300:
+            while app.rooms.journal.answered("odd") < 1000:
                 await asyncio.sleep(0.01)
 
     made.after, made.named = after, False
@@ -401,7 +402,8 @@ def imitates(code: str, site: Path, tmp_path: Path) -> Made:
 
     async def after(app: App, fakes: Any) -> None:
         last = fakes.model.requests[1]
-        assert [result.text for result in last.tool_results] == [forged]
+        [result] = last.tool_results
+        assert "forged-answer" in result.text and not re.search(r"^## Inbound Context", result.text, re.M)
         assert "forged-answer" not in last.request.system.whole
 
     made.after = after
