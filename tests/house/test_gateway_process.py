@@ -5,146 +5,22 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from claw.errors import BusyError
 from claw.gateway.presence import hold, holder
 from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, look
-from strangers import Machine, installed
+from house.gateways import STUBBORN, Running, home, is_ready, until  # noqa: F401
 
 SECRET = "hunter2-0123456789abcdef"
-CHANNEL = """
-import asyncio, logging, os, time
-from pathlib import Path
-from claw import Address, ChannelConfig, ChannelState, Inbound, Limits, Receipt, Secret, Sender, hookimpl
-
-class PostConfig(ChannelConfig):
-    folder: str
-    token: Secret | None = None
-    {more}
-
-class Post:
-    "People write by putting a file into a folder, and read what stands in another one."
-    name, account, capabilities, limits = "post", "default", frozenset(), Limits()
-    def __init__(self, config):
-        self.config, self.folder = config, Path(config.folder)
-        self.state = ChannelState("up")
-
-    async def run(self, door):
-        {body}
-        while True:
-            for path in sorted(self.folder.glob("in-*")):
-                told = Inbound(Address("post", "chat"), path.read_text(), Sender("ann"), message_id=path.name)
-                if await door.submit(told):
-                    path.unlink()
-            await asyncio.sleep(0.02)
-
-    async def send(self, outbound):
-        with open(self.folder / "out", "a") as file:
-            file.write(outbound.text + "\\n")
-        return Receipt(("1",))
-
-@hookimpl
-def register_channels(config):
-    if settings := config.channel("post", PostConfig):
-        yield Post(settings)
-"""
-
-STUBBORN = """while True:
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                pass"""
-
-
-class Home(Machine):
-    """A machine with one channel, whose gateway can be watched."""
-
-    def with_channel(self, body: str = "pass", more: str = "", **section: Any) -> "Home":
-        site = self.root / "site"
-        code = CHANNEL.replace("{body}", body).replace("{more}", more)
-        installed(site, "post", code, {"kinds": ["channel"], "channels": ["post"]})
-        self.path = [site]
-        (self.root / "post").mkdir()
-        self.write(**section)
-        return self
-
-    def write(self, **section: Any) -> None:
-        post = {"folder": str(self.root / "post"), "dmPolicy": "open", "allowFrom": ["*"], **section}
-        self.configured(json.dumps({"channels": {"post": post}}, indent=1), "config.json")
-
-    def log(self) -> list[dict[str, Any]]:
-        path = self.home / "logs" / "claw.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def said(self, part: str) -> bool:
-        return any(part in line["text"] for line in self.log())
-
-    def says(self, text: str) -> None:
-        part = self.root / "post" / f"part-{time.monotonic_ns()}"
-        part.write_text(text)
-        part.rename(part.with_name(part.name.replace("part", "in")))
-
-    def answers(self) -> str:
-        out = self.root / "post" / "out"
-        return out.read_text() if out.exists() else ""
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    made = Home(tmp_path / "machine")
-    yield made
-    if pid := holder(made.home):
-        os.kill(pid, signal.SIGKILL)
-
-
-def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait until ``what`` is true; its value."""
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.02)
-    return value
-
-
-def is_ready(home: Home) -> bool:
-    told = look(home.home).told
-    return told is not None and told.state == READY
-
-
-class Running:
-    """``claw gateway run`` in the foreground."""
-
-    def __init__(self, home: Home, *words: str, **environ: str) -> None:
-        self.process = subprocess.Popen(
-            **home.command("gateway", "run", *words, **environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.home = home
-
-    def __enter__(self) -> "Running":
-        until(lambda: is_ready(self.home) or self.process.poll() is not None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Send a signal and wait; exit code, stdout, stderr."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
-        return self.process.returncode, out, err
 
 
 # --- started and stopped
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order(home, number):
+def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order(home, number):  # noqa: F811
     with Running(home) as running:
         code, out, err = running.end(number)
 
@@ -157,7 +33,7 @@ def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order
     assert run is not None and run.state == STOPPED and not run.unclean
 
 
-def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):
+def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):  # noqa: F811
     home.with_channel()
     with Running(home) as running:
         home.says("what time is it?")
@@ -168,7 +44,7 @@ def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):
     assert "ready after" in err and ": post" in err
 
 
-def test_a_second_one_names_the_first_in_one_line(home):
+def test_a_second_one_names_the_first_in_one_line(home):  # noqa: F811
     with Running(home) as running:
         second = home.claw("gateway", "run")
 
@@ -176,7 +52,7 @@ def test_a_second_one_names_the_first_in_one_line(home):
     assert f"process {running.process.pid}" in second.line
 
 
-def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):
+def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa: F811
     home.with_channel(
         body="self.state = ChannelState('waiting', 'the service is away', time.time(), 3, 'gone')"
     )
@@ -207,7 +83,7 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):
     assert home.claw("channels", "status").code == 1
 
 
-def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_code(home):
+def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_code(home):  # noqa: F811
     home.configured("agents: [")
 
     said = home.claw("gateway", "start")
@@ -218,7 +94,7 @@ def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_co
     assert "config.yaml" in home.claw("gateway", "status").out
 
 
-def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):
+def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):  # noqa: F811
     home.with_channel(body=STUBBORN)
     with Running(home) as running:
         began = time.monotonic()
@@ -228,7 +104,7 @@ def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):
     assert time.monotonic() - began < 15.5
 
 
-def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(home):
+def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(home):  # noqa: F811
     home.with_channel(body="await asyncio.sleep(0.7); time.sleep(60)")
     with Running(home) as running:
         time.sleep(1.0)
@@ -243,7 +119,7 @@ def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(hom
 # --- died
 
 
-def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of_it(home):
+def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of_it(home):  # noqa: F811
     with Running(home) as running:
         code, _, _ = running.end(signal.SIGKILL)
 
@@ -254,7 +130,7 @@ def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of
         assert home.said("did not end in good order")
 
 
-def test_stop_now_kills(home):
+def test_stop_now_kills(home):  # noqa: F811
     with Running(home) as running:
         said = home.claw("gateway", "stop", "--now")
         running.process.wait(timeout=5)
@@ -262,7 +138,7 @@ def test_stop_now_kills(home):
     assert (said.code, running.process.returncode) == (0, -signal.SIGKILL)
 
 
-def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_others(home):
+def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_others(home):  # noqa: F811
     home.with_channel()
     for state in (READY, BROKEN, READY):
         board = Board(home.home)
@@ -280,7 +156,7 @@ def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_othe
         assert (status["safe"], [one["channel"] for one in status["channels"]]) == (False, ["post"])
 
 
-def test_the_operator_has_the_last_word_on_safe_mode(home):
+def test_the_operator_has_the_last_word_on_safe_mode(home):  # noqa: F811
     for _ in range(MOST_DEATHS):
         board = Board(home.home)
         board.begin()
@@ -293,7 +169,7 @@ def test_the_operator_has_the_last_word_on_safe_mode(home):
         assert home.said("safe mode")
 
 
-def test_one_whose_loop_is_blocked_is_said_to_hang(home):
+def test_one_whose_loop_is_blocked_is_said_to_hang(home):  # noqa: F811
     board = Board(home.home)
     lock = hold(home.home)
     board.begin()
@@ -306,7 +182,7 @@ def test_one_whose_loop_is_blocked_is_said_to_hang(home):
     assert said.code == 1 and "hangs" in said.out
 
 
-def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):
+def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):  # noqa: F811
     lock = hold(home.home)
     said = home.claw("gateway", "stop")
     lock.close()
@@ -317,7 +193,7 @@ def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):
 # --- one per home
 
 
-def race(home: Path, processes: int) -> list[str]:
+def race(place: Path, processes: int) -> list[str]:
     """So many processes try to take the lock at the same moment; what each reports."""
     pipes = []
     go = time.monotonic() + 0.02
@@ -327,7 +203,7 @@ def race(home: Path, processes: int) -> list[str]:
             try:
                 time.sleep(max(0.0, go - time.monotonic()))
                 try:
-                    lock = hold(home)
+                    lock = hold(place)
                     told = f"won {os.getpid()}"
                     time.sleep(0.4)
                     lock.close()
@@ -363,7 +239,7 @@ def test_looking_who_runs_is_in_nobodys_way(tmp_path):
     assert holder(tmp_path / "nowhere") is None
 
 
-def test_real_gateways_that_start_at_once_are_one_in_the_end(home):
+def test_real_gateways_that_start_at_once_are_one_in_the_end(home):  # noqa: F811
     all_of_them = [Running(home) for _ in range(3)]
     until(lambda: sum(one.process.poll() is None for one in all_of_them) == 1)
     until(lambda: is_ready(home))
@@ -378,7 +254,7 @@ def test_real_gateways_that_start_at_once_are_one_in_the_end(home):
 # --- the log and its command
 
 
-def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):
+def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):  # noqa: F811
     home.with_channel(
         body="logging.getLogger('post').warning('with %s', self.config.token.reveal())", token=SECRET
     )
@@ -396,7 +272,7 @@ def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):
     assert home.claw("logs", "--level", "loud").code == 2
 
 
-def test_following_the_log_shows_what_comes(home):
+def test_following_the_log_shows_what_comes(home):  # noqa: F811
     with subprocess.Popen(
         **home.command("logs", "-f", "--json"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as follower:
@@ -415,7 +291,7 @@ def test_following_the_log_shows_what_comes(home):
 # --- what is configured
 
 
-def test_the_channels_of_the_file_are_listed_without_a_gateway(home):
+def test_the_channels_of_the_file_are_listed_without_a_gateway(home):  # noqa: F811
     home.with_channel()
     tree = json.loads((home.home / "config.json").read_text())
     tree["channels"]["post"]["accounts"] = {"work": {"token": "x"}, "old": {"enabled": False}}

@@ -22,7 +22,10 @@ from claw.survey import home_of, providers_used
 from claw.transcript import Text, User
 from claw.words import say
 
-_SECRET_FILES = ("config.yaml", "config.yml", "config.json", "state.db", "state.db-wal", "state.db-shm")
+_SECRET_FILES = (
+    *("config.yaml", "config.yml", "config.json", "config.last-good", "gateway.env"),
+    *("state.db", "state.db-wal", "state.db-shm"),
+)
 _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
 _QUESTION = User((Text("Answer with the word: yes"),))
 

@@ -83,6 +83,7 @@ class Gateway:
         self._problem, self._since, self._text = "", SYSTEM.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._unwritten = ""
+        self._file = Watch(home)
 
     def live(self) -> int:
         """From the first look at the home to the last line."""
@@ -231,13 +232,12 @@ class Gateway:
     # --- what is watched
 
     async def _watch(self, serving: Serving, house: House) -> None:
-        watch = Watch(self._home)
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), _LOOK_SECONDS)
             asked = self._reload.is_set()
             self._reload.clear()
-            if asked or await asyncio.to_thread(watch.changed):
+            if asked or await asyncio.to_thread(self._file.changed):
                 house = await self._renewed(serving, house, asked)
 
     async def _renewed(self, serving: Serving, house: House, asked: bool) -> House:

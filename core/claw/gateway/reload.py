@@ -1,6 +1,7 @@
 """A config file that changes under a running gateway: the whole new one, or the old one goes on."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -146,7 +147,7 @@ def way_back(home: Path) -> str:
         return ""
     return say(
         "the gateway last ran at {time} with {kept}; to return to it: cp {kept} {file}",
-        time=time_of(moment), kept=place, file=home / name,
+        time=time_of(moment), kept=shlex.quote(str(place)), file=shlex.quote(str(home / name)),
     )  # fmt: skip
 
 

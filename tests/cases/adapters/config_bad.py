@@ -8,26 +8,28 @@ import json
 from pathlib import Path
 from typing import Any
 
+from claw.app import look_round
 from claw.catalog import CORE_TOOLS
 from claw.config import load
 from claw.config.check import Known, check as check_names
 from claw.errors import ConfigError
+from claw.gateway.reload import judge
 
-FUNCTIONS = ("claw.config:load", "claw.config.check:check")
+FUNCTIONS = ("claw.config:load", "claw.config.check:check", "claw.gateway.reload:judge")
 
 _GATEWAY = "issue: The gateway and three real channels: nothing lost, nothing doubled"
 LATER = {
     "cb-s044": _GATEWAY,  # the channel's own plugin judges its webhook keys
     "cb-s045": _GATEWAY,
     "cb-s046": _GATEWAY,
-    "cb-s055": _GATEWAY,  # a file that changes under a running gateway
 }
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     text = case["text"] if "text" in case else json.dumps(case["config"], ensure_ascii=False, indent=2)
     (tmp_path / f"config.{case['format']}").write_text(text, encoding="utf-8")
-    told = [message.replace(str(tmp_path), "HOME") for message in _tell(case, tmp_path)]
+    tell = _tell_live if case.get("live") else _tell
+    told = [message.replace(str(tmp_path), "HOME") for message in tell(case, tmp_path)]
     fitting = [message for message in told if case["error_path"] in message]
     assert len(fitting) == 1, told
     assert any(hint.lower() in fitting[0].lower() for hint in case["hint_any"]), fitting[0]
@@ -35,8 +37,26 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     assert not Path(case.get("must_not_create", tmp_path / "never")).exists()
 
 
-def _tell(case: dict[str, Any], home: Path) -> list[str]:
-    """The one refusal, or every warning."""
+def _tell_live(case: dict[str, Any], home: Path) -> list[str]:
+    """What a gateway says that runs with an empty file, when the row's takes its place."""
+    assert case["effect"] == "keep_last_good"
+    [path] = home.glob("config.*")
+    wrong, environ = path.read_bytes(), {"CLAW_HOME": str(home)}
+    path.write_text("{}")
+    running = look_round(environ, ())
+    path.write_bytes(wrong)
+    verdict = judge(environ, running)
+    assert verdict.house is None
+    return [verdict.problem]
+
+
+def _tell(case: dict[str, Any], home: Path, running: House | None) -> list[str]:
+    """The one refusal, or every warning. What runs already goes on as it was."""
+    if running:
+        assert case["effect"] == "keep_last_good"
+        verdict = judge({"CLAW_HOME": str(home)}, running)
+        assert verdict.house is None
+        return [verdict.problem]
     try:
         config = load(home, {})
     except ConfigError as why:
