@@ -174,3 +174,38 @@ async def test_a_swap_after_the_answer_runs_nothing(
 
 async def test_without_a_swap_it_runs(bench, program: Path) -> None:
     assert await run(bench, Person(), "tell a b", {}) == (False, "allowed\n")
+
+
+# --- in a whole house
+
+
+async def test_in_a_house_the_person_sees_the_command_and_always_is_for_that_one(tmp_path: Path) -> None:
+    import claw_tools_std
+    from claw.message import Sender
+    from claw.testing import FakeProvider, House, calls, says
+
+    lines = ["touch made", "touch made", "python3 -c 'print(1)'", "touch made && touch more"]
+    model = FakeProvider(
+        *(answer for line in lines for answer in (calls("exec", command=line), says("done")))
+    )
+    asked: list[tuple[str, tuple[str, ...]]] = []
+    async with House(model, plugins={"tools-std": claw_tools_std}, home=tmp_path / "house") as house:
+        approvals = house.app.rooms.approvals
+
+        async def present(question: Any) -> bool:
+            asked.append((question.request.shown, question.verdicts))
+            verdict = "always" if "always" in question.verdicts else "deny"
+            approvals.decide(question.id, verdict, channel="terminal", sender=Sender("local"), owner=True)
+            return True
+
+        approvals.present = present
+        for _ in lines:
+            await house.hear("go on")
+        made = sorted(path.name for path in house.workspace.iterdir())
+    assert asked == [
+        (lines[0], ("once", "always", "deny")),
+        (lines[2], ("once", "deny")),
+        (lines[3], ("once", "deny")),
+    ]
+    assert made == ["made"]
+    assert "did not allow it" in model.requests[-1].tool_results[-1].content[0].text
