@@ -50,13 +50,8 @@ def _tell_live(case: dict[str, Any], home: Path) -> list[str]:
     return [verdict.problem]
 
 
-def _tell(case: dict[str, Any], home: Path, running: House | None) -> list[str]:
-    """The one refusal, or every warning. What runs already goes on as it was."""
-    if running:
-        assert case["effect"] == "keep_last_good"
-        verdict = judge({"CLAW_HOME": str(home)}, running)
-        assert verdict.house is None
-        return [verdict.problem]
+def _tell(case: dict[str, Any], home: Path) -> list[str]:
+    """The one refusal, or every warning."""
     try:
         config = load(home, {})
     except ConfigError as why:
