@@ -180,8 +180,8 @@ class DiscordChannel:
         address = inbound.address
         starter = address.thread == inbound.message_id  # a thread is opened under it only by the answer
         channel = address.chat if starter else address.thread or address.chat
-        where = {"channel_id": channel, "message_id": inbound.message_id}
-        url = files_of(await self._connection.call("GET", _MESSAGE, **where)).get(attachment.key)
+        told = await self._connection.call("GET", _MESSAGE, channel_id=channel, message_id=inbound.message_id)
+        url = files_of(told).get(attachment.key)
         if url is None:
             raise DeliveryError(
                 "the message no longer has the file {name}", permanent=True, name=attachment.name
@@ -241,9 +241,9 @@ class DiscordChannel:
 
     async def delete(self, address: Address, message_id: str) -> None:
         """Take one of our messages back; one that is gone is no failure."""
-        where = {"channel_id": await self._channel_of(address), "message_id": message_id}
+        channel = await self._channel_of(address)
         try:
-            await self._connection.call("DELETE", _MESSAGE, **where)
+            await self._connection.call("DELETE", _MESSAGE, channel_id=channel, message_id=message_id)
         except Refused as why:
             if why.code != body.UNKNOWN_MESSAGE:
                 raise

@@ -314,7 +314,7 @@ async def _received(request: web.Request) -> Received:
     files: list[tuple[str, bytes]] = []
     if request.content_type == "multipart/form-data":
         async for part in await request.multipart():
-            data = bytes(await part.read())  # type: ignore[union-attr, arg-type]
+            data = bytes(await part.read())  # type: ignore[union-attr]
             if part.name == "payload_json":  # type: ignore[union-attr]
                 body = json.loads(data)
             else:

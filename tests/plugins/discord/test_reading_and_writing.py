@@ -1,0 +1,278 @@
+"""The pure halves: what a dispatch means, what a text becomes, what is asked for again, and what the settings allow."""
+
+from typing import Any
+
+import claw_discord
+import pytest
+from claw import Button, ConfigError, DeliveryError
+from claw.testing import bench
+from claw_discord import outbound
+from claw_discord.inbound import id_at, readable, sent_at, to_inbound
+from claw_discord.places import Place, Places
+from claw_discord.rendering import render
+from claw_discord.seen import Seen
+from hypothesis import given, strategies as st
+from plugins.discord.living import says
+
+ME, ALICE, GUILD, CHANNEL = "42", "77", "900", "910"
+
+
+def message(content: str = "hi", **more: Any) -> dict[str, Any]:
+    author = {"id": ALICE, "username": "alice", "global_name": "Alice"}
+    data = {"id": "1300000000000000001", "channel_id": CHANNEL, "guild_id": GUILD, "type": 0, "content": content,
+            "author": author, "timestamp": "2026-06-15T14:31:00+00:00", "mentions": []}  # fmt: skip
+    return {"t": "MESSAGE_CREATE", "s": 5, "op": 0, "d": data | more}
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            ("<@42> do it", "do it"),
+            ("please <@!42> do it", "please do it"),
+            ("do it <@42>", "do it"),
+            ("first\n<@42> second", "first\nsecond"),
+            ("<@42>", ""),
+            ("ask <@77>, not <@421>", "ask @Alice, not <@421>"),
+            ("<@&5> and <#6> stay", "<@&5> and <#6> stay"),
+        ],
+    )
+    def test_our_mention_goes_and_the_others_get_names(self, content: str, text: str) -> None:
+        assert readable(content, ME, [{"id": "77", "global_name": "Alice"}]) == text
+
+    @given(st.text(max_size=60))
+    def test_a_text_without_mentions_stays_as_it_is(self, content: str) -> None:
+        plain = content.replace("<@", "")
+        assert readable(plain, ME, []) == plain.strip()
+
+    @pytest.mark.parametrize(
+        "event", ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"]
+    )
+    @pytest.mark.parametrize("data", [None, [], "x", {}, {"author": None}])
+    def test_what_has_no_shape_is_nobodys_message(self, event: str, data: Any) -> None:
+        assert to_inbound({"t": event, "d": data}, ME, reactions="all") is None
+
+    def test_system_lines_are_not_said_by_people(self) -> None:
+        assert to_inbound(message(type=7), ME) is None  # somebody joined
+
+    def test_a_nick_of_the_server_comes_before_a_name(self) -> None:
+        inbound = to_inbound(message(member={"nick": "Al"}), ME)
+        assert inbound is not None and (inbound.sender.name, inbound.sender.username) == ("Al", "alice")
+
+    def test_a_webhook_is_a_program_whatever_it_calls_itself(self) -> None:
+        inbound = to_inbound(message(webhook_id="5"), ME)
+        assert inbound is not None and inbound.sender.is_bot
+
+    def test_what_is_passed_on_is_read_with_its_files(self) -> None:
+        inner = {
+            "content": "old news",
+            "attachments": [{"id": "7", "filename": "a.ogg", "content_type": "audio/ogg"}],
+        }
+        forward = message(
+            "", message_reference={"type": 1, "message_id": "9"}, message_snapshots=[{"message": inner}]
+        )
+        inbound = to_inbound(forward, ME)
+        assert inbound is not None and (inbound.text, inbound.reply_to) == ("old news", None)
+        assert inbound.around.forwarded_from and inbound.attachments[0].kind == "audio"
+
+    def test_a_sticker_is_a_file_with_a_key_of_its_own(self) -> None:
+        inbound = to_inbound(message("", sticker_items=[{"id": "8", "name": "wave", "format_type": 4}]), ME)
+        assert inbound is not None
+        [sticker] = inbound.attachments
+        assert (sticker.kind, sticker.name, sticker.key) == ("sticker", "wave", "sticker:8.gif")
+
+    def test_a_post_in_a_forum_says_so(self) -> None:
+        places = Places()
+        forum = {"id": "1", "type": 15, "name": "help"}
+        post = {"id": CHANNEL, "type": 11, "name": "my question", "parent_id": "1"}
+        places.learn("GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [forum], "threads": [post]})
+        inbound = to_inbound(message(channel_type=11), ME, places=places)
+        assert inbound is not None
+        assert (inbound.address.chat, inbound.address.thread) == ("1", CHANNEL)
+        around = inbound.around
+        assert (around.chat_name, around.thread_name, around.is_forum) == ("help", "my question", True)
+
+    def test_places_follow_what_the_service_tells(self) -> None:
+        places = Places()
+        places.learn(
+            "GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [{"id": "1", "type": 0, "name": "a"}]}
+        )
+        places.learn("CHANNEL_UPDATE", {"id": "1", "type": 0, "name": "b", "guild_id": GUILD})
+        places.learn(
+            "THREAD_LIST_SYNC", {"guild_id": GUILD, "threads": [{"id": "2", "type": 12, "parent_id": "1"}]}
+        )
+        renamed, parent = places.get("1"), places.parent_of("2")
+        assert renamed is not None and (renamed.name, renamed.guild_name) == ("b", "G") and parent == renamed
+        places.learn("CHANNEL_DELETE", {"id": "1"})
+        assert places.get("1") is None
+
+    def test_ids_hold_their_time(self) -> None:
+        assert sent_at(str(id_at(1_781_534_000.5))) == 1_781_534_000.5
+
+
+TABLE = "| a | b |\n|---|---|\n| 1 | 中文 |"
+
+
+class TestWriting:
+    def test_a_table_becomes_a_block_that_is_aligned(self) -> None:
+        assert render(f"see\n{TABLE}\nend") == "see\n```\na | b\n--+-----\n1 | 中文\n```\nend"
+
+    def test_what_stands_in_a_block_of_code_is_left_alone(self) -> None:
+        text = f"```md\n{TABLE}\n#### four\n```"
+        assert render(text) == text
+
+    def test_a_heading_too_deep_for_discord_is_bold(self) -> None:
+        assert render("### three\n#### four ####") == "### three\n**four**"
+
+    @given(st.text(alphabet=st.sampled_from("|-: ab\n`#*~"), max_size=80))
+    def test_rendering_twice_changes_nothing_more(self, text: str) -> None:
+        once = render(text)
+        assert render(once) == once
+
+    @given(st.text(max_size=200))
+    def test_no_word_is_lost(self, text: str) -> None:
+        def letters(text: str) -> list[str]:
+            return [letter for letter in text if letter.isalnum()]
+
+        assert letters(render(text)) == letters(text)
+
+    def test_the_nonce_is_short_and_the_keys_alone(self) -> None:
+        keys = [f"turn-{number}:0" for number in range(50)]
+        nonces = {outbound.nonce(key) for key in keys}
+        assert len(nonces) == 50 and {len(nonce) for nonce in nonces} == {25}
+
+    def test_buttons_stand_in_rows_of_five(self) -> None:
+        buttons = [Button(f"b{number}", f"v{number}") for number in range(7)]
+        assert [len(row["components"]) for row in outbound.components(buttons)] == [5, 2]
+        with pytest.raises(DeliveryError, match="25 buttons"):
+            outbound.components(buttons * 4)
+
+    @pytest.mark.parametrize("text", ["", " \n"])
+    def test_an_empty_text_is_no_message(self, text: str) -> None:
+        with pytest.raises(DeliveryError) as refused:
+            outbound.message(says(text))
+        assert refused.value.permanent
+
+    @pytest.mark.parametrize(
+        ("status", "code", "permanent", "pause"),
+        [(400, 50035, True, None), (403, 50001, True, None), (404, 10003, True, None), (401, 0, True, None),
+         (500, 0, False, None), (503, 0, False, None), (408, 0, False, None), (429, 0, False, 7.5)],
+    )  # fmt: skip
+    def test_a_refusal_says_whether_another_try_may_help(
+        self, status: int, code: int, permanent: bool, pause: float | None
+    ) -> None:
+        refused = outbound.refusal(status, code, "no", retry_after=7.5)
+        assert (refused.permanent, refused.retry_after_seconds) == (permanent, pause)
+
+
+class TestWhatWasMissed:
+    NOW = 1_781_534_000.0
+
+    def gaps(
+        self, seen: Seen, *places: Place, joined: float = 0.0, limit: float = 3600.0
+    ) -> list[tuple[str, int]]:
+        return seen.guild_gaps(GUILD, places, joined=joined, now=self.NOW, limit_seconds=limit)
+
+    def place(self, id: str, seconds_ago: float, kind: int = 0) -> Place:
+        return Place(id, kind, newest=id_at(self.NOW - seconds_ago))
+
+    def test_only_places_with_something_newer_are_asked(self) -> None:
+        heard = id_at(self.NOW - 100)
+        seen = Seen({"alive": self.NOW - 50, "chats": {"1": heard, "2": heard}})
+        seen.begin(self.NOW)
+        assert self.gaps(seen, Place("1", newest=heard), self.place("2", 10)) == [("2", heard)]
+
+    def test_a_voice_channel_has_a_chat_and_a_category_has_none(self) -> None:
+        seen = Seen({"alive": self.NOW - 500})
+        seen.begin(self.NOW)
+        assert [
+            chat for chat, _ in self.gaps(seen, self.place("1", 10, kind=2), self.place("2", 10, kind=4))
+        ] == ["1"]
+
+    def test_what_is_too_old_or_from_before_we_came_is_left(self) -> None:
+        seen = Seen({"alive": self.NOW - 90_000})
+        seen.begin(self.NOW)
+        assert self.gaps(seen, self.place("1", 4000)) == []
+        seen.begin(self.NOW)
+        assert self.gaps(seen, self.place("1", 1000), joined=self.NOW - 500) == []
+
+    def test_what_comes_between_the_greeting_and_the_list_hides_nothing(self) -> None:
+        heard = id_at(self.NOW - 100)
+        seen = Seen({"alive": self.NOW - 100, "chats": {"1": heard}})
+        seen.begin(self.NOW)
+        seen.took("1", str(id_at(self.NOW)))
+        assert self.gaps(seen, self.place("1", 0)) == [("1", heard)]
+
+    def test_a_server_that_was_away_is_asked_from_where_it_went(self) -> None:
+        seen = Seen({"alive": self.NOW - 3000})
+        seen.begin(self.NOW)
+        assert self.gaps(seen, self.place("1", 2000)) != []
+        seen.took("1", str(id_at(self.NOW - 2000)))
+        assert self.gaps(seen, self.place("1", 2000)) == []
+
+    def test_what_is_owed_survives_on_disk_and_is_never_passed_over(self) -> None:
+        seen = Seen()
+        seen.begin(self.NOW)
+        seen.took("1", "50")
+        seen.owe("1", "61")
+        seen.owe("1", "70")
+        seen.took("1", "80")
+        assert seen.owed == {"1": 60} and seen.noted()["chats"] == {"1": 60}
+        seen.settle("1")
+        assert seen.noted()["chats"] == {"1": 80}
+
+    def test_direct_chats_are_asked_one_and_all(self) -> None:
+        seen = Seen({"alive": self.NOW - 10, "chats": {"1": id_at(self.NOW - 60), "2": 5}, "direct": ["1"]})
+        seen.begin(self.NOW)
+        assert seen.direct_gaps(self.NOW, 3600) == [("1", id_at(self.NOW - 60))]
+        assert seen.direct_gaps(self.NOW, 0) == []
+
+    def test_only_so_many_chats_are_remembered(self) -> None:
+        seen = Seen()
+        for number in range(1100):
+            seen.took(str(number), "1", direct=True)
+        noted = seen.noted()
+        assert len(noted["chats"]) == len(noted["direct"]) == 1000 and "1099" in noted["chats"]
+
+
+class TestSettings:
+    def brought(self, section: dict[str, Any], **environ: str) -> list[Any]:
+        config = bench.plugin_config({"channels": {"discord": section}}, "discord", environ=environ)
+        return bench.brought(claw_discord, config)["register_channels"]
+
+    def test_without_a_section_there_is_no_channel(self) -> None:
+        assert bench.brought(claw_discord, bench.plugin_config({}, "discord"))["register_channels"] == []
+
+    @pytest.mark.parametrize("section", [{}, {"token": ""}, {"token": "  "}, {"token": {"env": "GONE"}}])
+    def test_a_missing_token_starts_nothing_and_names_the_key(self, section: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError) as refused:
+            self.brought(section)
+        assert refused.value.key == "channels.discord.token"
+
+    def test_the_token_may_come_from_the_environment(self) -> None:
+        [channel] = self.brought({}, DISCORD_BOT_TOKEN="from-outside")
+        assert channel.account == "default" and channel.state.state == "starting"
+
+    def test_each_account_is_a_channel_of_its_own(self) -> None:
+        accounts = {"work": {"token": "b"}, "off": {"token": "c", "enabled": False}}
+        channels = self.brought({"token": "a", "accounts": accounts})
+        assert [channel.account for channel in channels] == ["default", "work"]
+        with pytest.raises(ConfigError) as refused:
+            self.brought({"accounts": {"work": {}}})
+        assert refused.value.key == "channels.discord.accounts.work.token"
+
+    def test_two_accounts_cannot_live_on_two_discords(self) -> None:
+        accounts = {"work": {"token": "b", "apiBase": "http://127.0.0.1:1/api/v10"}}
+        with pytest.raises(ConfigError, match="one Discord only"):
+            self.brought({"token": "a", "accounts": accounts})
+
+    @pytest.mark.parametrize(
+        "section", [{"apiBase": "discord.com"}, {"gatewayUrl": "https://gateway"}, {"tokn": "x"}]
+    )
+    def test_what_cannot_be_is_refused_before_anything_starts(self, section: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError):
+            self.brought({"token": "a", **section})
+
+    def test_the_token_shows_nowhere(self) -> None:
+        [channel] = self.brought({"token": "very-secret-token"})
+        assert "very-secret" not in repr(channel) + repr(vars(channel)) + repr(channel._settings)
