@@ -117,7 +117,7 @@ def test_a_long_text_is_cut_into_pieces_that_fit_and_no_word_is_lost(
     ("text", "pieces"),
     [
         ("one two three four", ("one two", "three four")),
-        ("one two\n\nthree", ("one two", "three")),
+        ("one two\n\nthree", ("one two\n", "three")),
         ("onetwothreefour", ("onetwothre", "efour")),
         ("", ()),
     ],
