@@ -6,7 +6,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     9   app  builtin  letter  backlog                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
     7   gate  asking                          every tool call: checked, reviewed, run
-    6   stage  host  delivery  live  media  talk           what a message meets; the plugins; strangers asked within limits
+    6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from claw import survey, words
 from claw.approval import Approvals
 from claw.builtin.context_files import ContextFiles
 from claw.catalog import CORE_TOOLS, GROUPS
+from claw.channel import Channel
 from claw.clock import SYSTEM, Clock
 from claw.config import Agent, Config, judge as judge_file, load
 from claw.config.check import absent, known_of
@@ -35,8 +37,8 @@ from claw.guests import MEND
 from claw.host import Host
 from claw.index import scan
 from claw.journal import Journal
-from claw.kit import Kit
-from claw.lane import Lanes
+from claw.kit import Brought, Kit
+from claw.lane import CLOCK, SUBAGENT, Lanes
 from claw.loop import Emit
 from claw.manifest import Found
 from claw.message import Address, Inbound, Outbound, Receipt
@@ -56,6 +58,7 @@ from claw.words import say
 from claw.yard import Yard
 
 _WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
+_OTHER_WIDTHS = {SUBAGENT: 8, CLOCK: 4}
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ class App:
     :param guests: plugin objects handed in by a test, by id.
     :param complain: told what went wrong without stopping anything; one line each, already in words.
     :param leeway: how long plugins may take.
+    :param before: the app of an older configuration, in the same process: its state, conversations, network and guests
+        are taken over, and so is every channel whose settings are as they were.
     """
 
     def __init__(
@@ -122,27 +127,40 @@ class App:
         complain: Callable[[str], None] = lambda line: None,
         clock: Clock = SYSTEM,
         leeway: Leeway = USUAL,
+        before: "App | None" = None,
     ) -> None:
-        self.leeway = leeway
+        self.leeway: Leeway = before.leeway if before else leeway
+        self._clock: Clock = before._clock if before else clock
         self.house, self.config = house, house.config
+        self._guests: Mapping[str, Any] = before._guests if before else dict(guests or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
-        self._told = complain
+        self._told: Callable[[str], None] = before._told if before else complain
         self._make_home()
-        self._network, self._yard = Network(), Yard(leeway, self._task_failed)
+        self._network: Network = before._network if before else Network()
+        self._yard = Yard(self.leeway, self._task_failed)
         self.host = Host(
-            house.standings, self._view, self.config.home / "plugins", guests, self.complain, leeway
+            house.standings,
+            self._view,
+            self.config.home / "plugins",
+            self._guests,
+            self.complain,
+            self.leeway,
         )
-        self._database = Database(self.config.home / "state.db", clock, self.complain)
-        self.pairing = Pairing(self._database, clock)
-        self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = None
+        self._database: Database = (
+            before._database if before else Database(self.config.home / "state.db", clock, self.complain)
+        )
+        self.pairing = Pairing(self._database, self._clock)
+        self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
-        self.kit, facts = self._ordered(self.host.gather())
-        self.rooms = Rooms(
+        kit, facts = self._ordered(self.host.gather())
+        self.kit = replace(kit, channels=before._still(kit, house)) if before else kit
+        rooms = before.rooms if before else None
+        self.rooms: Rooms = Rooms(
             config=self.config,
             kit=self.kit,
-            sessions=Sessions(self.config.home, self._database, clock),
-            journal=Journal(self._database, clock),
-            lanes=Lanes(width=_WIDTH),
+            sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock),
+            journal=rooms.journal if rooms else Journal(self._database, clock),
+            lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
             default_model=house.default_model,
             facts=facts,
             context_files=self._context_files,
@@ -152,7 +170,7 @@ class App:
             redact=self.redact,
             yard=self._yard,
             machine=_machine(),
-            approvals=self._approvals(clock),
+            approvals=self._approvals(self._clock),
             overrides=Overrides(self._database),
         )
         known = known_of((standing.found for standing in self.host.standings), CORE_TOOLS, GROUPS)
@@ -166,6 +184,31 @@ class App:
             *map(str, clashes),
         ):
             self.complain(line)
+
+    def _still(self, kit: Kit, house: House) -> dict[str, Brought[Channel]]:
+        """The channels of a newer kit, where an older one goes on when nothing that it reads has changed."""
+        kept = {}
+        for key, brought in kit.channels.items():
+            name, mine = brought.thing.name, self.kit.channels.get(key)
+            entry = house.config.settings.plugins.entries.get(brought.plugin)
+            same = (
+                mine is not None
+                and mine.plugin == brought.plugin
+                and self.config.settings.channels.get(name) == house.config.settings.channels.get(name)
+                and self.config.settings.gateway == house.config.settings.gateway
+                and self.config.settings.plugins.entries.get(brought.plugin) == entry
+            )
+            kept[key] = mine if same and mine else brought
+        return kept
+
+    async def retire(self, after: "App") -> None:
+        """A newer app is in force: what only this one brought is closed; state and network go on."""
+        kept = {id(brought.thing) for brought in after.kit.channels.values()}
+        guests = {id(guest) for guest in self._guests.values()}
+        for brought in self.host.closables():
+            if id(brought.thing) not in kept | guests and not isinstance(brought.thing, ModuleType):
+                await self._close_one(brought)
+        self._yard.close()
 
     def complain(self, line: str) -> None:
         """Tell what went wrong without stopping anything; no secret is in it."""
@@ -224,23 +267,21 @@ class App:
     async def close(self) -> None:
         """End: what plugins brought is closed, then the network, the sessions, the database."""
         for brought in self.host.closables():
-            if close := getattr(brought.thing, "close", None):
-                try:
-                    await within(2 * self.leeway.close_seconds, self._closed(close))
-                except Exception as why:  # noqa: BLE001 - a stranger's code
-                    fault = PluginError(
-                        brought.plugin,
-                        "stop",
-                        "it did not end well: {why}",
-                        MEND,
-                        why=name_of(why),
-                        id=brought.plugin,
-                    )
-                    self.complain(str(fault))
+            await self._close_one(brought)
         self._yard.close()
         await self._network.aclose()
         self.rooms.sessions.close()
         self._database.close()
+
+    async def _close_one(self, brought: Brought[Any]) -> None:
+        close = getattr(brought.thing, "close", None)
+        if close is None:
+            return
+        try:
+            await within(2 * self.leeway.close_seconds, self._closed(close))
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            plugin, problem = brought.plugin, "it did not end well: {why}"
+            self.complain(str(PluginError(plugin, "stop", problem, MEND, why=name_of(why), id=plugin)))
 
     async def _closed(self, close: Callable[[], Any]) -> None:
         """A plain function in a thread; what it hands back to be waited for, and a coroutine function, here."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from claw.clock import SYSTEM, Clock
 from claw.config.settings import QueueSettings
+from claw.envelope import spoken
 from claw.journal import Accepted
 from claw.lane import MAIN, Lanes, Mailbox
 from claw.route import Route
@@ -117,6 +118,12 @@ class Backlog:
         if one and one.running:
             await asyncio.wait({one.running})
 
+    async def all_over(self) -> None:
+        """Wait until every turn that runs now has ended."""
+        running = [one.running for one in self._all.values() if one.running]
+        if running:
+            await asyncio.wait(running)
+
     async def park(self, seconds: float, grace_seconds: float) -> None:
         """The house stops: turns may end for so long, then they are left for the next start, with all that waits."""
         self._open = False
@@ -217,4 +224,4 @@ def _bullets(summed: list[Accepted]) -> str:
     if not summed:
         return ""
     head = say("{count} earlier messages came faster than they could be answered:", count=len(summed))
-    return "\n".join([head, *(f"- {' '.join(one.inbound.text.split())[:_LINE_CHARS]}" for one in summed)])
+    return "\n".join([head, *(f"- {' '.join(spoken(one.inbound).split())[:_LINE_CHARS]}" for one in summed)])

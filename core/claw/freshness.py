@@ -6,7 +6,9 @@ Asked when a message of a person comes in. What the clock or a heartbeat starts 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from functools import cache
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _HOUR, _IDLE_MINUTES = 4, 60  # where the file says nothing (spec runtime E6)
 
@@ -48,6 +50,15 @@ def reset_policy(session: Any, kind: str, channel: str = "") -> ResetPolicy:
     if mode == "idle" and minutes is None:
         minutes = _IDLE_MINUTES
     return ResetPolicy(mode, min(max(said.get("at_hour", _HOUR), 0), 23), minutes)
+
+
+@cache
+def zone_of(name: str | None) -> tzinfo | None:
+    """The zone of that name; None = this machine's, also for a name that nobody knows."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
 
 
 def is_fresh(policy: ResetPolicy, updated_at: float, now: float, zone: tzinfo | None = None) -> bool:

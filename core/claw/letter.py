@@ -27,7 +27,7 @@ async def letters(
     if ending.outcome == "stopped":
         return ()
     reply = directives.parse(text, silent_tokens=tokens_of(rooms), message_id=message.message_id)
-    if reply.silent or (not reply.text and not reply.media):
+    if not reply.text and not reply.media:
         return ()
     files, refused = await _files(rooms, channel, errand, stage, reply.media)
     words = "\n".join((reply.text, *refused)).strip()
@@ -64,16 +64,6 @@ def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tupl
 def tokens_of(rooms: Rooms) -> tuple[str, ...]:
     """The words by which an agent stays silent."""
     return directives.silent_tokens(rooms.config.settings.messages.silent_token)
-
-
-def visible(text: str, tokens: Sequence[str]) -> str:
-    """What of an answer that still grows may be shown: no directives, nothing that may turn out to be silence."""
-    if directives.may_become_silent(text, tokens):
-        return ""
-    head, _, last = text.rpartition("\n")
-    if last.lstrip().startswith("MEDIA:") or ("[[" in last and "]]" not in last.rpartition("[[")[2]):
-        text = head
-    return directives.parse(text, silent_tokens=tokens, message_id="").text
 
 
 def _cut(text: str, channel: Channel) -> tuple[str, ...]:

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from claw.app import App
+from claw.app import App, House
 from claw.backlog import Backlog
 from claw.channel import Channel, ChannelState
 from claw.clock import SYSTEM
 from claw.delivery import Delivery
+from claw.directives import shown as visible
 from claw.errors import ClawError, UsageError
 from claw.event import TurnEnded
 from claw.journal import Accepted
 from claw.kit import Brought, account_of
-from claw.letter import letters, pieces, tokens_of, visible
+from claw.letter import letters, pieces, tokens_of
 from claw.live import Live
 from claw.media import brought_in
 from claw.message import Address, Inbound, Outbound, Receipt
@@ -97,6 +98,35 @@ class Serving:
             self.app.outlet = None
             if self._approvals:
                 self._approvals.present = None
+
+    async def reload(self, house: House) -> None:
+        """Go on with another configuration: all of it, or none.
+
+        Turns that run keep theirs to the end; a channel whose settings are as they were is not disturbed.
+
+        :raises ClawError: a required plugin would be missing; nothing has changed.
+        """
+        old = self.app
+        new = App(house, before=old)
+        if self._approvals and new.rooms.approvals:
+            new.rooms.approvals.present = self._present
+        self.app = new
+        for key, task in list(self._listening.items()):
+            mine, theirs = old.kit.channels.get(key), new.kit.channels.get(key)
+            if mine is not theirs:
+                await _ended({task}, self._leeway.grace_seconds)
+                del self._listening[key]
+        for key, one in self.channels.items():
+            if key not in self._listening:
+                self._listening[key] = asyncio.ensure_future(self._listen(one))
+        retiring = asyncio.ensure_future(self._retire(old, new))
+        self._intake.add(retiring)
+        retiring.add_done_callback(self._intake.discard)
+
+    async def _retire(self, old: App, new: App) -> None:
+        """Close what only the old configuration had, once no turn runs with it."""
+        await self._backlog.all_over()
+        await old.retire(new)
 
     def report(self) -> Report:
         """How it is doing."""

@@ -25,7 +25,7 @@ from claw.guard.names import safe_name, session_file
 from claw.past import Past
 from claw.record import Entry, Header, MessageRecord, Reading, Record, encode, lines_of, read
 from claw.store import Database, Disk, Lock, cannot_write
-from claw.transcript import Message, sendable
+from claw.transcript import Message, User, sendable
 from claw.usage import Ledger
 from claw.words import say
 
@@ -72,6 +72,24 @@ class Session:
     def before(self, at: int) -> tuple[Message, ...]:
         """What a model may be sent of the first ``at`` messages of ``spoken``."""
         return sendable(self._past.messages[:at])
+
+    @property
+    def last_heard_at(self) -> float | None:
+        """When a person last wrote, seconds since 1970; None when nobody has."""
+        for entry in reversed(self._past.entries):
+            if (
+                isinstance(entry, MessageRecord)
+                and isinstance(entry.message, User)
+                and not entry.message.kind
+            ):
+                with suppress(ValueError):
+                    return datetime.fromisoformat(entry.timestamp).timestamp()
+        return None
+
+    @property
+    def now(self) -> float:
+        """The time, by the clock of its records."""
+        return self._house.clock.now()
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -8,10 +8,12 @@ from functools import cache, partial
 
 from claw import compaction
 from claw.config import Config
+from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.fallback import with_fallback
+from claw.freshness import is_fresh, reset_policy, zone_of
 from claw.gate import Caller, prepare
 from claw.guests import filtered, tell
 from claw.journal import Accepted
@@ -124,6 +126,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
         )  # models, nine layers, prompt
         session = await rooms.sessions.open(errand.route.session_key, errand.route.agent_id)  # the past
         try:
+            await _begin_anew_if_stale(errand, stage, session, rooms, told)
             await _greet(turn, stage, errand.route, session, told)
             ending = await _converse(errand, stage, session, rooms, told)
         finally:
@@ -253,6 +256,20 @@ def _taken_up(session: Session, fresh: _Start, numbers: set[str]) -> _Start:
     return _Start((*before, *tail), None, len(before), pending, answer)
 
 
+async def _begin_anew_if_stale(
+    errand: Errand, stage: Stage, session: Session, rooms: Rooms, told: Emit
+) -> None:
+    """A conversation that has been left long enough starts anew, where the settings want that; the old one is kept."""
+    message, last = errand.message, session.last_heard_at
+    kind = "thread" if message.address.thread else message.chat_type
+    policy = reset_policy(rooms.config.settings.session, kind, message.address.channel)
+    if errand.resumed or last is None or policy.mode == "off":
+        return
+    if not is_fresh(policy, last, session.now, zone_of(stage.agent.settings.user_timezone)):
+        await session.reset()
+        await told(Notice(say("a new conversation: the last one had ended by itself")))
+
+
 async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: Emit) -> None:
     await told(TurnStarted(turn, stage.agent.id, route.session_key, str(stage.models[0])))
     for line in session.notices:
@@ -278,7 +295,9 @@ def _asking(stage: Stage, start: _Start, heads: Mapping[str, str], rooms: Rooms,
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
-        return User((Text(heads[message.source]), *message.content), message.kind, message.source)
+        first, *rest = message.content
+        head = Text(heads[message.source] + first.text) if isinstance(first, Text) else first
+        return User((head, *rest), message.kind, message.source)
 
     async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         nonlocal shortened
@@ -351,8 +370,8 @@ def _ending(turn: str, answer: Assistant | None, config: Config) -> TurnEnded:
     text = answer.text
     if answer.stop_reason in ("error", "aborted"):
         return TurnEnded(turn, "failed" if answer.stop_reason == "error" else "stopped", text or answer.error)
-    silent = text.strip() == config.settings.messages.silent_token
-    return TurnEnded(turn, "silent" if silent else "delivered", text)
+    reply = parse(text, silent_tokens=silent_tokens(config.settings.messages.silent_token))
+    return TurnEnded(turn, "silent" if reply.silent and not reply.media else "delivered", text)
 
 
 async def _whole(

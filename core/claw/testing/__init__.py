@@ -31,8 +31,8 @@ from claw.tool import Effects, Tool, ToolContext, fit, perform
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage
 
 __all__ = [
-    "FakeChannel", "FakeProvider", "FakeTalk", "FakeTool", "Fault", "Heard", "House", "also", "asked", "brought", "calls", "fit",
-    "perform", "plugin_config", "prompt_facts", "says", "tool_context", "tool_faults", "tool_tokens",
+    "FakeChannel", "FakeProvider", "FakeTalk", "FakeTool", "Fault", "Heard", "House", "also", "asked", "brought", "calls",
+    "fit", "perform", "plugin_config", "prompt_facts", "says", "tool_context", "tool_faults", "tool_tokens",
 ]  # fmt: skip
 
 _ids = itertools.count(1)
