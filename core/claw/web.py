@@ -16,7 +16,8 @@ class WebRequest:
     """What came in.
 
     :param path: as it was routed; ``query`` behind it, undecoded.
-    :param headers: names in lower case; of a name that came twice, the last.
+    :param headers: names in lower case; the values of a name that came twice are joined by ``, ``: whoever compares one
+        with a secret refuses both.
     :param body: raw bytes; empty while only the head is known.
     :param peer: address of the caller's socket.
     """

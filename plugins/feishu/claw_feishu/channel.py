@@ -48,7 +48,7 @@ class FeishuChannel(Telling):
     """One account of Feishu or Lark.
 
     :param http: gives the HTTP client for the platform's address.
-    :param now: seconds since 1970; ``pace`` how patient the connection is.
+    :ivar now: seconds since 1970; ``pace`` how patient it is.
     """
 
     name = CHANNEL
@@ -79,7 +79,7 @@ class FeishuChannel(Telling):
         now: Callable[[], float] = time.time,
         pace: Pace | None = None,
     ) -> None:
-        self.settings, self.account, self._now, self._pace = settings, account, now, pace or Pace()
+        self.settings, self.account, self.now, self.pace = settings, account, now, pace or Pace()
         self.tenant = Tenant(http, settings.app_id, self._secret("app_secret", "appSecret"), time.monotonic)
         self.bot = Bot("", settings.app_id, account)
         self.directory = Directory(self.tenant)
@@ -104,22 +104,22 @@ class FeishuChannel(Telling):
             if self.settings.mode == "webhook":
                 self.up()
                 await asyncio.Event().wait()
-            connection = LongConnection(self.tenant, self.receive, self, self._pace)
+            connection = LongConnection(self.tenant, self.receive, self, self.pace)
             await connection.run(self.settings.base_url)
         finally:
             self._door = None
 
     async def _meet(self) -> None:
         """Our own open id: without it nobody can say whether a group message is meant for us."""
-        pause = self._pace.pause_seconds
+        pause = self.pace.pause_seconds
         while True:
             try:
                 self.bot = replace(self.bot, open_id=await self.who_we_are())
             except ClawError as why:
                 fatal = isinstance(why, ConfigError) or (isinstance(why, FeishuError) and why.permanent)
                 self.down(_advice(why), fatal=fatal)
-                await asyncio.sleep(self._pace.rest_seconds if fatal else pause)
-                pause = min(pause * 2, self._pace.most_seconds)
+                await asyncio.sleep(self.pace.rest_seconds if fatal else pause)
+                pause = min(pause * 2, self.pace.most_seconds)
             else:
                 return
 
@@ -177,7 +177,7 @@ class FeishuChannel(Telling):
     def webhook(self) -> WebRoute:
         """The place where the platform calls this account."""
         path = self.settings.webhook_path or f"/webhook/{CHANNEL}/{self.account}"
-        return route(path, self._lock, self._receive_webhook, self._now)
+        return route(path, self._lock, self._receive_webhook, lambda: self.now())
 
     async def _receive_webhook(self, event: dict[str, Any]) -> dict[str, Any] | None:
         self.heard()
@@ -219,7 +219,7 @@ class FeishuChannel(Telling):
         async def recall(message_id: str) -> None:
             await self.delete(outbound.address, message_id)
 
-        pace = self._pace.card_seconds
+        pace = self.pace.card_seconds
         return CardWriter(
             self.tenant, outbound, post=post, send=self._send_whole, recall=recall, pace_seconds=pace
         )
@@ -353,7 +353,7 @@ class FeishuChannel(Telling):
 
     def heard(self) -> None:
         """Something came."""
-        self._state = replace(self._state, last_frame_at=self._now())
+        self._state = replace(self._state, last_frame_at=self.now())
 
     def down(self, why: str, *, fatal: bool) -> None:
         """It does not work, for this reason."""

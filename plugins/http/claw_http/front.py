@@ -238,7 +238,9 @@ def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
     headers: dict[str, str] = {}
     for raw_name, raw in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw.decode("latin-1")
-        headers[name] = "" if name in ("authorization", "origin") and name in headers else value
+        if name in headers:
+            value = "" if name in ("authorization", "origin") else f"{headers[name]}, {value}"
+        headers[name] = value
     has_body = "transfer-encoding" in headers or headers.get("content-length", "0").strip() not in ("0", "")
     request = WebRequest(
         scope["method"],

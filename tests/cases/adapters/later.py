@@ -8,7 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "webhook_auth": _GATEWAY,
     "context_pruning": _LASTS,
     "prune_history": _LASTS,
     "compaction_chunk": _LASTS,
