@@ -156,6 +156,44 @@ def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_othe
         assert (status["safe"], [one["channel"] for one in status["channels"]]) == (False, ["post"])
 
 
+def test_a_plugin_that_ends_the_process_while_it_runs_does_so_three_times_at_most(home):  # noqa: F811
+    home.with_channel(body="os._exit(7)")
+
+    codes = [home.claw("gateway", "run").code for _ in range(MOST_DEATHS)]
+
+    assert codes == [7] * MOST_DEATHS
+    with Running(home) as running:
+        assert home.said("safe mode")
+        assert running.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("state.db", b"no database at all" * 99), ("state.db", b""), ("gateway.lock", b"9" * 4000)],
+)
+def test_it_starts_with_whatever_stands_in_its_files(home, name, content):  # noqa: F811
+    (home.home / name).write_bytes(content)
+
+    with Running(home) as running:
+        assert home.claw("gateway", "status").code == 0
+        code, _, err = running.end()
+
+    assert (code, "Traceback" in err) == (0, False)
+    assert ("was set aside" in err) == content.startswith(b"no database")
+
+
+@pytest.mark.parametrize("name", ["state.db", "gateway.lock", "logs"])
+def test_a_folder_or_file_in_the_way_is_explained_or_done_without(home, name):  # noqa: F811
+    (home.home / name).write_text("in the way") if name == "logs" else (home.home / name).mkdir()
+
+    with Running(home) as running:
+        code, _, err = running.end()
+
+    assert "Traceback" not in err
+    assert code == (0 if name == "logs" else 1)
+    assert name == "logs" or str(home.home / name) in err
+
+
 def test_the_operator_has_the_last_word_on_safe_mode(home):  # noqa: F811
     for _ in range(MOST_DEATHS):
         board = Board(home.home)
@@ -223,6 +261,7 @@ def race(place: Path, processes: int) -> list[str]:
     return said
 
 
+@pytest.mark.timeout(1200)
 def test_of_several_that_start_at_once_one_wins_and_the_others_name_it(tmp_path, full):
     for number in range(1000 if full else 8):
         said = race(tmp_path / f"home-{number}", 2 + number % 7)

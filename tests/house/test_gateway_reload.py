@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from claw.app import House, look_round
 from claw.gateway.reload import LAST_GOOD, Watch, guarded, judge, keep_last_good, still_runs, way_back
-from claw.serve import Serving
 from claw.standing import BLOCKED
 from house.gateways import Home, Running, home, until  # noqa: F401
 from strangers import brings, installed
@@ -176,9 +175,6 @@ def test_a_running_one_keeps_what_it_has_while_the_file_is_wrong(home):  # noqa:
         assert running.end()[0] == 0
 
 
-@pytest.mark.xfail(
-    not hasattr(Serving, "reload"), reason="Serving takes up no new configuration yet", run=False
-)
 def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(home):  # noqa: F811
     home.with_channel()
     with Running(home) as running:

@@ -46,8 +46,9 @@ def start(home: Path, environ: Mapping[str, str], words: Sequence[str] = ()) -> 
         return Started(holder(home), before=True)
     service = Service(home, environ)
     if service.usable() and not words:
+        began = time.time()
         service.start()
-        return _ready(home, lambda: None)
+        return _ready(home, lambda: _refused(home, began))
     DISK.make_folder(home / "logs")
     out = home / "logs" / OUT
     fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -74,6 +75,14 @@ def _ready(home: Path, ended: Callable[[], Started | None]) -> Started:
         "the gateway is not ready after {seconds:.0f} s", where=str(home), fix="claw logs may tell why",
         seconds=START_SECONDS,
     )  # fmt: skip
+
+
+def _refused(home: Path, began: float) -> Started | None:
+    """What the run that the service manager began said, when it is over already."""
+    seen = look(home)
+    if seen.pid or seen.run is None or seen.run.started_at < began or not seen.run.body.get("error"):
+        return None
+    return Started(None, code=int(seen.run.body.get("code", 1)), said=str(seen.run.body["error"]))
 
 
 def _ended(child: "subprocess.Popen[bytes]", out: Path) -> Started | None:

@@ -78,7 +78,7 @@ class Gateway:
     ) -> None:
         self._environ, self._home, self._guests = environ, home, guests
         self._sink, self._log, self._began, self._quiet = sink, log, began, quiet
-        self._board, self._signals = status.Board(home), Signals()
+        self._board, self._signals = status.Board(home, log.warning), Signals()
         self._wish_safe, self._safe = safe, False
         self._problem, self._since, self._text = "", SYSTEM.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
@@ -90,7 +90,7 @@ class Gateway:
         self._signals.take()
         before = self._board.begin()
         self._tell_of(before)
-        state, error = status.BROKEN, ""
+        state, error, code = status.BROKEN, "", 1
         try:
             house = self._first_house(before)
             if self._signals.asked:
@@ -100,7 +100,7 @@ class Gateway:
                 asyncio.run(self._serve(house))
             state = status.STOPPED
         except ClawError as refused:
-            state, error = status.FAILED, str(refused)
+            state, error, code = status.FAILED, str(refused), refused.exit_code
             self._sink.screen = None  # who called says it there
             self._log.error(error)
             raise
@@ -109,7 +109,7 @@ class Gateway:
             self._log.exception(say("the gateway broke: {why}", why=error))
             raise
         finally:
-            self._write(state, {"error": self._sink.safe(error)} if error else {})
+            self._write(state, {"error": self._sink.safe(error), "code": code} if error else {})
             self._board.close()
         return 0
 
@@ -208,11 +208,14 @@ class Gateway:
         last: Any = None
         written = 0.0
         while True:
-            body = {**status.as_data(serving.report()), **self._facts()}
-            now, still = SYSTEM.monotonic(), status.still(body)
-            if not self._stop.is_set() and (still != last or now - written >= _WRITE_SECONDS):
-                last, written = still, now
-                await asyncio.to_thread(self._write, status.READY, body)
+            with suppress(
+                ClawError
+            ):  # the state cannot be read just now: what is written grows old, and says so
+                body = {**status.as_data(serving.report()), **self._facts()}
+                now, still = SYSTEM.monotonic(), status.still(body)
+                if not self._stop.is_set() and (still != last or now - written >= _WRITE_SECONDS):
+                    last, written = still, now
+                    await asyncio.to_thread(self._write, status.READY, body)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _facts(self) -> dict[str, Any]:
@@ -251,10 +254,14 @@ class Gateway:
         try:
             if verdict.house is None:
                 raise ClawError("{problem}", problem=verdict.problem)
-            await _reloaded(serving, verdict.house)
+            await serving.reload(verdict.house)
         except ClawError as wrong:
             self._problem = self._sink.safe(still_runs(" ".join(str(wrong).split()), self._since))
             self._log.error(self._problem)
+            return house
+        except Exception as broken:  # noqa: BLE001 - strangers' code is in it, and the watch must go on
+            self._problem = self._sink.safe(still_runs(name_of(broken), self._since))
+            self._log.error(self._problem, exc_info=broken)
             return house
         self._problem, self._since, self._text = "", SYSTEM.now(), verdict.text
         self._log.info(say("the new configuration is in force"))
@@ -267,15 +274,6 @@ class Gateway:
                 keep_last_good(self._home, text)
             except OSError as refused:
                 self._log.error(say("no copy of the config file could be kept: {why}", why=refused))
-
-
-async def _reloaded(serving: Serving, house: House) -> None:
-    reload = getattr(serving, "reload", None)
-    if reload is None:
-        raise ClawError(
-            "a new configuration is not taken up while it runs", fix="claw gateway restart takes it up"
-        )
-    await reload(house)
 
 
 def no_channel(house: House) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,11 +61,14 @@ class Run:
 class Board:
     """What the gateway of this process writes about itself.
 
+    :param complain: told when the state was no database, and was set aside.
     :raises ClawError: from every method, when the state cannot be written.
     """
 
-    def __init__(self, home: Path, clock: Clock = SYSTEM) -> None:
-        self._database, self._clock = Database(home / FILE, clock), clock
+    def __init__(
+        self, home: Path, complain: Callable[[str], None] = lambda line: None, clock: Clock = SYSTEM
+    ) -> None:
+        self._database, self._clock = Database(home / FILE, clock, complain), clock
         self._database.tables("gateway", _TABLE)
         self._run = 0
 
