@@ -30,7 +30,7 @@ from claw import (
 )
 
 from claw_discord import outbound as body
-from claw_discord.client import Connection, Pace
+from claw_discord.client import Connection, Pace, label
 from claw_discord.inbound import files_of
 from claw_discord.inbox import Inbox
 from claw_discord.outbound import Refused
@@ -90,9 +90,9 @@ class DiscordChannel:
             media_out_bytes=body.FILE_BYTES,
             edit_seconds=1.2,
         )
-        self._settings, self._http, self._notes = settings, http, notes
+        self._settings, self._http, self._notes, self._pace = settings, http, notes, pace
         self._seen = Seen(_read_notes(notes))
-        self._connection = Connection(settings, token.reveal, self._hear, pace)
+        self._connection = Connection(account, settings, token.reveal, self._hear, pace)
         self._inbox = Inbox(account, settings, self._connection.call, self._seen, pace)
         self._direct: dict[str, str] = {}
         self._titles: dict[str, str] = {}
@@ -124,9 +124,12 @@ class DiscordChannel:
         self._inbox.hear(frame)
 
     async def _keep_notes(self) -> None:
+        since = 0.0
         while True:
-            await asyncio.sleep(_NOTE_SECONDS)
-            if noted := self._noted():
+            await asyncio.sleep(self._pace.note)
+            since += self._pace.note
+            if (self._seen.pressing or since >= _NOTE_SECONDS) and (noted := self._noted()):
+                self._seen.pressing, since = False, 0.0
                 await asyncio.to_thread(self._write, noted)
 
     def _noted(self) -> bytes:
@@ -142,9 +145,8 @@ class DiscordChannel:
             make_folder(self._notes.parent)
             replace_file(self._notes, noted)
         except (OSError, ClawError) as why:
-            _log.warning(
-                "discord: %s", say("{file} cannot be written: {why}", file=self._notes.name, why=why)
-            )
+            told = say("{file} cannot be written: {why}", file=self._notes.name, why=why)
+            _log.warning("%s: %s", label(self.account), told)
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file that came with a message.

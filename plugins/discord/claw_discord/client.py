@@ -59,6 +59,7 @@ class Pace:
     :param first_pause: before the first new try; doubled up to ``longest_pause``: an account has 1000 identifies a day.
     :param call: one REST call, its rate limits waited for.
     :param close: leaving politely.
+    :param note: how often what is new and pressing goes to disk.
     :param again: before the first asking for messages that were not taken; doubled up to ``longest_pause``.
     """
 
@@ -70,7 +71,13 @@ class Pace:
     longest_pause: float = 120.0
     call: float = 45.0
     close: float = 1.5
+    note: float = 1.0
     again: float = 1.0
+
+
+def label(account: str) -> str:
+    """How a line of the log names an account."""
+    return "discord" if account == "default" else f"discord/{account}"
 
 
 class _Again(Exception):
@@ -90,12 +97,14 @@ class Connection:
 
     def __init__(
         self,
+        account: str,
         settings: DiscordSettings,
         token: Callable[[], str],
         heard: Callable[[dict[str, Any]], None],
         pace: Pace,
     ) -> None:
         self._settings, self._token, self._heard, self._pace = settings, token, heard, pace
+        self._who = label(account)
         self._content = settings.message_content
         self._client: Any = None
         self._resumes = 0
@@ -123,7 +132,7 @@ class Connection:
                 why = broken
             if _closed_with(why) == NO_CONTENT and self._content:
                 self._content = False
-                _log.warning("discord: %s", say(DEGRADED))
+                _log.warning("%s: %s", self._who, say(DEGRADED))
                 continue
             if time.monotonic() - started > _STEADY_SECONDS:
                 pause = self._pace.first_pause
@@ -204,7 +213,8 @@ class Connection:
         asked = outbound.pause_of(getattr(getattr(why, "response", None), "headers", {}))
         pause = max(pause * random.uniform(0.75, 1.25), asked or 0.0)
         _log.warning(
-            "discord: %s",
+            "%s: %s",
+            self._who,
             say("not connected, again in {seconds} s: {why}", seconds=round(pause, 1), why=said),
         )
         detail = say("connecting again by itself: {why}", why=said)
@@ -214,7 +224,7 @@ class Connection:
         await asyncio.sleep(pause)
 
     def _fail(self, said: str) -> None:
-        _log.error("discord: %s", said)
+        _log.error("%s: %s", self._who, said)
         self.state = replace(self.state, state="failed", detail=said, last_error=said)
 
     # --- frames; called by discord.py in the middle of its own work, so nothing here waits or raises

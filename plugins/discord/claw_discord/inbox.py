@@ -11,7 +11,7 @@ from typing import Any
 
 from claw import DeliveryError, Door, Inbound, say
 
-from claw_discord.client import Pace
+from claw_discord.client import Pace, label
 from claw_discord.inbound import is_thread_message, to_inbound
 from claw_discord.places import DIRECT, Place, Places
 from claw_discord.seen import Seen
@@ -54,7 +54,7 @@ class Inbox:
 
     def __init__(self, account: str, settings: DiscordSettings, call: Call, seen: Seen, pace: Pace) -> None:
         self._account, self._settings, self._call, self._pace = account, settings, call, pace
-        self._seen, self._places = seen, Places()
+        self._who, self._seen, self._places = label(account), seen, Places()
         self._line: asyncio.Queue[Mapping[str, Any] | _Gaps | _Owed] = asyncio.Queue()
         self._pressed: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
         self._me = self._session = ""
@@ -77,7 +77,7 @@ class Inbox:
             elif event in ("MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD"):
                 self._queue(frame, data)
         except (KeyError, TypeError, ValueError, AttributeError) as strange:
-            _unreadable(event, data, strange)
+            self._unreadable(event, data, strange)
 
     def idle(self) -> bool:
         """Whether everything that came was handed in."""
@@ -131,7 +131,7 @@ class Inbox:
         """Hand in what cannot be asked for again."""
         if not await self._submit(door, await self._read(frame)):
             _log.warning(
-                "discord: %s", say("{event} {id} was not taken", event=frame["t"], id=_id(frame["d"]))
+                "%s: %s", self._who, say("{event} {id} was not taken", event=frame["t"], id=_id(frame["d"]))
             )
 
     async def _read(self, frame: Mapping[str, Any]) -> Inbound | None:
@@ -149,8 +149,13 @@ class Inbox:
                 auto_thread=self._settings.auto_thread,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as strange:
-            _unreadable(frame.get("t"), data, strange)
+            self._unreadable(frame.get("t"), data, strange)
             return None
+
+    def _unreadable(self, event: Any, data: Any, strange: Exception) -> None:
+        said = f"{type(strange).__name__}: {strange}"
+        told = say("{event} {id} cannot be read: {why}", event=event, id=_id(data), why=said)
+        _log.warning("%s: %s", self._who, told)
 
     async def _look_up(self, channel: str) -> None:
         """A thread that we were not told of: which channel it hangs on decides who may speak there."""
@@ -164,7 +169,7 @@ class Inbox:
             return await door.submit(inbound)
         except Exception as why:  # noqa: BLE001 - whatever the house stumbles over, the message must not be lost
             _log.warning(
-                "discord: %s", say("the house did not take {id}: {why}", id=inbound.message_id, why=why)
+                "%s: %s", self._who, say("the house did not take {id}: {why}", id=inbound.message_id, why=why)
             )
             return False
 
@@ -190,7 +195,9 @@ class Inbox:
         if len(gaps) > _CHATS_AT_ONCE:
             left = len(gaps) - _CHATS_AT_ONCE
             _log.warning(
-                "discord: %s", say("{count} quiet channels were not asked for missed messages", count=left)
+                "%s: %s",
+                self._who,
+                say("{count} quiet channels were not asked for missed messages", count=left),
             )
 
     async def _fill(self, door: Door, chat: str, after: int) -> bool:
@@ -204,7 +211,9 @@ class Inbox:
                 )
             except DeliveryError as why:
                 if why.permanent:
-                    _log.warning("discord: %s", say("missed messages of {chat}: {why}", chat=chat, why=why))
+                    _log.warning(
+                        "%s: %s", self._who, say("missed messages of {chat}: {why}", chat=chat, why=why)
+                    )
                     return True
                 self._seen.owe(chat, str(after + 1))
                 return False
@@ -250,14 +259,7 @@ class Inbox:
                 webhook_token=str(data["token"]),
             )
         except DeliveryError as why:
-            _log.warning("discord: %s", say("a pressed button could not be confirmed: {why}", why=why))
-
-
-def _unreadable(event: Any, data: Any, strange: Exception) -> None:
-    said = f"{type(strange).__name__}: {strange}"
-    _log.warning(
-        "discord: %s", say("{event} {id} cannot be read: {why}", event=event, id=_id(data), why=said)
-    )
+            _log.warning("%s: %s", self._who, say("a pressed button could not be confirmed: {why}", why=why))
 
 
 def _id(data: Any) -> str:

@@ -18,6 +18,7 @@ class Seen:
     """One account's memory.
 
     :ivar alive: when the service was last heard and all of it was handed in, seconds since 1970; 0 = never.
+    :ivar pressing: something is new that only a note on disk can tell the next process.
     """
 
     def __init__(self, noted: Mapping[str, Any] | None = None) -> None:
@@ -26,6 +27,7 @@ class Seen:
         self._newest = {str(chat): int(id) for chat, id in (noted.get("chats") or {}).items()}
         self._direct = set(map(str, noted.get("direct") or ()))
         self._owed: dict[str, int] = {}
+        self.pressing = False
         self._before, self._before_alive = dict(self._newest), self.alive
         self._asked: set[str] = set()
 
@@ -33,6 +35,7 @@ class Seen:
         """We are here anew: what was heard until now is where asking begins."""
         self._before, self._before_alive = dict(self._newest), self.alive
         self._asked.clear()
+        self.pressing = self.pressing or not self.alive
         self.alive = self.alive or now
 
     @property
@@ -43,8 +46,9 @@ class Seen:
     def took(self, chat: str, id: str, *, direct: bool = False) -> None:
         """A message was handed in, or is none of the house's business."""
         self._newest[chat] = max(self._newest.pop(chat, 0), int(id))  # to the end: the newest chats are kept
-        if direct:
+        if direct and chat not in self._direct:
             self._direct.add(chat)
+            self.pressing = True  # no list of the service's names the direct chats of a bot
         while len(self._newest) > _CHATS:
             oldest = next(iter(self._newest))
             del self._newest[oldest]

@@ -16,7 +16,7 @@ from claw_discord.fake import FakeDiscord
 
 QUICK = Pace(
     heartbeat=1.0, silence=30.0, watch=0.02, identify=0.0, first_pause=0.02, longest_pause=0.1, call=2.0, close=0.5,
-    again=0.03,
+    note=0.02, again=0.03,
 )  # fmt: skip
 _NETWORKS: dict[DiscordChannel, Network] = {}
 ME = f"<@{FakeDiscord.ME}>"

@@ -158,6 +158,16 @@ class TestComingBack:
             await later.until(120)
         assert later.texts == [f"missed {number}" for number in range(120)]
 
+    async def test_a_process_that_is_killed_has_noted_who_wrote_to_it(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        direct = service.direct_with(FakeDiscord.ALICE)["id"]
+        made = channel_of(service, tmp_path)
+        async with listening(made, house):
+            await until(made._notes.exists)
+            await service.says("in private", channel=direct)
+            await until(lambda: direct in made._notes.read_text())
+
     async def test_the_first_start_ever_leaves_the_past_alone(
         self, service: FakeDiscord, house: House, tmp_path: Path
     ) -> None:
