@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 AT_ONCE = 64
-TOGETHER_BYTES = 16 << 20
+TOGETHER_BYTES = 8 << 20
 _DRAINED_BYTES, _DRAINED_SECONDS = 256 << 10, 0.5
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -17,7 +17,7 @@ def register_routes(config: "PluginConfig") -> "Iterable[WebRoute]":  # type: ig
     guard these routes: each one knows its callers itself, in ``admit`` by the head alone or in ``answer`` by the body.
     A handler that raises is answered with status 500 and no details; the log names its plugin.
 
-    :param config: the file as the answering plugin may see it.
+    :param config: the file as the answering plugin may see it: the very object of its other hooks.
     :returns: routes; a path that is ours, or that an earlier plugin serves, is skipped, and the log names both.
 
     .. versionadded:: 0.1
