@@ -177,11 +177,14 @@ class FeishuChannel(Telling):
     def webhook(self) -> WebRoute:
         """The place where the platform calls this account."""
         path = self.settings.webhook_path or f"/webhook/{CHANNEL}/{self.account}"
-        return route(path, self._lock, self._receive_webhook, lambda: self.now())
+        return route(path, self._lock, self._receive_webhook, self._time)
 
     async def _receive_webhook(self, event: dict[str, Any]) -> dict[str, Any] | None:
         self.heard()
         return await self.receive(event)
+
+    def _time(self) -> float:
+        return self.now()
 
     def _lock(self) -> Lock:
         try:

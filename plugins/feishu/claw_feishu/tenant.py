@@ -217,6 +217,11 @@ class Tenant:
         return known
 
     @property
+    def seconds_left(self) -> float:
+        """How long the kept token will be used."""
+        return self._until - self._monotonic() if self._token else 0.0
+
+    @property
     def secret(self) -> str:
         """The app secret, read now."""
         return self._secret()

@@ -26,13 +26,6 @@ QUICK = Pace(
     rest_seconds=0.05,
     card_seconds=0.01,
 )
-    silence_seconds=0.2,
-    connect_seconds=2,
-    pause_seconds=0.02,
-    most_seconds=0.1,
-    rest_seconds=0.05,
-    card_seconds=0.01,
-)
 
 
 @dataclass

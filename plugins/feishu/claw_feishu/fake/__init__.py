@@ -61,6 +61,7 @@ class FakeFeishu(Service):
     :param ack_seconds: after which an event that was not acknowledged is pushed again.
     :ivar log: every request, in order.
     :ivar pushed: every event, in order; ``acked`` the ids of those that were acknowledged.
+    :ivar answers: every data frame that came back, as bytes.
     :ivar connections: how often a long connection was made.
     :ivar split: parts that each event is cut into on the long connection, sent out of order.
     :ivar mute: the long connection says nothing any more, as a dead one.
@@ -83,6 +84,7 @@ class FakeFeishu(Service):
         self.ack_seconds, self.ping_seconds = ack_seconds, ping_seconds
         self.log: list[Call] = []
         self.pushed: list[Pushed] = []
+        self.answers: list[bytes] = []
         self.connections = self.pings = 0
         self.split, self.mute, self.most_connections = 1, False, 50
         self.webhook: CallWebhook | None = None
@@ -303,6 +305,10 @@ class FakeFeishu(Service):
                 frames.encode(Frame(frames.DATA, 33554678, headers, piece, seq_id=number + 1, log_id=7))
             )
 
+    async def send_raw(self, data: bytes) -> None:
+        """Bytes of a frame, as they are, over the newest long connection."""
+        await self._sockets[-1].send(data)
+
     def _upgrade(self, call: Call) -> Answer | Callable[[Socket], Awaitable[None]]:
         self.log.append(call)
         if call.query.get("ticket") != "fake":
@@ -337,6 +343,7 @@ class FakeFeishu(Service):
                     frames.encode(Frame(frames.CONTROL, frame.service, (("type", "pong"),), config))
                 )
             return
+        self.answers.append(frames.encode(frame))
         pushed = self._waiting.get(frame.header("message_id"))
         answer = json.loads(frame.payload)
         if pushed and answer.get("code") == 200 and frame.header("biz_rt"):
