@@ -232,30 +232,29 @@ def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):  #
 
 
 def race(place: Path, processes: int) -> list[str]:
-    """So many processes try to take the lock at the same moment; what each reports."""
+    """So many processes try to take the lock at the same moment; what each reports, the winners while they hold it."""
+    over, end_it = os.pipe()
     pipes = []
     go = time.monotonic() + 0.02
     for _ in range(processes):
         reading, writing = os.pipe()
         if os.fork() == 0:
             try:
+                os.close(end_it)
                 time.sleep(max(0.0, go - time.monotonic()))
                 try:
-                    lock = hold(place)
-                    told = f"won {os.getpid()}"
-                    time.sleep(0.4)
-                    lock.close()
+                    hold(place)
+                    os.write(writing, f"won {os.getpid()}".encode())
+                    os.read(over, 1)
                 except BusyError as busy:
-                    told = f"lost to {busy.pid}"
-                os.write(writing, told.encode())
+                    os.write(writing, f"lost to {busy.pid}".encode())
             finally:
                 os._exit(0)
         os.close(writing)
         pipes.append(reading)
-    said = []
-    for reading in pipes:
-        with os.fdopen(reading, "rb") as pipe:
-            said.append(pipe.read().decode())
+    said = [os.read(reading, 100).decode() for reading in pipes]
+    for fd in (end_it, over, *pipes):
+        os.close(fd)
     for _ in range(processes):
         os.wait()
     return said
