@@ -173,6 +173,11 @@ class App:
             approvals=self._approvals(self._clock),
             overrides=Overrides(self._database),
         )
+        self._tell_what_is_odd(facts)
+
+    def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
+        """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
+        house = self.house
         known = known_of((standing.found for standing in self.host.standings), CORE_TOOLS, GROUPS)
         unnamed = strays(self.config, facts, _called(house.found))
         clashes = judge(facts, (), Run()).conflicts
@@ -199,6 +204,10 @@ class App:
                 and self.config.settings.plugins.entries.get(brought.plugin) == entry
             )
             kept[key] = mine if same and mine else brought
+        if any(kept[key] is not self.kit.channels.get(key) for key in kept):
+            # Who asked others for routes and the like would go on with those of the channels that ended.
+            asking = self.host.specifying
+            kept |= {key: new for key, new in kit.channels.items() if new.plugin in asking}
         return kept
 
     async def retire(self, after: "App") -> None:

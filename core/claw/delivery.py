@@ -9,6 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from claw.channel import Channel, Writer
 from claw.clock import SYSTEM, Clock
@@ -54,6 +55,14 @@ class _Growing:
     rows: Sequence[Outbound]
 
 
+@dataclass(frozen=True)
+class _Settled:
+    """Nothing more is said about this message: its channel may take back its signs of life."""
+
+    address: Address
+    message_id: str
+
+
 class Delivery:
     """The way out of the house.
 
@@ -70,7 +79,7 @@ class Delivery:
     ) -> None:
         self._journal, self._channel_of, self._complain = journal, channel_of, complain
         self._leeway, self._clock = leeway, clock
-        self._chats: dict[Address, deque[_Letter | _Growing]] = {}
+        self._chats: dict[Address, deque[_Letter | _Growing | _Settled]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -84,6 +93,11 @@ class Delivery:
     def finish(self, writer: Writer, whole: Outbound, rows: Sequence[Outbound]) -> None:
         """Let a reply that people watch become its final text; it pays ``rows``."""
         self._enqueue(whole.address, _Growing(writer, whole, rows))
+
+    def settle(self, address: Address, message_id: str) -> None:
+        """A message was dealt with without a turn; its channel hears so, behind what is on its way to that chat."""
+        if hasattr(self._channel_of(address), "settled"):
+            self._enqueue(address, _Settled(address, message_id))
 
     async def say(self, turn: str, outbound: Outbound) -> Receipt:
         """Owe one message more, send it, and wait for what the service says.
@@ -130,7 +144,7 @@ class Delivery:
             say("channel {name}: an answer was not sent: {why}", name=one.outbound.address.channel, why=why)
         )
 
-    def _enqueue(self, address: Address, letter: _Letter | _Growing) -> None:
+    def _enqueue(self, address: Address, letter: _Letter | _Growing | _Settled) -> None:
         place = replace(address, thread=None)  # services count per chat
         self._chats.setdefault(place, deque()).append(letter)
         if place not in self._workers:
@@ -143,10 +157,20 @@ class Delivery:
                 letter = waiting.popleft()
                 if isinstance(letter, _Growing):
                     await self._end(letter)
-                else:
+                elif isinstance(letter, _Letter):
                     await self._send(letter)
+                else:
+                    await self._settle(letter)
         finally:  # no await between the last look and this: what comes later gets a worker of its own
             del self._workers[place], self._chats[place]
+
+    async def _settle(self, settled: _Settled) -> None:
+        channel: Any = self._channel_of(settled.address)
+        try:
+            told = channel.settled(settled.address, settled.message_id)
+            await within(self._leeway.send_seconds, told, self._leeway.grace_seconds)
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            self._complain(say("channel {name} failed: {why}", name=settled.address.channel, why=name_of(why)))
 
     async def _end(self, growing: _Growing) -> None:
         """The final text through the writer; if the service refuses that, as messages of their own."""

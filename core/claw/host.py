@@ -77,6 +77,11 @@ class Host:
         """How every plugin stands now, in order of id."""
         return tuple(sorted(self._standings.values(), key=lambda standing: standing.id))
 
+    @property
+    def specifying(self) -> frozenset[str]:
+        """The plugins that ask others a hook of their own: what they hold of others' answers is of this host."""
+        return frozenset(self._specified.values())
+
     def gather(self) -> Kit:
         """Load what the configuration uses, ask it all, and freeze what it brought.
 

@@ -31,7 +31,9 @@ async def letters(
         return ()
     files, refused = await _files(rooms, channel, errand, stage, reply.media)
     words = "\n".join((reply.text, *refused)).strip()
-    if words and not refused and _was_said(words, rooms.journal.said(errand.turn), message.address):
+    said = rooms.journal.said(errand.turn)
+    words = _rest(words, [one.text for one in said if is_block(one.key)])
+    if words and not refused and _was_said(words, said, message.address):
         words = ""
     whole = Outbound(
         ending.turn, message.address, words, reply_to=reply.reply_to or _quoted(errand), attachments=files,
@@ -98,6 +100,26 @@ async def _files(
     here = [path for path in paths if not path.startswith(("http://", "https://"))]
     files, refused = await carried_out(here, stage.fence, folder, errand.turn, limit)
     return files, (*refused, *(path for path in paths if path not in here))  # an address stays a link
+
+
+def block_key(turn: str, number: int) -> str:
+    """The delivery key of a part of an answer that went out before its end."""
+    return f"{turn}:b{number}"
+
+
+def is_block(key: str) -> bool:
+    """Whether a message is such a part."""
+    return key.partition(":")[2].startswith("b")
+
+
+def _rest(text: str, blocks: Sequence[str]) -> str:
+    """What of an answer is left behind the blocks that went out; all of it, when they are not a part of it as it is."""
+    at = 0
+    for block in blocks:
+        found = text.find(block.strip(), at)
+        if found >= 0:
+            at = found + len(block.strip())
+    return text[at:].strip() if at else text
 
 
 def _was_said(text: str, said: Sequence[Outbound], address: object) -> bool:

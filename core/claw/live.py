@@ -1,11 +1,12 @@
 """A reply that people watch while it grows: one writer for each turn, and signs of life until it speaks."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from claw.channel import Channel, Writer
+from claw.chunking import Blocks
 from claw.event import Event, StepStarted, TextPiece
 from claw.journal import Journal
 from claw.message import Outbound
@@ -24,6 +25,7 @@ class Live:
     :param outbound: where, with an empty text.
     :param visible: what of a text so far may be shown; empty holds it back.
     :param streams: whether the text is shown while it grows, or signs of life only.
+    :param post: sends a part of the answer as a message of its own; given, the answer goes out in blocks.
     """
 
     def __init__(
@@ -35,10 +37,12 @@ class Live:
         visible: Callable[[str], str],
         complain: Complain,
         streams: bool = True,
+        post: Callable[[str], None] | None = None,
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, complain
-        self._streams = streams and hasattr(channel, "stream")
+        self._post, self._blocks, self._fed = post, Blocks(), ""
+        self._streams = post is None and streams and hasattr(channel, "stream")
         self.writer: Writer | None = None
         self._text = ""
         self._noted: tuple[str, ...] = ()
@@ -50,10 +54,22 @@ class Live:
         """One event of the turn."""
         if isinstance(event, StepStarted):
             self._text = ""
-        elif isinstance(event, TextPiece) and self._streams:
+            if self._post:
+                self._send(self._blocks.finish())
+                self._blocks, self._fed = Blocks(), ""
+        elif isinstance(event, TextPiece):
             self._text += event.text
-            if text := self._visible(self._text):
+            text = self._visible(self._text) if self._streams or self._post else ""
+            if text and self._streams:
                 await self._show(text)
+            elif text.startswith(self._fed) and len(text) > len(self._fed):
+                more, self._fed = text[len(self._fed) :], text
+                self._send(self._blocks.feed(more))
+
+    def _send(self, blocks: Sequence[str]) -> None:
+        for block in blocks:
+            if self._post:
+                self._post(block)
 
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""

@@ -26,8 +26,14 @@ from claw.route import Route, Verdict, admission, route
 from claw.stage import Rooms
 from claw.words import say
 
+_UNSEEN = frozenset({"heard", "seen", "bots"})
+"""What is settled without anybody waiting for it."""
 ATTEMPTS = 3
 """How often a turn is begun that takes the process with it each time."""
+
+
+BOT_TURNS = 4
+"""Messages of other bots in a row that are answered in one chat, until a person writes there (spec P8)."""
 
 
 class ServedDesk(Desk):
@@ -74,6 +80,7 @@ class Reception:
     ) -> None:
         self._app, self._backlog, self._delivery, self._pairing = app, backlog, delivery, pairing
         self._heard: dict[Address, deque[Heard]] = {}
+        self._bots: dict[Address, int] = {}
 
     @property
     def _rooms(self) -> Rooms:
@@ -100,6 +107,8 @@ class Reception:
             return self._settle(accepted, "decided", self._decided(inbound, verdict, *answer))
         if inbound.kind not in ("message", "button"):
             return self._settle(accepted, "seen")
+        if self._talks_to_itself(inbound):
+            return self._settle(accepted, "bots")
         going = route(inbound, rooms.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if not (line.startswith("/") and await self._command(accepted, going, line)):
@@ -138,6 +147,8 @@ class Reception:
         if accepted.number:
             self._rooms.journal.settle(accepted.number, why, owed)
         self._delivery.post(owed)
+        if why not in _UNSEEN:
+            self._delivery.settle(accepted.inbound.address, accepted.inbound.message_id)
 
     def _say(self, key: str, inbound: Inbound, text: str) -> tuple[Outbound, ...]:
         channel = self._rooms.kit.channel(inbound.address.channel, inbound.address.account)
@@ -192,6 +203,15 @@ class Reception:
         queue = (section and section.queue) or settings.messages.queue
         chosen = self._rooms.overrides.of(session_key).queue if self._rooms.overrides else ""
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
+
+    def _talks_to_itself(self, inbound: Inbound) -> bool:
+        """Whether bots alone have been answered here for a while: two of them would go on for ever."""
+        place = inbound.address
+        if not inbound.sender.is_bot:
+            self._bots.pop(place, None)
+            return False
+        self._bots[place] = self._bots.get(place, 0) + 1
+        return self._bots[place] > BOT_TURNS
 
     def _remember(self, inbound: Inbound) -> None:
         """What is said in a group without us is shown with the next question."""

@@ -6,9 +6,10 @@ others go on. What comes in is on disk before the channel may acknowledge it, an
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from claw.app import App, House
 from claw.backlog import Backlog
@@ -20,7 +21,7 @@ from claw.errors import ClawError, UsageError
 from claw.event import TurnEnded
 from claw.journal import Accepted
 from claw.kit import Brought, account_of
-from claw.letter import letters, pieces, tokens_of
+from claw.letter import block_key, letters, pieces, tokens_of
 from claw.live import Live
 from claw.media import brought_in
 from claw.message import Address, Inbound, Outbound, Receipt
@@ -237,6 +238,7 @@ class Serving:
         live = Live(
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
             section is None or section.streaming,
+            partial(self._block, where, count(1)) if section and section.block_streaming else None,
         )  # fmt: skip
         owed: tuple[Outbound, ...] = ()
         try:
@@ -248,6 +250,12 @@ class Serving:
             texts = [one for one in owed if one.text]
             await live.over(finished=bool(texts))
         self._deliver(live, owed, errand.answer)
+
+    def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
+        """A part of an answer goes out before its end."""
+        one = replace(where, key=block_key(where.key, next(numbers)), text=text)
+        if self._journal.owe(where.key, one):
+            self._delivery.post([one])
 
     async def _letters(
         self, live: Live, channel: Channel, errand: Errand, ending: TurnEnded, stage: Stage | None

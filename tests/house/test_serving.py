@@ -353,3 +353,55 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(tmp_path, answer):
 
     assert channel.states == ["a", "a full", "a full answer", answer]
     assert channel.shown == [] and channel.abandoned == 0
+
+
+async def test_a_new_configuration_lets_other_people_in_and_leaves_an_unchanged_channel_alone(tmp_path):
+    from claw.app import look_round
+
+    same, other = FakeChannel("same"), FakeChannel("other")
+    config = {"channels": {"same": {"allowFrom": ["u1"]}, "other": {"allowFrom": ["u1"]}}}
+    model = FakeProvider(says("one"), says("two"))
+    async with served(model, same, other, home=tmp_path, config=config) as house:
+        await asyncio.sleep(0.05)
+        config["channels"]["other"]["allowFrom"].append("u2")
+        house._write(config, "fake")
+        environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        await house.serving.reload(look_round(environ, ()))
+        other.says("hi", "u2")
+        assert await other.until_shown() == ["one"]
+        same.says("hi", "u1")
+        await same.until_shown()
+        assert (same.connections, other.connections) == (1, 2)
+
+
+async def test_a_configuration_whose_required_plugin_is_missing_changes_nothing(tmp_path):
+    from claw.app import look_round
+    from claw.errors import PluginError
+
+    channel, model = FakeChannel(), FakeProvider(says("still here"))
+    async with served(model, channel, home=tmp_path) as house:
+        house._write({**OPEN, "plugins": {"entries": {"gone": {"required": True}}}}, "fake")
+        environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        with pytest.raises(PluginError):
+            await house.serving.reload(look_round(environ, ()))
+        channel.says("hi", "u1")
+        assert await channel.until_shown() == ["still here"]
+
+
+async def test_an_answer_may_go_out_in_blocks_as_they_are_ready(tmp_path):
+    class Pieces(FakeProvider):
+        async def stream(self, request):
+            self.requests.append(request)
+            whole = "\n\n".join(f"Paragraph {n}. " + "word " * 180 for n in range(3))
+            for at in range(0, len(whole), 50):
+                yield TextDelta(whole[at : at + 50])
+            yield Finished(says(whole))
+
+    channel = FakeChannel()
+    config = {"channels": {"fake": {"allowFrom": ["u1"], "blockStreaming": True}}}
+    async with served(Pieces(), channel, home=tmp_path, config=config):
+        channel.says("tell me", "u1")
+        shown = await channel.until_shown(3)
+        await asyncio.sleep(0.05)
+        assert [text.split(".")[0] for text in channel.shown] == [f"Paragraph {n}" for n in range(3)]
+        assert len(shown) == 3

@@ -104,6 +104,7 @@ class ChannelConfig(Section):
         20, ge=0, description="Unanswered group messages shown with the next question."
     )
     streaming: bool = Field(True, description="Show an answer while it grows.")
+    block_streaming: bool = Field(False, description="Send an answer in blocks as they are ready, each a message.")
     queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
     allow_bots: bool = Field(False, description="Let other bots start turns.")
 
