@@ -69,7 +69,7 @@ def decode(data: bytes) -> Frame:
                 texts[number] = value
         return Frame(
             method=numbers[4],
-            service=numbers[3],
+            service=_signed(numbers[3]),
             headers=tuple(headers),
             payload=texts.get(8, b""),
             seq_id=numbers[1],
@@ -116,6 +116,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise BadFrame("a number without an end")
 
 
+def _signed(value: int) -> int:
+    """An int32, which travels as 64 bits when it is negative."""
+    value &= (1 << 32) - 1
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
 def _number(number: int, value: int) -> bytes:
     return _packed(number << 3 | _VARINT) + _packed(value)
 
@@ -126,7 +132,7 @@ def _text(number: int, value: bytes) -> bytes:
 
 def _packed(value: int) -> bytes:
     out = bytearray()
-    value &= (1 << 64) - 1  # a negative int32 travels as 64 bits
+    value &= (1 << 64) - 1
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
         value >>= 7

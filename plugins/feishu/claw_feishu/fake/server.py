@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 from websockets.frames import OP_BINARY, OP_CLOSE
 from websockets.server import ServerProtocol
 
+FILE_PARTS = ("image", "file")
+"""The vendor's SDK sends a file without a name when it was given as bytes."""
 _REASONS = {
     200: "OK",
     101: "Switching Protocols",
@@ -205,7 +207,7 @@ def _body(headers: Mapping[str, str], raw: bytes) -> Any:
             data = part.get_payload(decode=True)
             if isinstance(data, bytes):
                 name = str(part.get_param("name", header="content-disposition"))
-                parts[name] = data.decode() if part.get_filename() is None else data
+                parts[name] = data if name in FILE_PARTS or part.get_filename() else data.decode()
         return parts
     try:
         return json.loads(raw) if raw else None
