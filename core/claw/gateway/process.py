@@ -150,6 +150,8 @@ class Gateway:
         }
         try:
             await asyncio.sleep(0)
+            if served.done():  # it could not even begin
+                served.result()
             self._tell_ready(house, serving)
             await self._until_stopped(served)
         finally:

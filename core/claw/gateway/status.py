@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from claw.store import Database
 FILE = "state.db"
 STARTING, READY, STOPPING = "starting", "ready", "stopping"
 STOPPED, FAILED, BROKEN = "stopped", "failed", "broken"
+_ENDS = (STOPPED, FAILED, BROKEN)
 STALE_SECONDS = 15.0
 """A row is written every five seconds at least; one that is older belongs to a process that hangs."""
 MOST_DEATHS, DEATHS_WITHIN_SECONDS = 3, 600.0  # DESIGN section 5: safe mode at the third death in ten minutes
@@ -70,7 +72,7 @@ class Board:
     ) -> None:
         self._database, self._clock = Database(home / FILE, clock, complain), clock
         self._database.tables("gateway", _TABLE)
-        self._run = 0
+        self._run, self._over, self._guard = 0, False, threading.Lock()
 
     def begin(self) -> tuple[Run, ...]:
         """Begin a row of this process; answers with the runs before it, newest first."""
@@ -87,12 +89,16 @@ class Board:
         return before
 
     def write(self, state: str, body: Mapping[str, Any]) -> None:
-        """Say how this run is doing now."""
+        """Say how this run is doing now. Once it has said that it is over, a thread that is late says nothing else."""
         text = json.dumps(body, ensure_ascii=False, default=str)
-        self._database.write(
-            "UPDATE gateway_runs SET state = ?, seen_at_ms = ?, body = ? WHERE run = ?",
-            state, self._clock.now_ms(), text, self._run,
-        )  # fmt: skip
+        with self._guard:
+            if self._over and state not in _ENDS:
+                return
+            self._over = state in _ENDS
+            self._database.write(
+                "UPDATE gateway_runs SET state = ?, seen_at_ms = ?, body = ? WHERE run = ?",
+                state, self._clock.now_ms(), text, self._run,
+            )  # fmt: skip
 
     def close(self) -> None:
         """Let go of the file; the last one who does so makes it durable."""
