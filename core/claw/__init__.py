@@ -13,7 +13,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     3   question  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
-    1   store  clock  message  errors  words  wall  yard  seal
+    1   store  clock  message  errors  words  wall  yard  seal  failpoint
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """

@@ -14,6 +14,7 @@ from typing import Any
 from claw.channel import Channel, Writer
 from claw.clock import SYSTEM, Clock
 from claw.errors import DeliveryError
+from claw.failpoint import reach
 from claw.journal import Journal, Owed
 from claw.message import Address, Outbound, Receipt
 from claw.wall import Leeway, name_of, within
@@ -176,6 +177,7 @@ class Delivery:
         """The final text through the writer; if the service refuses that, as messages of their own."""
         for row in growing.rows:
             self._journal.sending(row.key)
+        reach("sending-noted")
         receipt, pause = None, _FIRST_PAUSE
         for _ in range(TRIES):
             try:
@@ -195,6 +197,7 @@ class Delivery:
         if receipt is None:
             await self._apart(growing)
             return
+        reach("service-took")
         for at, row in enumerate(growing.rows):
             self._journal.paid(row.key, receipt.message_ids if at == 0 else ())
 
@@ -232,6 +235,7 @@ class Delivery:
         if channel is None:
             return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
         self._journal.sending(outbound.key, letter.repeated)
+        reach("sending-noted")
         try:
             receipt = await within(
                 self._leeway.send_seconds, channel.send(outbound), self._leeway.grace_seconds
@@ -243,6 +247,7 @@ class Delivery:
         except Exception as why:  # noqa: BLE001 - a stranger's code
             return _Strange("{why}", outcome_unknown=True, why=name_of(why))
         ids = tuple(getattr(receipt, "message_ids", ()))
+        reach("service-took")
         self._journal.paid(outbound.key, ids)
         if letter.arrived and not letter.arrived.done():
             letter.arrived.set_result(Receipt(ids))

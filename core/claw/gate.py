@@ -9,6 +9,7 @@ from functools import cached_property
 from claw.asking import Asking
 from claw.envelope import contained
 from claw.event import Event, ToolProgress
+from claw.failpoint import reach
 from claw.guard.environment import child_environment
 from claw.guests import review, review_result
 from claw.loop import Emit, Prepared
@@ -75,7 +76,9 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
             return Result(changed, is_error=True)
         if tool.effects == "once" and not caller.once(checked.id):
             return Result(NO_RESULT, is_error=True)
+        reach("effect-marked")
         answer = await run(tool, given, context)
+        reach("effect-done")
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         return _texts(contained, fit(_texts(rooms.redact.known_masked, result), limit))
 

@@ -8,6 +8,7 @@ from typing import Any
 from claw.channel import Channel, Writer
 from claw.chunking import Blocks
 from claw.event import Event, StepStarted, TextPiece
+from claw.failpoint import reach
 from claw.journal import Journal
 from claw.message import Outbound
 from claw.wall import name_of
@@ -100,6 +101,7 @@ class Live:
         """Write down in which messages the text stands, when that has changed: a restart goes on with them."""
         shown = tuple(self.writer.shown) if self.writer else ()
         if shown != self._noted:
+            reach("stream-posted")
             self._journal.shown(self._turn, shown)
             self._noted = shown
 

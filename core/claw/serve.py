@@ -19,6 +19,7 @@ from claw.delivery import Delivery
 from claw.directives import shown as visible
 from claw.errors import ClawError, UsageError
 from claw.event import TurnEnded
+from claw.failpoint import reach
 from claw.journal import Accepted
 from claw.kit import Brought, account_of
 from claw.letter import block_key, letters, pieces, tokens_of
@@ -149,7 +150,9 @@ class Serving:
             accepted = self._journal.accept(inbound)
             if accepted is None:
                 return True
+            reach("inbox-written")
             await self._journal.durable()
+            reach("inbox-synced")
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))
             return False

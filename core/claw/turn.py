@@ -12,6 +12,7 @@ from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
+from claw.failpoint import reach
 from claw.fallback import with_fallback
 from claw.freshness import is_fresh, reset_policy, zone_of
 from claw.gate import Caller, prepare
@@ -120,6 +121,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     turn, told = errand.turn, partial(_tell, emit, rooms)
     ending, failed, stage = TurnEnded(turn, "failed", ""), None, None
     rooms.journal.began(turn, errand.route.session_key, errand.numbers)
+    reach("turn-began")
     try:
         stage = await set_stage(
             errand.message, errand.route, rooms, errand.wish
@@ -129,6 +131,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
             await _begin_anew_if_stale(errand, stage, session, rooms, told)
             await _greet(turn, stage, errand.route, session, told)
             ending = await _converse(errand, stage, session, rooms, told)
+            reach("answer-recorded")
         finally:
             await session.flush()
             session.release()
@@ -154,6 +157,7 @@ async def _over(
         is_owed = bool(errand.numbers)
         unsure = is_owed and rooms.journal.standing(errand.turn)[1]
         rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure)
+        reach("turn-ended")
         await told(ending)
     return owed
 
@@ -353,6 +357,8 @@ async def _write_then_tell(session: Session, told: Emit, errand: Errand, event: 
         if errand.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
         session.append(event.message)
+        if isinstance(event.message, User):
+            reach("user-recorded")
     await told(event)
 
 

@@ -28,6 +28,7 @@ MAY_TOUCH_THE_WORLD = {
         "deaths",
     ),  # parts of the host: what it sees, how it loads, who took the process with it
     "lifecycle",  # what is installed, and putting it there
+    "failpoint",  # where a test kills the process
     "gateway",  # a process of its own: its lock, signals, log file and service
 }
 MAY_WRITE = {"store", "guard", "testing", "deaths", "lifecycle"}
