@@ -6,10 +6,11 @@ Shapes from the open platform's "message content" pages.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 _MARKS = {"bold": "**", "italic": "*", "lineThrough": "~~", "codeInline": "`"}
 _ALL = "@_all"
+T = TypeVar("T")
 
 
 class Mentions:
@@ -66,8 +67,8 @@ def post_markdown(content: Mapping[str, Any], mentions: Mentions) -> tuple[str, 
         content = next((value for value in content.values() if isinstance(value, Mapping)), {})
     files: list[tuple[str, str]] = []
     lines = [str(content.get("title") or "")]
-    for paragraph in content.get("content") or ():
-        spans = [_span(element, mentions, files) for element in paragraph if isinstance(element, Mapping)]
+    for paragraph in _items(content.get("content"), list):
+        spans = [_span(element, mentions, files) for element in _items(paragraph, dict)]
         text = ""
         for block, written in spans:
             if block and text and not text.endswith("\n"):
@@ -75,6 +76,11 @@ def post_markdown(content: Mapping[str, Any], mentions: Mentions) -> tuple[str, 
             text += written + ("\n" if block else "")
         lines.append(text.strip())
     return "\n".join(lines).strip("\n"), tuple(files)
+
+
+def _items(value: Any, kind: type[T]) -> list[T]:
+    """Those of a list that are what they should be; none when it is no list."""
+    return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
 
 
 def _span(element: Mapping[str, Any], mentions: Mentions, files: list[tuple[str, str]]) -> tuple[bool, str]:
@@ -109,8 +115,8 @@ def _styled(text: str, element: Mapping[str, Any]) -> str:
     bare = text.strip()
     if not bare:
         return text
-    for style in element.get("style") or ():
-        if mark := _MARKS.get(str(style)):
+    for style in _items(element.get("style"), str):
+        if mark := _MARKS.get(style):
             bare = f"{mark}{bare}{mark}"
     return text[: len(text) - len(text.lstrip())] + bare + text[len(text.rstrip()) :]
 

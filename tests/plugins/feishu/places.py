@@ -97,9 +97,11 @@ def calls(route: WebRoute) -> Callable[[dict[str, str], bytes], Any]:
     return post
 
 
-def outbound(inbound: Inbound | None = None, text: str = "", *, key: str = "k1", **more: Any) -> Outbound:
+def outbound(
+    inbound: Inbound | None = None, text: str = "", *, key: str = "k1", chat: str = "oc_chat", **more: Any
+) -> Outbound:
     """An answer to a message, or something to say in a chat."""
-    address = inbound.address if inbound else Address("feishu", "oc_chat")
+    address = inbound.address if inbound else Address("feishu", chat)
     return Outbound(key, address, text, **{"reply_to": inbound.message_id if inbound else None, **more})
 
 
