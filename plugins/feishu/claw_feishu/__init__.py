@@ -36,6 +36,9 @@ def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
 @hookimpl(optionalhook=True)
 def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     """The webhook of each account that has one."""
-    for (folder, _), channel in sorted(_open.items()):
-        if folder == str(config.state_dir) and channel.settings.mode == "webhook":
+    from claw_feishu.settings import FeishuSettings
+
+    for account in config.accounts("feishu", FeishuSettings, *_CREDENTIALS):
+        channel = _open.get((str(config.state_dir), account))
+        if channel is not None and channel.settings.mode == "webhook":
             yield channel.webhook()
