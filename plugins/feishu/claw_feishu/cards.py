@@ -147,8 +147,8 @@ class CardWriter:
     async def finish(self, outbound: Outbound) -> Receipt:
         """Write the final text and close the cards."""
         await self._stop()
-        if not self._cards:
-            return await self._send(outbound)
+        if self._cards_fail or not (self._cards or self._unsent):
+            return await self._without_cards(outbound)
         try:
             await self._patiently(outbound)
         except FeishuError as why:
@@ -163,6 +163,9 @@ class CardWriter:
         for card in self._cards:
             with suppress(DeliveryError):
                 await card.close()
+        if self._unsent and not self._cards_fail:  # it may stand there, empty
+            with suppress(DeliveryError):
+                await self._recall((await self._begun(len(self._cards))).message_id)
 
     async def _keep_writing(self) -> None:
         """One task, waited for by ``finish`` or ``abandon``."""

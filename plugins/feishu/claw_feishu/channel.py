@@ -266,7 +266,8 @@ class FeishuChannel(Telling):
             last = at == len(parts) - 1
             piece = replace(
                 outbound,
-                key=f"{outbound.key}.{at}" if at else outbound.key,
+                key=later_key(outbound.key, at),
+                reply_to=outbound.reply_to if at == 0 else None,
                 text=part,
                 attachments=outbound.attachments if last else (),
                 buttons=outbound.buttons if last else (),
@@ -288,7 +289,7 @@ class FeishuChannel(Telling):
         """Send one form: as an answer where there is something to answer, in its thread, else as a new message."""
         address, answered = outbound.address, outbound.reply_to
         if answered is None and address.thread:
-            answered = await self.directory.in_thread(address.thread)
+            answered = outbound.answers or await self.directory.in_thread(address.thread)
         body: dict[str, Any] = {"msg_type": form.msg_type, "content": form.content, "uuid": uuid}
         answer = None
         if answered:
@@ -323,7 +324,7 @@ class FeishuChannel(Telling):
         for at, piece in enumerate(pieces):
             left = replace(
                 outbound,
-                key=f"{outbound.key}+{at}",
+                key=f"{outbound.key}+{at}" if at else outbound.key,
                 text=piece,
                 attachments=(),
                 replaces=(),
@@ -373,6 +374,17 @@ class FeishuChannel(Telling):
         """Reads a secret anew each time, so that a changed file or a new value holds at once."""
         where = "channels.feishu" if self.account == "default" else f"channels.feishu.accounts.{self.account}"
         return lambda: secret(getattr(self.settings, field), f"{where}.{key}")
+
+
+def later_key(key: str, at: int) -> str:
+    """The delivery key of a later piece of an answer whose first piece has ``key``. Pure.
+
+    The house numbers pieces ``TURN:0``, ``TURN:1`` …: with the same keys, what it sends again is dropped as a repeat.
+    """
+    base, colon, number = key.rpartition(":")
+    if colon and number.isdecimal():
+        return f"{base}:{int(number) + at}"
+    return f"{key}:{at}" if at else key
 
 
 def _is_about_form(why: FeishuError) -> bool:

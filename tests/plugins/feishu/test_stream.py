@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from claw import Address, Button, DeliveryError, Outbound, Writer
+from claw import Address, Button, DeliveryError, Outbound, Writer, split_text
 from claw_feishu.fake import Answer, FakeFeishu, refusal
 from claw_feishu.longconn import Pace
 from claw_feishu.outbound import card_pieces
@@ -223,3 +223,43 @@ async def test_a_service_that_is_down_is_not_asked_with_every_word() -> None:
         assert len(feishu.calls("cardkit")) <= 2
         await writer.finish(outbound(text="done"))
         assert shown(feishu) == ["done"]
+
+
+@pytest.mark.parametrize("ends", ["finished", "abandoned"])
+async def test_a_card_that_may_stand_there_is_not_forgotten(ends: str) -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.cut("POST /open-apis/im/v1/messages", 5)  # it arrived, and we did not hear so
+        writer = us.stream(outbound())
+        await writer.show("some")
+        assert writer.shown == ()
+        if ends == "finished":
+            await writer.finish(outbound(text="some text"))
+            assert shown(feishu) == ["some text"]
+            assert not feishu.card_of(feishu.ours[0].message_id).streaming
+        else:
+            await writer.abandon()
+            assert feishu.ours == []
+
+
+async def test_an_answer_that_no_card_took_is_the_same_messages_when_the_house_sends_it_again() -> None:
+    text = "\n\n".join(f"{n}: " + "word " * 100 for n in range(20))
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        pieces = split_text(text, us.limits)
+        await us.stream(outbound()).finish(outbound(text=text, key="turn:0"))
+        for at, piece in enumerate(pieces):
+            await us.send(outbound(text=piece, key=f"turn:{at}"))
+        assert shown(feishu) == list(pieces)
+        assert len(pieces) > 2
+
+
+async def test_a_final_write_may_be_tried_again_and_again() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        feishu.fail("/settings", Answer(502, b"", content_type="text/html"), times=2)
+        for _ in range(2):
+            with pytest.raises(DeliveryError):
+                await writer.finish(outbound(text="some text"))
+        receipt = await writer.finish(outbound(text="some text"))
+        assert shown(feishu) == ["some text"]
+        assert feishu.card_of(receipt.message_ids[0]).finished == 1
