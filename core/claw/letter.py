@@ -35,9 +35,11 @@ async def letters(
     words = _rest(words, [one.text for one in said if is_block(one.key)])
     if words and not refused and _was_said(words, said, message.address):
         words = ""
+    if words and not failed and _shows_thinking(rooms, errand):
+        words = "\n".join(f"> {line}" for line in errand.thinking.strip().splitlines()) + f"\n\n{words}"
     whole = Outbound(
         ending.turn, message.address, words, reply_to=reply.reply_to or _quoted(errand), attachments=files,
-        voice=reply.voice, answers=message.message_id,
+        voice=reply.voice, answers=message.message_id, tokens=errand.tokens,
     )  # fmt: skip
     let_out = await filtered(whole, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
     if let_out is None:
@@ -100,6 +102,12 @@ async def _files(
     here = [path for path in paths if not path.startswith(("http://", "https://"))]
     files, refused = await carried_out(here, stage.fence, folder, errand.turn, limit)
     return files, (*refused, *(path for path in paths if path not in here))  # an address stays a link
+
+
+def _shows_thinking(rooms: Rooms, errand: Errand) -> bool:
+    """Whether somebody here chose to see what the model thinks, and it thought."""
+    chosen = rooms.overrides.of(errand.route.session_key).reasoning if rooms.overrides else None
+    return bool(chosen and errand.thinking.strip())
 
 
 def block_key(turn: str, number: int) -> str:

@@ -140,6 +140,7 @@ class Outbound:
     :param replaces: ids of messages (a channel's own words for them, from :class:`Receipt`) that show a part of this
         already, left by a stream: they become this one instead of a second message standing beside them.
     :param voice: the attached sound is a voice note.
+    :param tokens: what the models read and wrote for this answer, as their services counted.
     """
 
     key: str
@@ -151,6 +152,7 @@ class Outbound:
     replaces: tuple[str, ...] = ()
     voice: bool = False
     answers: str = ""
+    tokens: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from claw.channel import Channel, ChannelState
 from claw.clock import SYSTEM
 from claw.delivery import Delivery
 from claw.directives import shown as visible
-from claw.errors import ClawError, UsageError
+from claw.errors import ClawError, PluginError, UsageError
 from claw.event import TurnEnded
 from claw.failpoint import reach
 from claw.journal import Accepted
@@ -31,6 +31,7 @@ from claw.reception import Reception
 from claw.report import Listening, Report
 from claw.route import TERMINAL
 from claw.stage import Stage, fence_of
+from claw.standing import LOADED, QUARANTINED
 from claw.turn import Errand, run_turn
 from claw.wall import is_ours, name_of
 from claw.words import say
@@ -106,10 +107,13 @@ class Serving:
 
         Turns that run keep theirs to the end; a channel whose settings are as they were is not disturbed.
 
-        :raises ClawError: a required plugin would be missing; nothing has changed.
+        :raises ClawError: a plugin that stands now would be missing; nothing has changed.
         """
         old = self.app
         new = App(house, before=old)
+        if wrong := _newly_wrong(old, new):
+            await new.retire(old)
+            raise ClawError("{why}", why=wrong)
         if self._approvals and new.rooms.approvals:
             new.rooms.approvals.present = self._present
         self.app = new
@@ -302,6 +306,17 @@ class Serving:
         for one in pieces(whole, channel):
             await self._delivery.say(question.request.turn, one)
         return True
+
+
+def _newly_wrong(old: App, new: App) -> str:
+    """Why a plugin that stood with the old file does not take the new one; empty when all do."""
+    stood = {standing.id for standing in old.host.standings if standing.state == LOADED}
+    faults = [
+        str(PluginError(standing.id, *standing.fault_parts()))
+        for standing in new.host.standings
+        if standing.id in stood and standing.state == QUARANTINED and standing.stage == "config"
+    ]
+    return "; ".join(faults)
 
 
 def _state_of(channel: Channel) -> ChannelState:

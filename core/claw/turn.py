@@ -26,7 +26,7 @@ from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
 from claw.stage import Rooms, Stage, Wish, set_stage
-from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User, limit_turns
+from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, limit_turns
 from claw.words import say
 
 _PROMPT_SHARE = 0.8
@@ -46,6 +46,7 @@ class Errand:
     :param parked: set before the task is cancelled: the turn is to be taken up by another process, not ended.
     :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
     :param answer: the words of its end, whole, once it has ended.
+    :param thinking: what the model thought; ``tokens`` what it read and wrote, as far as its service said.
     """
 
     turn: str
@@ -58,6 +59,8 @@ class Errand:
     preface: str = ""
     summed: list[Accepted] = field(default_factory=list)
     answer: str = ""
+    thinking: str = ""
+    tokens: tuple[int, int] = (0, 0)
 
     @property
     def numbers(self) -> list[int]:
@@ -357,9 +360,18 @@ async def _write_then_tell(session: Session, told: Emit, errand: Errand, event: 
         if errand.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
         session.append(event.message)
+        if isinstance(event.message, Assistant):
+            _count(errand, event.message)
         if isinstance(event.message, User):
             reach("user-recorded")
     await told(event)
+
+
+def _count(errand: Errand, said: Assistant) -> None:
+    usage, (read, written) = said.usage, errand.tokens
+    asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
+    errand.tokens = (read + asked, written + (usage.output or 0))
+    errand.thinking += "".join(block.text for block in said.content if isinstance(block, Thinking))
 
 
 def _async(take: Callable[[], Sequence[User]]) -> Callable[[], Awaitable[Sequence[User]]]:

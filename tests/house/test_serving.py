@@ -405,3 +405,49 @@ async def test_an_answer_may_go_out_in_blocks_as_they_are_ready(tmp_path):
         await asyncio.sleep(0.05)
         assert [text.split(".")[0] for text in channel.shown] == [f"Paragraph {n}" for n in range(3)]
         assert len(shown) == 3
+
+
+async def test_a_wrong_key_of_a_plugin_keeps_the_old_configuration(tmp_path):
+    from claw import ChannelConfig
+    from claw.app import look_round
+    from claw.errors import ClawError
+
+    class Odd(ChannelConfig):
+        colour: str = "blue"
+
+    class Picky(Channels):
+        @hookimpl
+        def register_channels(self, config):
+            config.channel("fake", Odd)
+            return self.channels
+
+    channel, model = FakeChannel(), FakeProvider(says("as before"))
+    house = House(model, home=tmp_path, config=OPEN, plugins={"picky": Picky(channel)})
+    stop, serving = asyncio.Event(), Serving(house.app)
+    running = asyncio.ensure_future(serving.run(stop))
+    try:
+        wrong = {"channels": {"fake": {**OPEN["channels"]["fake"], "color": "red"}}}
+        house._write(wrong, "fake")
+        environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        with pytest.raises(ClawError, match="color"):
+            await serving.reload(look_round(environ, ()))
+        channel.says("hi", "u1")
+        assert await channel.until_shown() == ["as before"]
+    finally:
+        stop.set()
+        await running
+        await house.close()
+
+
+async def test_what_the_model_thought_is_shown_where_somebody_wants_it(tmp_path):
+    from claw.transcript import Assistant, Text, Thinking
+
+    thought = Assistant((Thinking("seven is odd"), Text("7")))
+    channel, model = FakeChannel(), FakeProvider(thought, thought)
+    async with served(model, channel, home=tmp_path):
+        channel.says("a number?", "u1")
+        assert (await channel.until_shown(1))[-1] == "7"
+        channel.says("/reasoning on", "u1")
+        await channel.until_shown(2)
+        channel.says("a number?", "u1")
+        assert (await channel.until_shown(3))[-1] == "> seven is odd\n\n7"

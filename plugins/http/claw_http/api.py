@@ -86,7 +86,7 @@ class Api:
             await self._in_time(call.until_ended())
             if call.problem:
                 raise Refused(503, call.problem, "server_error", code="stopping")
-            return as_json(openai.completion(id, created, asked.model, call.text, _usage()))
+            return as_json(openai.completion(id, created, asked.model, call.text, _usage(call)))
         finally:
             self._leave(call)
 
@@ -123,7 +123,7 @@ class Api:
 
     async def _streamed(self, call: Call, asked: Asked, created: int) -> AsyncIterator[bytes]:
         def chunk(delta: dict[str, str] | None, end: str | None = None) -> bytes:
-            usage = _usage() if delta is None else None
+            usage = _usage(call) if delta is None else None
             return openai.chunk(call.message_id, created, asked.model, delta, end, usage)
 
         late = asyncio.get_running_loop().call_later(
@@ -159,6 +159,7 @@ def _too_late(settings: HttpSettings) -> str:
     return f"no answer within {settings.answer_seconds:g} s (channels.http.answerSeconds); the turn goes on"
 
 
-def _usage() -> dict[str, int]:
-    """What a turn cost is not told to channels yet."""
-    return {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+def _usage(call: Call) -> dict[str, int]:
+    """What the models read and wrote for the answer; zeros when their service did not count."""
+    read, written = call.tokens
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -93,6 +93,7 @@ class Http:
         if outbound.attachments and not outbound.text:
             raise DeliveryError("the HTTP API answers in text: a file cannot be sent there", permanent=True)
         if call := self._waiting.of(outbound):
+            call.tokens = max(call.tokens, outbound.tokens)
             call.say(outbound.text)
             if call.turn_is_over or not call.turn_runs:
                 self._waiting.passed(call)

@@ -31,11 +31,13 @@ class Call:
     """One request and the answer that is coming.
 
     :param message_id: of the inbound that it became.
+    :ivar tokens: what the models read and wrote for it.
     """
 
     def __init__(self, message_id: str, address: Address) -> None:
         self.message_id, self.address = message_id, address
         self.problem = ""
+        self.tokens = (0, 0)
         self.turn_runs = self.turn_is_over = self.ended = False
         self._said: list[str] = []
         self._written = self._block = ""
