@@ -143,7 +143,7 @@ class TelegramChannel:
             self._came()
             return bool(await submit(inbound, update))
 
-        self._receiver.open(bot, heard)
+        self._receiver.open(bot, heard, album_seconds=self.pace.album)
         try:
             if self._of.settings.webhook_url:
                 await self._until_done("setWebhook", {

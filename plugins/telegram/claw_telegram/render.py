@@ -110,11 +110,7 @@ def _blocks(
 def _block(node: "SyntaxTreeNode", tags: Tags, found: Runs, indent: str) -> None:
     match node.type:
         case "fence" | "code_block":
-            language = (
-                re.sub(r"[^\w+#.-]", "", (node.info or "").split(" ")[0]) if node.type == "fence" else ""
-            )
-            inner = ("pre", f'code class="language-{language}"') if language else ("pre",)
-            found.append((node.content.rstrip("\n") or " ", (*tags, *inner)))
+            _code(node, tags, found)
         case "heading":
             _inline(node.children, (*tags, "b"), found)
         case "blockquote":
@@ -129,6 +125,14 @@ def _block(node: "SyntaxTreeNode", tags: Tags, found: Runs, indent: str) -> None
             _inline(node.children, tags, found, indent)
         case _:
             found.append((node.content or "", tags))
+
+
+def _code(node: "SyntaxTreeNode", tags: Tags, found: Runs) -> None:
+    """A fence; of one that has only begun, the words behind its signs are seen, so that nothing is swallowed."""
+    content = node.content.rstrip("\n")
+    language = re.sub(r"[^\w+#.-]", "", node.info.split(" ")[0]) if content else ""
+    inner = ("pre", f'code class="language-{language}"') if language else ("pre",)
+    found.append((content or node.info or " ", (*tags, *inner)))
 
 
 def _list(node: "SyntaxTreeNode", tags: Tags, found: Runs, indent: str) -> None:

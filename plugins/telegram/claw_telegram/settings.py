@@ -67,8 +67,7 @@ def accounts(config: PluginConfig) -> list[Account]:
 
 
 def _account(name: str, section: TelegramSettings, config: PluginConfig, count: int) -> Account:
-    own = config.settings.channels["telegram"].accounts
-    key = f"channels.telegram.accounts.{name}" if name in own else "channels.telegram"
+    key = "channels.telegram" if name == "default" else f"channels.telegram.accounts.{name}"
     token = _text(section.bot_token, f"{key}.botToken")
     if not token and section.bot_token is None and count == 1:
         token = config.environ.get("TELEGRAM_BOT_TOKEN", "").strip()

@@ -134,11 +134,14 @@ def _line_ends(text: str, most: int) -> Iterator[_Cut]:
         header = line
         if end > most or end == len(text):
             return
+        next_end = text.find("\n", end + 1)
+        below = text[end + 1 : next_end if next_end >= 0 else None]
         if fence:
-            yield _Cut(end, end + 1, f"\n{fence}", reopen)
-        elif table and "|" in text[end + 1 :].partition("\n")[0]:
+            inset = reopen[: len(reopen) - len(reopen.lstrip())]
+            yield _Cut(end, end + 1, f"\n{inset}{fence}", reopen)
+        elif table and "|" in below:
             yield _Cut(end, end + 1, "", table)
-        else:
+        elif not ("|" in line and _TABLE_RULE.match(below)):  # never between a table's head and its rule
             yield _Cut(end, end + 1)
         at = end + 1
 

@@ -23,11 +23,10 @@ class Receiver:
     """One account's end of its webhook. Closed until the channel runs.
 
     :param house: the settings it belongs to; held, so that no other house's have the same id.
-    :param album_seconds: how long the parts of an album are waited for.
     """
 
-    def __init__(self, account: Account, house: object = None, album_seconds: float = 0.6) -> None:
-        self.account, self._house, self._album_seconds = account, house, album_seconds
+    def __init__(self, account: Account, house: object = None) -> None:
+        self.account, self._house, self._album_seconds = account, house, 0.0
         self._bot: Bot | None = None
         self._submit: Callable[[Inbound, Json], Awaitable[bool]] | None = None
         self._albums: dict[tuple[int, str], list[Json]] = {}
@@ -38,9 +37,14 @@ class Receiver:
         """For the gateway's listener."""
         return WebRoute(self.account.path, self.answer, self.admit)
 
-    def open(self, bot: Bot, submit: Callable[[Inbound, Json], Awaitable[bool]]) -> None:
-        """The channel runs: calls are taken from now on."""
-        self._bot, self._submit = bot, submit
+    def open(
+        self, bot: Bot, submit: Callable[[Inbound, Json], Awaitable[bool]], *, album_seconds: float = 0.0
+    ) -> None:
+        """The channel runs: calls are taken from now on.
+
+        :param album_seconds: how long the parts of an album are waited for.
+        """
+        self._bot, self._submit, self._album_seconds = bot, submit, album_seconds
 
     async def close(self) -> None:
         """Refuse calls; what waits for the rest of its album is given up, so that Telegram calls again."""
