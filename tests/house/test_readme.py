@@ -78,6 +78,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.xdist_group("readme")  # one at a time: both pages start a gateway, on the same port
 @pytest.mark.parametrize("block", blocks(*SHELL), ids=str)
 def test_every_command_works(block: Block, folder: Path) -> None:
     if block.why_not is not None:
