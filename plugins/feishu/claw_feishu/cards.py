@@ -125,6 +125,7 @@ class CardWriter:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._cards_fail = False
+        self._refused: FeishuError | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ class CardWriter:
 
     async def show(self, text: str) -> None:
         """Note the text; a task writes the newest one every ``pace_seconds`` at most."""
-        if not text.strip() or self._cards_fail:
+        if not text.strip() or self._cards_fail or self._refused:
             return
         self._wanted = text
         if not self._cards:  # written at once, so that a house which dies now knows what stands there
@@ -147,6 +148,8 @@ class CardWriter:
     async def finish(self, outbound: Outbound) -> Receipt:
         """Write the final text and close the cards."""
         await self._stop()
+        if self._refused and not self._cards:
+            raise self._refused
         if self._cards_fail or not (self._cards or self._unsent):
             return await self._without_cards(outbound)
         try:
@@ -163,14 +166,14 @@ class CardWriter:
         for card in self._cards:
             with suppress(DeliveryError):
                 await card.close()
-        if self._unsent and not self._cards_fail:  # it may stand there, empty
+        if self._unsent and not self._cards_fail and not self._refused:  # it may stand there, empty
             with suppress(DeliveryError):
                 await self._recall((await self._begun(len(self._cards))).message_id)
 
     async def _keep_writing(self) -> None:
         """One task, waited for by ``finish`` or ``abandon``."""
         while not self._cards_fail:
-            await asyncio.sleep(self._pace)
+            await asyncio.sleep(max(self._pace, self._rest_until - _now()))
             await self._news.wait()
             self._news.clear()
             await self._try(self._wanted)
@@ -180,9 +183,10 @@ class CardWriter:
         try:
             await self._write(card_pieces(text))
         except FeishuError as why:
-            self._cards_fail = why.permanent
-            self._pace = min(max(self._pace * 2, why.retry_after_seconds or 0.0), MOST_PACE_SECONDS)
-            self._rest_until = _now() + self._pace
+            self._cards_fail = why.is_about_form
+            self._refused = why if why.permanent and not why.is_about_form else None
+            self._pace = min(self._pace * 2, MOST_PACE_SECONDS)
+            self._rest_until = _now() + (why.retry_after_seconds or self._pace)
             self._news.set()
 
     async def _write(self, pieces: tuple[str, ...]) -> None:
@@ -205,17 +209,18 @@ class CardWriter:
             await card.close()
 
     async def _patiently(self, outbound: Outbound) -> None:
+        """Write it all, after the pause that the service asked for; a long one is left to the house."""
         until = _now() + PATIENCE_SECONDS
         while True:
+            if self._rest_until > until:
+                raise FeishuError("Feishu asks for a pause", retry_after_seconds=self._rest_until - _now())
+            await asyncio.sleep(self._rest_until - _now())
             try:
-                await self._complete(outbound)
+                return await self._complete(outbound)
             except FeishuError as why:
-                asked = why.retry_after_seconds
-                if asked is None or _now() + asked > until:
+                if why.retry_after_seconds is None:
                     raise
-                await asyncio.sleep(asked)
-            else:
-                return
+                self._rest_until = _now() + why.retry_after_seconds
 
     async def _complete(self, outbound: Outbound) -> None:
         pieces = card_pieces(outbound.text)

@@ -34,7 +34,7 @@ from claw_feishu.outbound import Form, card_pieces, forms, once, post_form, rece
 from claw_feishu.reactions import Reactions
 from claw_feishu.richtext import harmless
 from claw_feishu.settings import FeishuSettings, secret
-from claw_feishu.tenant import NOT_IN_CHAT, RECALLED, SCOPE_MISSING, FeishuError, Tenant
+from claw_feishu.tenant import RECALLED, FeishuError, Tenant
 from claw_feishu.webhook import Lock, route
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class FeishuChannel(Telling):
             try:
                 return await self._post(outbound, form, once(outbound.key, form.msg_type))
             except FeishuError as why:
-                if not _is_about_form(why):
+                if not why.is_about_form:
                     raise
         return await self._post(outbound, ways[-1], once(outbound.key, ways[-1].msg_type))
 
@@ -385,11 +385,6 @@ def later_key(key: str, at: int) -> str:
     if colon and number.isdecimal():
         return f"{base}:{int(number) + at}"
     return f"{key}:{at}" if at else key
-
-
-def _is_about_form(why: FeishuError) -> bool:
-    """The service refuses how it is said, not what stands in the way of saying anything."""
-    return why.permanent and why.code not in (0, NOT_IN_CHAT, SCOPE_MISSING) and not why.is_credentials
 
 
 def _advice(why: ClawError) -> str:

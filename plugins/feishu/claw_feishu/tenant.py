@@ -57,6 +57,14 @@ class FeishuError(DeliveryError):
         """The app id or secret is wrong: no request of this account can work."""
         return self.where == TOKEN_PATH and self.permanent
 
+    @property
+    def is_about_form(self) -> bool:
+        """The service refuses how it is said, not what stands in the way of saying anything there."""
+        elsewhere = self.code in (0, NOT_IN_CHAT) or (
+            self.code == SCOPE_MISSING and "/cardkit/" not in self.where
+        )
+        return self.permanent and not elsewhere and not self.is_credentials
+
 
 def scopes_in(said: str) -> tuple[str, ...]:
     """The scopes that an answer of code 99991672 lists."""
@@ -149,7 +157,7 @@ class Tenant:
                 return dict(_parsed(answer))
             if last or fault.code not in TOKEN_STALE:
                 raise fault
-            self._forget(token)
+            self.forget(token)
         raise AssertionError("unreachable")
 
     async def download(self, path: str, *, query: Mapping[str, Any], most_bytes: int) -> AsyncIterator[bytes]:
@@ -180,7 +188,7 @@ class Tenant:
                 return
             if last or fault.code not in TOKEN_STALE:
                 raise fault
-            self._forget(token)
+            self.forget(token)
 
     async def token(self) -> str:
         """The token of the app; asked for by one caller at a time, and kept until shortly before its end.
@@ -226,7 +234,8 @@ class Tenant:
         """The app secret, read now."""
         return self._secret()
 
-    def _forget(self, token: str) -> None:
+    def forget(self, token: str) -> None:
+        """The service calls this token stale."""
         if token == self._token:  # somebody else may have a new one already
             self._token = ""
 

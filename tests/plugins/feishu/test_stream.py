@@ -174,7 +174,7 @@ async def test_a_final_write_that_fails_for_now_can_be_finished_by_a_later_send(
         feishu.fail("/content", refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "60"}), times=1)
         with pytest.raises(DeliveryError) as caught:
             await writer.finish(outbound(text="some text"))
-        assert caught.value.retry_after_seconds == 60
+        assert caught.value.retry_after_seconds == pytest.approx(60, abs=1)
         receipt = await us.send(outbound(text="some text", replaces=writer.shown))
         assert shown(feishu) == ["some text"]
         assert receipt.message_ids == writer.shown
@@ -263,3 +263,27 @@ async def test_a_final_write_may_be_tried_again_and_again() -> None:
         receipt = await writer.finish(outbound(text="some text"))
         assert shown(feishu) == ["some text"]
         assert feishu.card_of(receipt.message_ids[0]).finished == 1
+
+
+async def test_a_chat_that_asked_for_a_pause_is_not_asked_before_its_end() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.fail("POST /open-apis/im/v1/messages", refusal(230020, "chat rate limit"))
+        writer = us.stream(outbound())
+        await writer.show("a")
+        began = asyncio.get_running_loop().time()
+        await writer.show("a b")
+        await writer.finish(outbound(text="a b c"))
+        assert asyncio.get_running_loop().time() - began > 0.9
+        assert shown(feishu) == ["a b c"]
+        assert len(feishu.calls("POST /open-apis/im/v1/messages")) == 2
+
+
+async def test_a_chat_that_we_are_not_in_is_asked_once_by_a_stream() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.left.add("oc_chat")
+        writer = us.stream(outbound())
+        for text in ("a", "a b"):
+            await writer.show(text)
+        with pytest.raises(DeliveryError, match="Add the bot to the chat"):
+            await writer.finish(outbound(text="a b c"))
+        assert len(feishu.calls("POST /open-apis/im/v1/messages")) == 1
