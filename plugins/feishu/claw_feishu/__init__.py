@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, WebRoute
+    from claw import PluginConfig, Tool, WebRoute
 
     from claw_feishu.channel import FeishuChannel
 
@@ -42,3 +42,14 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
         channel = _open.get((str(config.state_dir), account))
         if channel is not None and channel.settings.mode == "webhook":
             yield channel.webhook()
+
+
+@hookimpl
+def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
+    """Documents, sheets, tables, wikis, calendars; for owners, and optional."""
+    from claw_feishu.tools import office_tools
+
+    folder = str(config.state_dir)
+    return office_tools(
+        lambda: {account: one for (of, account), one in sorted(_open.items()) if of == folder}
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from claw_feishu.fake.cards import Cards, CardState, ok, refusal, tables
+from claw_feishu.fake.office import SCOPES as OFFICE_SCOPES, Office
 from claw_feishu.fake.server import Answer, Call
 
 TOKEN_SECONDS = 7140
@@ -22,6 +23,7 @@ TABLES = 5
 _KINDS = {"chat_id": "oc_", "open_id": "ou_", "union_id": "on_"}
 _TYPES = {"text", "post", "interactive", "image", "file", "audio", "media"}
 _SCOPES = (
+    *OFFICE_SCOPES,
     ("cardkit", "cardkit:card:write"),
     ("contact", "contact:user.base:readonly"),
     ("chats", "im:chat:readonly"),
@@ -60,6 +62,7 @@ class Service:
 
     :ivar messages: by id, in the order they were made; ``ours`` are those of the bot.
     :ivar people: open id → name; ``chats`` chat id → what the service says of it.
+    :ivar office: documents, sheets, bases, wikis, calendars.
     :ivar missing_scopes: calls that need one of them are refused with 99991672.
     :ivar left: chats that the bot is not in.
     """
@@ -79,7 +82,8 @@ class Service:
         self._uuids: dict[str, tuple[str, float]] = {}
         self._numbers = iter(range(1, 1 << 62))
         self._routes: list[tuple[str, re.Pattern[str], Handle]] = []
-        for method, path, handle in self._own_routes():
+        self.office = Office(self.fresh)
+        for method, path, handle in (*self._own_routes(), *self.office.routes()):
             self.route(method, path, handle)
 
     def route(self, method: str, path: str, handle: Handle) -> None:

@@ -3,12 +3,12 @@
 from typing import Any, Literal
 
 from claw import Tool, ToolContext, tool
-from typing_extensions import TypedDict
+from pydantic import BaseModel
 
 from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, once_token, token_in
 
 
-class Condition(TypedDict):
+class Condition(BaseModel):
     """One condition of a filter; isEmpty and isNotEmpty have no values."""
 
     field: str
@@ -16,7 +16,7 @@ class Condition(TypedDict):
         "is", "isNot", "contains", "doesNotContain", "isEmpty", "isNotEmpty",
         "isGreater", "isGreaterEqual", "isLess", "isLessEqual",
     ]  # fmt: skip
-    values: list[str]
+    values: list[str] = []
 
 
 def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
@@ -27,6 +27,7 @@ def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
         action: Literal["tables", "fields", "records"],
         base: str,
         context: ToolContext,
+        *,
         table: str = "",
         conditions: list[Condition] | None = None,
         match: Literal["and", "or"] = "and",
@@ -54,7 +55,7 @@ def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
         body: dict[str, Any] = {"field_names": fields} if fields else {}
         if conditions:
             each = [
-                {"field_name": one["field"], "operator": one["operator"], "value": one["values"]} for one in conditions
+                {"field_name": one.field, "operator": one.operator, "value": one.values} for one in conditions
             ]
             body["filter"] = {"conjunction": match, "conditions": each}
         return await sdk.ask(context, account, _search(app, table, body, page_size, page_token))

@@ -47,6 +47,7 @@ def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
     async def feishu_calendar_write(
         action: Literal["create", "update", "delete", "invite"],
         context: ToolContext,
+        *,
         calendar: str = "",
         event: str = "",
         summary: str = "",
@@ -75,7 +76,10 @@ def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
             needed(action, summary=summary, start=start, end=end)
             made = (await sdk.ask(context, account, _create(calendar, body, once_token(context))))["event"]
             if people:
-                made = {**made, "invited": await _invite(sdk, context, account, calendar, made["event_id"], people)}
+                made = {
+                    **made,
+                    "invited": await _invite(sdk, context, account, calendar, made["event_id"], people),
+                }
             return dict(made)
         needed(action, event=event)
         if action == "delete":
@@ -85,7 +89,9 @@ def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
             needed(action, people=people)
             return {"invited": await _invite(sdk, context, account, calendar, event, people or [])}
         if not body:
-            raise ToolError("action {action} needs {names}", action=action, names="summary, description, start or end")
+            raise ToolError(
+                "action {action} needs {names}", action=action, names="summary, description, start or end"
+            )
         return dict((await sdk.ask(context, account, _update(calendar, event, body)))["event"])
 
     return feishu_calendar_read, feishu_calendar_write
@@ -173,7 +179,11 @@ def _events(calendar: str, start: str, end: str, page_token: str) -> Any:
         from lark_oapi.api.calendar.v4 import ListCalendarEventRequest
 
         request = ListCalendarEventRequest.builder().calendar_id(calendar).page_size(50)
-        for fill, value in ((request.start_time, start), (request.end_time, end), (request.page_token, page_token)):
+        for fill, value in (
+            (request.start_time, start),
+            (request.end_time, end),
+            (request.page_token, page_token),
+        ):
             if value:
                 fill(value)
         return client.calendar.v4.calendar_event.list(request.build(), option)
@@ -197,7 +207,9 @@ def _create(calendar: str, body: dict[str, Any], token: str) -> Any:
         from lark_oapi.api.calendar.v4 import CalendarEvent, CreateCalendarEventRequest
 
         request = CreateCalendarEventRequest.builder().calendar_id(calendar).idempotency_key(token)
-        return client.calendar.v4.calendar_event.create(request.request_body(CalendarEvent(body)).build(), option)
+        return client.calendar.v4.calendar_event.create(
+            request.request_body(CalendarEvent(body)).build(), option
+        )
 
     return call
 
@@ -207,7 +219,9 @@ def _update(calendar: str, event: str, body: dict[str, Any]) -> Any:
         from lark_oapi.api.calendar.v4 import CalendarEvent, PatchCalendarEventRequest
 
         request = PatchCalendarEventRequest.builder().calendar_id(calendar).event_id(event)
-        return client.calendar.v4.calendar_event.patch(request.request_body(CalendarEvent(body)).build(), option)
+        return client.calendar.v4.calendar_event.patch(
+            request.request_body(CalendarEvent(body)).build(), option
+        )
 
     return call
 

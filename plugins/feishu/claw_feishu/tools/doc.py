@@ -45,6 +45,7 @@ def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
     async def feishu_doc_write(
         action: Literal["create", "append", "share"],
         context: ToolContext,
+        *,
         document: str = "",
         title: str = "",
         folder: str = "",
@@ -73,7 +74,9 @@ def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
                     await append(sdk, context, account, str(made["document_id"]), "", markdown)
                 except ToolError as why:
                     raise ToolError(
-                        "document {id} was made, its text was not written: {why}", id=made["document_id"], why=why
+                        "document {id} was made, its text was not written: {why}",
+                        id=made["document_id"],
+                        why=why,
                     ) from why
             return dict(made)
         if action == "share":
@@ -108,9 +111,9 @@ def blocks_of(markdown: str) -> Iterator[dict[str, Any]]:
         elif code is not None:
             code.append(line)
         elif line.strip():
-            yield next((make(found) for form, make in _LINES if (found := form.fullmatch(line))), None) or _block(
-                _TEXT, "text", line
-            )
+            yield next(
+                (make(found) for form, make in _LINES if (found := form.fullmatch(line))), None
+            ) or _block(_TEXT, "text", line)
     if code:
         yield _block(_CODE, "code", "\n".join(code))
 
@@ -155,7 +158,9 @@ def _create(title: str, folder: str) -> Any:
         from lark_oapi.api.docx.v1 import CreateDocumentRequest, CreateDocumentRequestBody
 
         body = CreateDocumentRequestBody({"title": title, "folder_token": token_in(folder) or None})
-        return client.docx.v1.document.create(CreateDocumentRequest.builder().request_body(body).build(), option)
+        return client.docx.v1.document.create(
+            CreateDocumentRequest.builder().request_body(body).build(), option
+        )
 
     return call
 

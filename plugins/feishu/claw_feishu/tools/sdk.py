@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import shlex
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -45,8 +46,12 @@ Call = Callable[[Any, Any], Any]
 
 
 def _load() -> ModuleType:
+    first = "lark_oapi" not in sys.modules
     lark = import_module("lark_oapi")
-    logging.getLogger("Lark").handlers.clear()  # it writes to stdout, which belongs to what claw answers
+    if first:
+        logging.getLogger("Lark").handlers.clear()  # it writes to stdout, which belongs to what claw answers
+        with suppress(AttributeError):  # a loop of its own, which nobody here runs
+            lark.ws.client.loop.close()
     return lark
 
 
@@ -127,7 +132,9 @@ class Sdk:
             command = EXTRA
             with suppress(Exception):  # no pip here: the name alone says what to install
                 command = shlex.join([*pip_command(), "install", EXTRA])
-            raise ToolError("this needs lark-oapi, which is not installed: {command}", command=command) from missing
+            raise ToolError(
+                "this needs lark-oapi, which is not installed: {command}", command=command
+            ) from missing
         key = channel.settings.base_url, channel.settings.app_id
         if key not in self._clients:
             builder = lark.Client.builder().app_id(channel.settings.app_id).domain(channel.settings.base_url)
@@ -170,7 +177,7 @@ async def share(
 
             member = BaseMember({"member_type": "openid", "member_id": open_id, "perm": perm})
             request = CreatePermissionMemberRequest.builder().token(token).type(kind).request_body(member)
-            return client.drive.v1.permission_member.create(request.need_notification(False).build(), option)
+            return client.drive.v1.permission_member.create(request.build(), option)
 
         return call
 

@@ -43,6 +43,7 @@ def sheet_tools(sdk: Sdk) -> tuple[Tool, ...]:
     async def feishu_sheet_write(
         action: Literal["create", "add_sheet", "write", "append", "share"],
         context: ToolContext,
+        *,
         spreadsheet: str = "",
         title: str = "",
         folder: str = "",
@@ -133,7 +134,11 @@ def _add_sheet(token: str, title: str) -> Any:
 
 
 def _v2(
-    method: str, path: str, paths: dict[str, str], body: Any = None, queries: list[tuple[str, str]] | None = None
+    method: str,
+    path: str,
+    paths: dict[str, str],
+    body: Any = None,
+    queries: list[tuple[str, str]] | None = None,
 ) -> Any:
     def call(client: Any, option: Any) -> Any:
         from lark_oapi import AccessTokenType, BaseRequest, HttpMethod

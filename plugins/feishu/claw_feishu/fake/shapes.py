@@ -1,0 +1,101 @@
+"""Requests held against what the service takes: a field that is unknown, missing or of a wrong kind is refused.
+
+The real one passes over fields it does not know; here they are refused, because nobody sends one on purpose.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from claw_feishu.fake.cards import ok, refusal
+from claw_feishu.fake.server import Answer, Call
+
+Shape = Any
+"""``str``, ``int`` …; a tuple of the values there are; ``[shape]`` for lists; a dict for objects, where a name that ends
+in ``?`` may be left out and ``*`` stands for any name; ``object`` for anything."""
+
+Route = tuple[str, str, Callable[[Call, "re.Match[str]"], Answer]]
+"""Method, path as a regular expression, and who answers."""
+
+FIELDS_WRONG = 99992402
+"""What the platform's gateway says of a field ("field validation failed"), with the fields in ``field_violations``."""
+
+
+def misfit(value: Any, shape: Shape, where: str = "") -> str:
+    """What is wrong with a value, ``where: why``; empty when it fits."""
+    if isinstance(shape, dict):
+        return _misfit_object(value, shape, where)
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{where}: is no list"
+        return next(
+            (told for at, one in enumerate(value) if (told := misfit(one, shape[0], f"{where}[{at}]"))), ""
+        )
+    if isinstance(shape, tuple):
+        return "" if value in shape else f"{where}: {value!r} is none of {', '.join(map(str, shape))}"
+    right = isinstance(value, shape) and (shape is object or shape is bool or not isinstance(value, bool))
+    return "" if right else f"{where}: is no {shape.__name__}"
+
+
+def _misfit_object(value: Any, shape: Mapping[str, Shape], where: str) -> str:
+    if not isinstance(value, dict):
+        return f"{where}: is no object"
+    known = {name.removesuffix("?"): inner for name, inner in shape.items()}
+    for name in shape:
+        if not name.endswith("?") and name != "*" and name not in value:
+            return f"{_at(where, name)}: is required"
+    for name, one in value.items():
+        if name not in known and "*" not in known:
+            return f"{_at(where, name)}: is unknown"
+        if told := misfit(one, known.get(name, known.get("*")), _at(where, name)):
+            return told
+    return ""
+
+
+def _at(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def unfit(call: Call, *, query: Mapping[str, Shape] | None = None, body: Shape = None) -> Answer | None:
+    """The service's answer to a request that does not fit; None when it does.
+
+    :param query: its values arrive as text; numbers are read.
+    :param body: None = it has none.
+    """
+    given = {name: int(text) if text.isdigit() and (query or {}).get(f"{name}?") is int else text
+             for name, text in call.query.items()}  # fmt: skip
+    told = misfit(given, query or {})
+    if not told:
+        told = misfit(call.body, body) if body is not None else ("body: is unknown" if call.body else "")
+    if not told:
+        return None
+    field, _, why = told.partition(": ")
+    answer = refusal(FIELDS_WRONG, "field validation failed")
+    answer.body["error"]["field_violations"] = [{"field": field, "description": why}]
+    return answer
+
+
+def page(call: Call, name: str, items: list[Any], most: int) -> Answer:
+    """One page of a list, as the service gives it: the token of the next one is where it begins."""
+    size = int(call.query.get("page_size", 20))
+    if not 1 <= size <= most:
+        return refusal(FIELDS_WRONG, f"field validation failed: page_size is not between 1 and {most}")
+    start = int(call.query.get("page_token") or 0)
+    more = start + size < len(items)
+    told = {name: items[start : start + size], "has_more": more, "total": len(items)}
+    return ok({**told, "page_token": str(start + size) if more else ""})
+
+
+class Repeats:
+    """Requests that carry a token of the caller's are carried out once; a repeat gets the same answer."""
+
+    def __init__(self) -> None:
+        self._answered: dict[str, Any] = {}
+
+    def answer(self, token: str, make: Callable[[], dict[str, Any]]) -> Answer:
+        """What ``make`` gives, or gave."""
+        if not token:
+            return ok(make())
+        if token not in self._answered:
+            self._answered[token] = make()
+        return ok(self._answered[token])
