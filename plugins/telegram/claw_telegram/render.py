@@ -21,6 +21,9 @@ Runs = list[tuple[str, Tags]]
 _STYLES = {"strong": "b", "em": "i", "s": "s"}
 _SPOILER = re.compile(r"\|\|(\S(?:.*?\S)?)\|\|")
 _LINKED = ("http://", "https://", "tg://", "mailto:", "tel:", "ftp://")
+_MOST_COLUMNS = (
+    24  # a parser fills every row up to all columns: a wide head over many rows would take seconds
+)
 _RULE = "———"
 
 
@@ -59,18 +62,19 @@ def runs(text: str) -> Runs:
     from markdown_it.tree import SyntaxTreeNode
 
     found: Runs = []
-    _blocks(SyntaxTreeNode(_parser().parse(text)).children, (), found)
+    tables = not any(line.count("|") > _MOST_COLUMNS for line in text.splitlines())
+    _blocks(SyntaxTreeNode(_parser(tables).parse(text)).children, (), found)
     return found
 
 
 @cache
-def _parser() -> "MarkdownIt":
+def _parser(tables: bool) -> "MarkdownIt":
     """CommonMark as chats write it: no HTML, no headings by underlining, no code by indenting (a cut list would become
     code), no link definitions (they would swallow a line)."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False})
-    return parser.enable(["table", "strikethrough"]).disable(
+    return parser.enable(["table", "strikethrough"] if tables else ["strikethrough"]).disable(
         ["lheading", "code", "reference", "html_block", "html_inline"]
     )
 
@@ -200,7 +204,7 @@ def _table(node: "SyntaxTreeNode") -> str:
         for row in rows
     ]
     lines.insert(1, "-+-".join("-" * wide for wide in widths))
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(line.rstrip(" |") for line in lines)
 
 
 def _cell(node: "SyntaxTreeNode") -> str:

@@ -16,8 +16,9 @@ _FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
 _TABLE_RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)+\|?\s*$")
 _MARKS = re.compile(r"[*_~`\[|]")
 _BLOCK = re.compile(r"\s*(?:\d{1,9}(?=[.)]\s)|(?=```|~~~|#{1,6}\s|[-+*]\s|>|\|))")
-_CLOSERS = ("", "**", "*", "***", "_", "__", "~~", "`", "``", "||")
-_TRIES = 6
+_CLOSERS = ("**", "*", "***", "_", "__", "~~", "`", "``", "||")
+_TRIES = 4
+_AROUND = 1600  # characters before a cut that are looked at for formatting it goes through
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,12 @@ def split(text: str, limit: int = LIMIT) -> tuple[str, ...]:
 
 
 def _first(text: str, limit: int) -> tuple[str, str]:
-    """The first piece of a text that does not fit, and what is left."""
+    """The first piece of a text that does not fit, and what is left, which is always less."""
     room = limit
     while True:
         cut = _place(text, room)
+        if units(cut.reopen) + units(cut.close) > limit * 2 // 3:  # more of a frame than of a picture
+            cut = _Cut(cut.at, cut.after)
         piece = text[: cut.at].rstrip() + cut.close
         if room <= 8 or (units(piece) <= limit and length(piece) <= limit):
             break
@@ -64,8 +67,10 @@ def _first(text: str, limit: int) -> tuple[str, str]:
     if within_a_line and (
         start := _BLOCK.match(rest)
     ):  # at the start of a line it would be a list, a fence …
-        rest = f"{rest[: start.end()]}\\{rest[start.end() :]}"
-    return piece, cut.reopen + rest if rest else ""
+        framed = f"{rest[: start.end()]}\\{rest[start.end() :]}"
+    else:
+        framed = cut.reopen + rest if rest else ""
+    return piece, framed if len(framed) < len(text) else rest
 
 
 def _place(text: str, room: int) -> _Cut:
@@ -153,18 +158,25 @@ def _standing(text: str, most: int) -> _Cut:
 
 
 def _mended(text: str, places: list[_Cut]) -> _Cut:
-    """The last place at which no formatting is cut apart; else the last one where closing and reopening it mends that."""
-    for cut in reversed(places[-_TRIES:]):
-        start = text.rfind("\n\n", 0, cut.at) + 1
-        end = text.find("\n\n", cut.after)
-        left, right = text[start : cut.at], text[cut.after : end if end >= 0 else len(text)]
-        if not _MARKS.search(left):
-            return cut
-        whole = _letters(text[start : end if end >= 0 else len(text)])
-        for closer in _CLOSERS:
-            if _letters(left.rstrip() + closer) + _letters(closer + right.lstrip()) == whole:
-                return _Cut(cut.at, cut.after, closer, closer)
-    return places[-1]
+    """The last place at which no formatting is cut apart; else the last one, formatting closed and opened anew there."""
+    last = places[-_TRIES:]
+    found = (_closed(text, cut, ("",)) for cut in reversed(last))
+    return next(filter(None, found), None) or _closed(text, last[-1], _CLOSERS) or last[-1]
+
+
+def _closed(text: str, cut: _Cut, closers: tuple[str, ...]) -> _Cut | None:
+    """The cut with the first of the closers by which both sides show just what they show together."""
+    start = max(text.rfind("\n\n", 0, cut.at) + 1, cut.at - _AROUND)
+    end = text.find("\n\n", cut.after)
+    end = min(end if end >= 0 else len(text), cut.after + _AROUND // 4)
+    left, right = text[start : cut.at].rstrip(), text[cut.after : end].lstrip()
+    if not _MARKS.search(left):
+        return cut
+    whole = _letters(text[start:end])
+    for closer in closers:
+        if _letters(left + closer) + _letters(closer + right) == whole:
+            return _Cut(cut.at, cut.after, closer, closer)
+    return None
 
 
 def _letters(text: str) -> str:

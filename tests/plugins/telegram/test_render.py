@@ -137,3 +137,24 @@ def test_half_a_line_does_not_turn_into_a_list_or_a_heading() -> None:
 
 def test_a_character_is_never_halved() -> None:
     assert split("🦀" * 30, 21) == ("🦀" * 10,) * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|" + " a |" * 3000 + "\n|" + "--|" * 3000 + "\n" + "| b | c |\n" * 300,
+        "|" + " a |" * 20 + "\n|" + "--|" * 20 + "\n" + "|b\n" * 500,
+        "```" + "x" * 5000 + "\n" + "y\n" * 3000,
+        "**a " * 3000,
+        "[" * 9000,
+    ],
+    ids=[
+        "a head wider than a message",
+        "rows without cells",
+        "a fence line longer than a message",
+        "bold",
+        "links",
+    ],
+)
+def test_odd_texts_are_cut_in_a_moment(text: str) -> None:
+    assert 0 < len(split(text)) < 20
