@@ -86,6 +86,10 @@ class Delivery:
     def __len__(self) -> int:
         return sum(map(len, self._chats.values())) + len(self._workers)
 
+    def busy(self, address: Address) -> bool:
+        """Whether something is on its way to this chat."""
+        return replace(address, thread=None) in self._workers
+
     def post(self, owed: Sequence[Outbound], repeated: bool = False) -> None:
         """Send what is in the ledger already."""
         for outbound in owed:
@@ -119,7 +123,7 @@ class Delivery:
             if age > OLDEST_SECONDS:
                 self._give_up(one, "expired", say("it was owed for more than a day"))
             elif not one.sending or one.outbound.replaces or self._drops_repeats(one.outbound.address):
-                self.post([one.outbound], one.repeated)
+                self.post([one.outbound], one.repeated or self._journal.standing(one.turn)[1])
             elif age <= UNSURE_SECONDS:
                 self.post([one.outbound], repeated=True)
             else:
@@ -188,6 +192,10 @@ class Delivery:
                 )
                 break
             except DeliveryError as failed:
+                if failed.permanent and not growing.writer.shown:
+                    for row in growing.rows:  # nothing stands there that could not be changed: the chat takes nothing
+                        self._refused(row, failed)
+                    return
                 if failed.permanent or failed.outcome_unknown:
                     break
                 await asyncio.sleep(_waiting(failed, pause))
@@ -198,8 +206,7 @@ class Delivery:
             await self._apart(growing)
             return
         reach("service-took")
-        for at, row in enumerate(growing.rows):
-            self._journal.paid(row.key, receipt.message_ids if at == 0 else ())
+        self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
 
     async def _apart(self, growing: _Growing) -> None:
         """The final text as messages of their own, in the place of what stands there."""
@@ -222,12 +229,15 @@ class Delivery:
             pause = min(2 * pause, _LONGEST_PAUSE)
         if failed is None:
             return
+        self._refused(outbound, failed)
+        if letter.arrived and not letter.arrived.done():
+            letter.arrived.set_exception(failed)
+
+    def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.failed(outbound.key, "refused", str(failed))
         self._complain(
             say("channel {name}: an answer was not sent: {why}", name=outbound.address.channel, why=failed)
         )
-        if letter.arrived and not letter.arrived.done():
-            letter.arrived.set_exception(failed)
 
     async def _try(self, letter: _Letter) -> DeliveryError | None:
         outbound = letter.outbound

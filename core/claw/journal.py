@@ -228,12 +228,12 @@ class Journal:
             "UPDATE owed SET state = 'sending', repeated = repeated OR ? WHERE key = ?", repeated, key
         )
 
-    def paid(self, key: str, message_ids: Sequence[str]) -> None:
-        """It stands in the chat, in these messages."""
-        self._database.write(
-            "UPDATE owed SET state = 'paid', sent_at_ms = ?, message_ids = ? WHERE key = ?",
-            *(self._clock.now_ms(), msgspec.json.encode(message_ids), key),
-        )
+    def paid(self, key: str, message_ids: Sequence[str], others: Sequence[str] = ()) -> None:
+        """It stands in the chat, in these messages; so do ``others``, which went out together with it."""
+        sql = "UPDATE owed SET state = 'paid', sent_at_ms = ?, message_ids = ? WHERE key = ?"
+        now = self._clock.now_ms()
+        rest = [(sql, (now, b"[]", other)) for other in others]
+        self._database.write_all((sql, (now, msgspec.json.encode(message_ids), key)), *rest)
 
     def postponed(self, key: str) -> None:
         """It did not go out, and will be tried again."""

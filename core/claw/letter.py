@@ -32,13 +32,14 @@ async def letters(
     files, refused = await _files(rooms, channel, errand, stage, reply.media)
     words = "\n".join((reply.text, *refused)).strip()
     said = rooms.journal.said(errand.turn)
-    words = _rest(words, [one.text for one in said if is_block(one.key)])
+    blocks = [one.text for one in said if is_block(one.key)]
+    words = _rest(words, blocks)
     if words and not refused and _was_said(words, said, message.address):
         words = ""
     if words and not failed and _shows_thinking(rooms, errand):
         words = "\n".join(f"> {line}" for line in errand.thinking.strip().splitlines()) + f"\n\n{words}"
     whole = Outbound(
-        ending.turn, message.address, words, reply_to=reply.reply_to or _quoted(errand), attachments=files,
+        ending.turn, message.address, words, reply_to=reply.reply_to or (None if blocks else quoted(errand)), attachments=files,
         voice=reply.voice, answers=message.message_id, tokens=errand.tokens,
     )  # fmt: skip
     let_out = await filtered(whole, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
@@ -49,7 +50,8 @@ async def letters(
 
 
 def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
-    """One answer as messages that fit, each with a key of its own: texts first, then the files.
+    """One answer as messages that fit: texts first, then the files. Keys ``KEY``, ``KEY:1`` … are those of a stream too:
+    what it posted just before a death is not posted beside it.
 
     :param shown: messages that a stream left; they become the first of these, the last takes what is left of them.
     """
@@ -62,7 +64,7 @@ def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tupl
     if out and whole.buttons:
         out[-1] = replace(out[-1], buttons=whole.buttons)
     out += [replace(plain, text="", attachments=(file,), voice=whole.voice) for file in whole.attachments]
-    return tuple(replace(one, key=f"{whole.key}:{at}") for at, one in enumerate(out))
+    return tuple(replace(one, key=f"{whole.key}:{at}" if at else whole.key) for at, one in enumerate(out))
 
 
 def tokens_of(rooms: Rooms) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def _quote(whole: Outbound, at: int) -> str | None:
     return whole.reply_to if at == 0 else None
 
 
-def _quoted(errand: Errand) -> str | None:
+def quoted(errand: Errand) -> str | None:
     """In a group people see what is answered; between two it is plain."""
     message = errand.message
     return message.message_id or None if message.chat_type != "direct" else None

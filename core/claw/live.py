@@ -11,11 +11,15 @@ from claw.event import Event, StepStarted, TextPiece
 from claw.failpoint import reach
 from claw.journal import Journal
 from claw.message import Outbound
-from claw.wall import name_of
+from claw.wall import name_of, within
 from claw.words import say
 
 TYPING_SECONDS = 4.0
 """Between two signs of life: Telegram shows one for 5 s, Discord for 10 s (spec, channels 6)."""
+
+_FIND_SECONDS = 10.0
+
+_STRANGER_SECONDS = 10.0
 
 Complain = Callable[[str], None]
 
@@ -27,6 +31,7 @@ class Live:
     :param visible: what of a text so far may be shown; empty holds it back.
     :param streams: whether the text is shown while it grows, or signs of life only.
     :param post: sends a part of the answer as a message of its own; given, the answer goes out in blocks.
+    :param free: whether nothing older is still on its way to this chat; until then nothing is shown.
     """
 
     def __init__(
@@ -39,17 +44,37 @@ class Live:
         complain: Complain,
         streams: bool = True,
         post: Callable[[str], None] | None = None,
+        free: Callable[[], bool] = lambda: True,
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, complain
         self._post, self._blocks, self._fed = post, Blocks(), ""
+        shown, self._lost = journal.standing(turn)
         self._streams = post is None and streams and hasattr(channel, "stream")
+        if shown or self._lost:  # of the process before: its messages become the answer, no others stand beside them
+            self._streams = False
+        self._free = free
         self.writer: Writer | None = None
         self._text = ""
         self._noted: tuple[str, ...] = ()
         self._typing: asyncio.Task[None] | None = None
         if hasattr(channel, "typing"):
             self._typing = asyncio.ensure_future(self._signs())
+
+    async def find(self) -> None:
+        """A death came between the first post and its note: the service drops the repeat, and says where it stands."""
+        asked: Any = self._channel
+        if not (self._lost and "idempotent" in asked.capabilities and hasattr(asked, "stream")):
+            return
+        writer = asked.stream(self._outbound)
+        await self._stranger(writer.show("…"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIND_SECONDS):
+                while not writer.shown:  # noqa: ASYNC110 - a writer does not tell
+                    await asyncio.sleep(0.02)
+        if shown := tuple(writer.shown):
+            self._journal.shown(self._turn, shown)
+        await self._stranger(writer.abandon())
 
     async def hear(self, event: Event) -> None:
         """One event of the turn."""
@@ -86,6 +111,8 @@ class Live:
 
     async def _show(self, text: str) -> None:
         if self.writer is None:
+            if not self._free():
+                return
             asked: Any = self._channel
             try:
                 self.writer = asked.stream(self._outbound)
@@ -99,7 +126,7 @@ class Live:
 
     def note(self) -> None:
         """Write down in which messages the text stands, when that has changed: a restart goes on with them."""
-        shown = tuple(self.writer.shown) if self.writer else ()
+        shown = tuple(self.writer.shown) if self.writer else self._noted
         if shown != self._noted:
             reach("stream-posted")
             self._journal.shown(self._turn, shown)
@@ -113,10 +140,8 @@ class Live:
             self.note()
 
     async def _stranger(self, asked: Any) -> None:
-        try:
-            await asyncio.wait_for(asked, 10)
-        except asyncio.CancelledError:
-            raise
+        try:  # no wait_for: in Python 3.11 it loses a cancelling that comes together with the stranger's answer
+            await within(_STRANGER_SECONDS, asked)
         except Exception as why:  # noqa: BLE001 - a stranger's code
             self._failed(why)
 

@@ -1,5 +1,6 @@
 """Files that come with a message or go with an answer: fetched and kept within limits, always through the fence."""
 
+import asyncio
 import mimetypes
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from claw.words import say
 
 INCOMING = "incoming"
 """Folder of the workspace where files of messages are put."""
+FETCH_SECONDS = 60.0
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 _SAFE = re.compile(r"[^\w.\- ]+", re.UNICODE)
 
@@ -33,7 +35,8 @@ async def brought_in(inbound: Inbound, channel: Channel, fence: Fence, complain:
     got = []
     for number, attachment in enumerate(inbound.attachments, 1):
         try:
-            data = await _fetched(channel, inbound, attachment, limit)
+            async with asyncio.timeout(FETCH_SECONDS):
+                data = await _fetched(channel, inbound, attachment, limit)
             path = f"{INCOMING}/{_file_name(inbound, attachment, number)}"
             fence.write(path, data)
             got.append(replace(attachment, path=path, size_bytes=len(data)))

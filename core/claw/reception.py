@@ -19,11 +19,12 @@ from claw.desk import Desk
 from claw.guests import filtered
 from claw.journal import Accepted, Unfinished
 from claw.letter import pieces
+from claw.media import brought_in
 from claw.message import Address, Heard, Inbound, Outbound
 from claw.pairing import Pairing
 from claw.question import pressed
 from claw.route import Route, Verdict, admission, route
-from claw.stage import Rooms
+from claw.stage import Rooms, fence_of
 from claw.words import say
 
 _UNSEEN = frozenset({"heard", "seen", "bots"})
@@ -112,12 +113,19 @@ class Reception:
         going = route(inbound, rooms.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if not (line.startswith("/") and await self._command(accepted, going, line)):
-            self._wait(self._with_history(accepted), going)
+            self._wait(self._with_history(await self._with_files(accepted, going)), going)
         return None
 
-    def resume(self, cut: Unfinished) -> None:
+    async def resume(self, cut: Unfinished) -> None:
         """Take up a turn that a death cut off, or end it with a notice when it was begun too often."""
-        rooms, newest = self._rooms, cut.taken[-1]
+        rooms, taken = self._rooms, []
+        for one in cut.taken:
+            said = await filtered(one.inbound, "inbound", rooms.kit.filters, rooms.yard, rooms.complain)
+            taken += [replace(one, inbound=said)] if said else []
+        if not taken:
+            rooms.journal.ended(cut.turn, "filtered")
+            return
+        newest = taken[-1]
         paired = self._pairing.paired(newest.inbound.address.channel, newest.inbound.address.account)
         verdict = admission(newest.inbound, rooms.config, paired)
         if verdict.kind != "admitted":
@@ -133,7 +141,8 @@ class Reception:
         else:
             going = replace(route(newest.inbound, rooms.config), session_key=cut.session_key)
             queue = self._queue(newest.inbound, cut.session_key)
-            self._backlog.add(Waiting(newest, going, queue, cut.turn, cut.taken))
+            taken = [await self._with_files(one, going) for one in taken]
+            self._backlog.add(Waiting(taken[-1], going, queue, cut.turn, tuple(taken)))
 
     def dropped(self, accepted: Accepted, why: str) -> None:
         """A message that waited gets no turn."""
@@ -203,6 +212,15 @@ class Reception:
         queue = (section and section.queue) or settings.messages.queue
         chosen = self._rooms.overrides.of(session_key).queue if self._rooms.overrides else ""
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
+
+    async def _with_files(self, accepted: Accepted, going: Route) -> Accepted:
+        """The message with its files in the workspace of the agent that will read it."""
+        inbound, rooms = accepted.inbound, self._rooms
+        channel = rooms.kit.channel(inbound.address.channel, inbound.address.account)
+        if channel is None or not inbound.attachments:
+            return accepted
+        fence = fence_of(going.agent_id, rooms)
+        return replace(accepted, inbound=await brought_in(inbound, channel, fence, rooms.complain))
 
     def _talks_to_itself(self, inbound: Inbound) -> bool:
         """Whether bots alone have been answered here for a while: two of them would go on for ever."""

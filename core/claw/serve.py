@@ -20,17 +20,16 @@ from claw.directives import shown as visible
 from claw.errors import ClawError, PluginError, UsageError
 from claw.event import TurnEnded
 from claw.failpoint import reach
-from claw.journal import Accepted
+from claw.journal import Accepted, Unfinished
 from claw.kit import Brought, account_of
-from claw.letter import block_key, letters, pieces, tokens_of
+from claw.letter import block_key, letters, pieces, quoted, tokens_of
 from claw.live import Live
-from claw.media import brought_in
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.question import Question, as_message
 from claw.reception import Reception
 from claw.report import Listening, Report
 from claw.route import TERMINAL
-from claw.stage import Stage, fence_of
+from claw.stage import Stage
 from claw.standing import LOADED, QUARANTINED
 from claw.turn import Errand, run_turn
 from claw.wall import is_ours, name_of
@@ -71,7 +70,7 @@ class Serving:
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
         self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped)
         self._reception = Reception(lambda: self.app, self._backlog, self._delivery, app.pairing)
-        self._arrived: dict[Address, deque[Accepted]] = {}
+        self._arrived: dict[Address, deque[Accepted | Unfinished]] = {}
         self._intake: set[asyncio.Task[None]] = set()
         self._listening: dict[str, asyncio.Task[None]] = {}
         self._approvals = app.rooms.approvals
@@ -160,7 +159,7 @@ class Serving:
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))
             return False
-        self._arrive(accepted)
+        self._arrive(inbound.address, accepted)
         return True
 
     # --- in
@@ -170,18 +169,18 @@ class Serving:
         self._delivery.recover()
         for cut in self._journal.unfinished():
             if cut.taken:
-                self._reception.resume(cut)
+                self._arrive(cut.taken[-1].inbound.address, cut)
         for accepted in self._journal.waiting():
-            self._arrive(accepted)
+            self._arrive(accepted.inbound.address, accepted)
 
-    def _arrive(self, accepted: Accepted) -> None:
-        """Chats beside each other, the messages of one chat in order."""
-        place = replace(accepted.inbound.address, thread=None)
+    def _arrive(self, address: Address, arrived: Accepted | Unfinished) -> None:
+        """Chats beside each other, what belongs to one chat in order."""
+        place = replace(address, thread=None)
         waiting = self._arrived.get(place)
         if waiting is not None:
-            waiting.append(accepted)
+            waiting.append(arrived)
             return
-        self._arrived[place] = deque([accepted])
+        self._arrived[place] = deque([arrived])
         task = asyncio.ensure_future(self._receive_all(place))
         self._intake.add(task)
         task.add_done_callback(self._intake.discard)
@@ -190,9 +189,12 @@ class Serving:
         waiting = self._arrived[place]
         try:
             while waiting:
-                accepted = waiting.popleft()
+                arrived = waiting.popleft()
                 try:
-                    await self._reception.receive(accepted)
+                    if isinstance(arrived, Unfinished):
+                        await self._reception.resume(arrived)
+                    else:
+                        await self._reception.receive(arrived)
                 except Exception as broken:  # noqa: BLE001 - one message, not the house
                     why = str(broken) if isinstance(broken, ClawError) else name_of(broken)
                     self.app.complain(
@@ -200,7 +202,8 @@ class Serving:
                             "a message in channel {name} was not taken up: {why}", name=place.channel, why=why
                         )
                     )
-                    self._journal.settle(accepted.number, "failed")
+                    if isinstance(arrived, Accepted):
+                        self._journal.settle(arrived.number, "failed")
         finally:
             del self._arrived[place]
 
@@ -235,18 +238,15 @@ class Serving:
         if channel is None:
             self._journal.ended(errand.turn, "refused")
             return
-        fence = fence_of(errand.route.agent_id, rooms)
-        for at, one in enumerate(errand.taken):
-            errand.taken[at] = replace(
-                one, inbound=await brought_in(one.inbound, channel, fence, rooms.complain)
-            )
-        where = Outbound(errand.turn, address, "", answers=errand.message.message_id)
+        where = Outbound(errand.turn, address, "", quoted(errand), answers=errand.message.message_id)
         section = rooms.config.settings.channels.get(address.channel)
         live = Live(
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
             section is None or section.streaming,
             partial(self._block, where, count(1)) if section and section.block_streaming else None,
+            lambda: not self._delivery.busy(address),
         )  # fmt: skip
+        await live.find()
         owed: tuple[Outbound, ...] = ()
         try:
             ended = await run_turn(errand, rooms, live.hear, partial(self._letters, live, channel))
@@ -260,7 +260,9 @@ class Serving:
 
     def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
         """A part of an answer goes out before its end."""
-        one = replace(where, key=block_key(where.key, next(numbers)), text=text)
+        number = next(numbers)
+        quote = where.reply_to if number == 1 else None
+        one = replace(where, key=block_key(where.key, number), text=text, reply_to=quote)
         if self._journal.owe(where.key, one):
             self._delivery.post([one])
 
