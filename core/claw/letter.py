@@ -39,8 +39,8 @@ async def letters(
     if words and not failed and _shows_thinking(rooms, errand):
         words = "\n".join(f"> {line}" for line in errand.thinking.strip().splitlines()) + f"\n\n{words}"
     whole = Outbound(
-        ending.turn, message.address, words, reply_to=reply.reply_to or (None if blocks else quoted(errand)), attachments=files,
-        voice=reply.voice, answers=message.message_id, tokens=errand.tokens,
+        ending.turn, message.address, words, reply_to=reply.reply_to or (None if blocks else quoted(errand)),
+        attachments=files, voice=reply.voice, answers=message.message_id, tokens=errand.tokens,
     )  # fmt: skip
     let_out = await filtered(whole, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
     if let_out is None:
