@@ -192,12 +192,17 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
             users, waiting, strict=True) if user.source)  # fmt: skip
         return users
 
+    def is_answered() -> bool:
+        """In a chat a whole answer ends the turn, so that it is sent; what comes now gets a turn of its own."""
+        newest = session.spoken[-1] if session.spoken else None
+        return bool(errand.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
+
     steps = Steps(
         ask=_asking(stage, start, heads, rooms, told),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
-        steer=_async(lambda: joined(errand.mailbox.take())),
-        follow_up=_async(lambda: joined(errand.mailbox.shut())),  # too late to steer, still in this turn
+        steer=_async(lambda: () if is_answered() else joined(errand.mailbox.take())),
+        follow_up=_async(lambda: () if is_answered() else joined(errand.mailbox.shut())),
         max_steps=stage.agent.settings.max_turns,
         tool_choice=_tool_choice(stage, errand.wish),
     )

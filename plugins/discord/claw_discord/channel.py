@@ -290,6 +290,9 @@ class DiscordChannel:
     async def _post(self, channel: str, address: Address, new: Any, files: list[tuple[str, str]]) -> str:
         async def once() -> str:
             made = await self._connection.call("POST", _MESSAGES, json=new, files=files, channel_id=channel)
+            if not files and str(made.get("content") or "").strip() != str(new.get("content") or "").strip():
+                # A key that was used already, by a stream that did not live to tell: that message is answered with.
+                await self._edit(channel, str(made["id"]), body.edited(new["content"]))
             return str(made["id"])
 
         try:
