@@ -1,0 +1,6 @@
+"""The kill rig: real gateway processes that die at any moment, the platforms they serve, and a judge of what is left.
+
+``kill.py`` drives: it starts lives from the ``nursery``, lets people write on the ``platforms``, and ends the lives.
+``script.py`` is what the model says. ``ledger.py`` reads what is on disk afterwards, and ``checker.py``, which knows none
+of claw's code, compares it with what the platforms saw. ``flood.py`` is the house under more than it can answer.
+"""

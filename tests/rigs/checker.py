@@ -1,0 +1,226 @@
+"""What must be true of a gateway that was killed again and again: a model of its own, in plain data.
+
+It knows none of claw's code. A history is what the platforms saw and what the disk says once all is quiet; ``faults``
+names everything in it that breaks a promise.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+LABEL = re.compile(r"\bm(\d+)p(\d+)x(\d+)\b")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A message of a person.
+
+    :param kind: plain, long, jot, hush (silence is right), or aside (not said to us: nothing must follow).
+    """
+
+    number: int
+    platform: str
+    chat: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Stands:
+    """A message of the bot's that stands in a chat; the order of a history's is theirs."""
+
+    platform: str
+    chat: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A row of the inbox: message ``number`` was taken in, as part of ``turn``."""
+
+    number: int
+    state: str
+    turn: str | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A row of the turns; ``outcome`` is None when it has no end."""
+
+    id: str
+    outcome: str | None
+
+
+@dataclass(frozen=True)
+class Owed:
+    """A row of the ledger."""
+
+    turn: str
+    platform: str
+    text: str
+    state: str
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class History:
+    """All of it.
+
+    :param acknowledged: numbers of messages that their platform will not deliver again.
+    :param taken: in the order of arrival.
+    :param effects: numbers whose tool ran, one for each time.
+    :param recorded: numbers of questions in the transcripts, one for each time.
+    :param unreadable: transcripts that do not load, or do not pair.
+    :param idempotent: platforms that drop a message which is sent again.
+    """
+
+    asked: tuple[Asked, ...]
+    acknowledged: frozenset[int] = frozenset()
+    stands: tuple[Stands, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    effects: tuple[int, ...] = ()
+    recorded: tuple[int, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    idempotent: frozenset[str] = frozenset({"feishu", "discord"})
+
+
+@dataclass
+class _Model:
+    """The history, ordered for questions."""
+
+    history: History
+    asked: dict[int, Asked] = field(init=False)
+    rows: dict[int, list[Taken]] = field(init=False)
+    turns: dict[str, Turn] = field(init=False)
+    owed: dict[str, list[Owed]] = field(init=False)
+    parts: dict[int, list[tuple[int, int, Stands]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked = {one.number: one for one in self.history.asked}
+        self.turns = {one.id: one for one in self.history.turns}
+        self.rows, self.owed, self.parts = defaultdict(list), defaultdict(list), defaultdict(list)
+        for row in self.history.taken:
+            self.rows[row.number].append(row)
+        for owed in self.history.owed:
+            self.owed[owed.turn].append(owed)
+        for one in self.history.stands:
+            for number, part, of in LABEL.findall(one.text):
+                self.parts[int(number)].append((int(part), int(of), one))
+
+    def turn_of(self, number: int) -> Turn | None:
+        return self.turns.get(self.rows[number][0].turn or "") if self.rows[number] else None
+
+    def failed(self, number: int) -> bool:
+        turn = self.turn_of(number)
+        return turn is not None and turn.outcome == "failed"
+
+    def may_repeat(self, number: int) -> bool:
+        turn = self.turn_of(number)
+        return turn is not None and any(one.repeated for one in self.owed[turn.id])
+
+
+def faults(history: History) -> list[str]:
+    """Everything that must not be; empty = all promises were kept."""
+    model = _Model(history)
+    return [
+        *_lost(model),
+        *_doubled(model),
+        *_out_of_order(model),
+        *_effects(model),
+        *_open(model),
+        *_strange(model),
+    ]
+
+
+def _lost(model: _Model) -> Iterator[str]:
+    for number in sorted(model.history.acknowledged):
+        one, rows = model.asked[number], model.rows[number]
+        if len(rows) != 1:
+            yield f"lost: message {number} of {one.platform} was acknowledged and is {len(rows)} times in the inbox"
+        elif one.kind != "aside" and (why := _unanswered(model, one)):
+            yield f"lost: message {number} ({one.kind}, {one.platform} {one.chat}, {rows[0].state}, {rows[0].turn}): {why}"
+
+
+def _unanswered(model: _Model, one: Asked) -> str:
+    turn = model.turn_of(one.number)
+    if turn is None or turn.outcome not in ("delivered", "silent", "failed"):
+        return f"its turn ended {turn.outcome}" if turn else "it became no turn"
+    if turn.outcome == "failed":
+        there = [text.text for text in model.history.stands if (text.platform, text.chat) == (one.platform, one.chat)]
+        told = any(owed.text in there for owed in model.owed[turn.id])
+        return "" if told else "it failed, and nobody was told"
+    if one.kind == "hush":
+        return ""
+    parts = model.parts[one.number]
+    missing = set(range(1, parts[0][1] + 1)) - {part for part, _, _ in parts} if parts else {1}
+    elsewhere = [stands for _, _, stands in parts if (stands.platform, stands.chat) != (one.platform, one.chat)]
+    if elsewhere:
+        return f"its answer stands in {elsewhere[0].platform} {elsewhere[0].chat}"
+    return f"its turn ended {turn.outcome}, and the parts {sorted(missing)} stand nowhere" if missing else ""
+
+
+def _doubled(model: _Model) -> Iterator[str]:
+    doubles = marks = 0
+    for number, parts in sorted(model.parts.items()):
+        platform = model.asked[number].platform
+        for part, times in sorted(Counter(part for part, _, _ in parts).items()):
+            if times == 1 or model.failed(number):  # its half stands there, and it may be answered with a later one
+                continue
+            if platform in model.history.idempotent:
+                yield f"doubled: part {part} of answer {number} stands {times} times on {platform}"
+            elif not model.may_repeat(number):
+                yield f"doubled: part {part} of answer {number} stands {times} times on {platform}, unmarked"
+            doubles += platform not in model.history.idempotent and part == 1
+    marks = sum(one.repeated for one in model.history.owed)
+    if doubles > marks:
+        yield f"doubled: {doubles} answers stand twice, and {marks} are marked"
+
+
+def _out_of_order(model: _Model) -> Iterator[str]:
+    """Answers of a chat stand in the order in which its messages came in, and the parts of each in theirs."""
+    came = {row.number: at for at, row in enumerate(model.history.taken)}
+    chats: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    for one in model.history.stands:
+        for number, part, _ in LABEL.findall(one.text):
+            apart = model.may_repeat(int(number)) or model.failed(int(number))
+            if int(number) in came and not apart:
+                chats[one.platform, one.chat].append((came[int(number)], int(part), int(number)))
+    for (platform, chat), seen in chats.items():
+        for (_, part, number), (_, next_part, next_number) in (
+            (a, b) for a, b in zip(seen, seen[1:], strict=False) if a > b
+        ):
+            yield (
+                f"out of order: in {platform} {chat}, part {next_part} of answer {next_number} stands behind "
+                f"part {part} of answer {number}"
+            )
+
+
+def _effects(model: _Model) -> Iterator[str]:
+    for number, times in sorted(Counter(model.history.effects).items()):
+        if times > 1:
+            yield f"repeated: the effect of message {number} happened {times} times"
+        if model.asked[number].kind != "jot":
+            yield f"repeated: message {number} asked for no effect"
+
+
+def _open(model: _Model) -> Iterator[str]:
+    yield from (f"open: turn {turn.id} has no end" for turn in model.history.turns if turn.outcome is None)
+    yield from (f"open: message {row.number} is {row.state}" for row in model.history.taken if row.state in ("new", "taken"))
+    for one in model.history.owed:
+        if one.state != "paid":
+            yield f"open: a message of turn {one.turn} to {one.platform} is {one.state}"
+
+
+def _strange(model: _Model) -> Iterator[str]:
+    yield from (f"transcript: {path}" for path in model.history.unreadable)
+    for number, times in sorted(Counter(model.history.recorded).items()):
+        if times > 1:
+            yield f"transcript: question {number} is recorded {times} times"
+    owed = Counter(one.text for one in model.history.owed if not LABEL.search(one.text))
+    said = Counter(one.text for one in model.history.stands if not LABEL.search(one.text))
+    may = {one.text for one in model.history.owed if one.repeated}
+    for text in (said - owed) if said else ():
+        if text not in may:
+            yield f"unowed: {text[:60]!r} stands more often than it was owed"

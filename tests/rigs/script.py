@@ -1,0 +1,61 @@
+"""What people ask of the model, and what it says: decided by the request alone, so that it says the same again.
+
+A question is ``ask-NUMBER-KIND``. An answer has a label for each of its parts, ``mNUMBERpPARTxPARTS``, by which the
+checker finds every part of every answer in the chats.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from claw.testing.services import Received, Reply
+
+KINDS = ("plain", "long", "jot", "hush")
+"""A short answer; one of several messages; a tool whose effect may happen once; silence."""
+ASKED = re.compile(r"ask-(\d+)-(\w+)")
+LABEL = re.compile(r"\bm(\d+)p(\d+)x(\d+)\b")
+SILENCE = "NO_REPLY"
+_PARTS, _PART_CHARS = 3, 1500
+
+
+def question(number: int, kind: str) -> str:
+    """The words of a person."""
+    return f"ask-{number}-{kind}"
+
+
+def answer(request: Received) -> Reply:
+    """What comes next in this conversation (Chat Completions)."""
+    asked: dict[int, str] = {}
+    settled: set[int] = set()
+    jotted: set[int] = set()
+    for message in request.body["messages"]:
+        text = _text(message)
+        if message["role"] == "user":
+            asked |= {int(number): kind for number, kind in ASKED.findall(text)}
+        elif message["role"] == "assistant":
+            settled |= {int(number) for number, _, _ in LABEL.findall(text)}
+            if text.strip() == SILENCE:
+                settled |= {number for number, kind in asked.items() if kind == "hush"}
+            jotted |= {json.loads(call["function"]["arguments"])["number"] for call in message.get("tool_calls", ())}
+    left = {number: kind for number, kind in asked.items() if number not in settled}
+    if to_jot := [number for number, kind in left.items() if kind == "jot" and number not in jotted]:
+        return Reply(calls=[("jot", {"number": number}) for number in to_jot])
+    if all(kind == "hush" for kind in left.values()):
+        return Reply(SILENCE)
+    return Reply("\n\n".join(_answered(number, kind) for number, kind in left.items()))
+
+
+def _answered(number: int, kind: str) -> str:
+    if kind != "long":
+        return f"m{number}p1x1 is what I have to say about that, and it is not much."
+    filler = "All of this was asked for, word by word. "
+    parts = (
+        f"m{number}p{part}x{_PARTS} {filler * (_PART_CHARS // len(filler))}" for part in range(1, _PARTS + 1)
+    )
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
