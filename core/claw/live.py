@@ -20,6 +20,7 @@ TYPING_SECONDS = 4.0
 _FIND_SECONDS = 10.0
 
 _STRANGER_SECONDS = 10.0
+_LOOKS = 16
 
 Complain = Callable[[str], None]
 
@@ -105,6 +106,7 @@ class Live:
                 await self._typing
         if self.writer and not finished:
             await self._stranger(self.writer.abandon())
+            self.note()  # a post that was under way: a turn that was parked goes on in that message
         if hasattr(self._channel, "settled"):
             asked: Any = self._channel
             await self._stranger(asked.settled(self._outbound.address, self._outbound.answers))
@@ -136,8 +138,9 @@ class Live:
         asked: Any = self._channel
         while True:
             await self._stranger(asked.typing(self._outbound.address, self._outbound.answers))
-            await asyncio.sleep(TYPING_SECONDS)
-            self.note()
+            for _ in range(_LOOKS):  # a post takes its time, and the model may be silent after it
+                await asyncio.sleep(TYPING_SECONDS / _LOOKS)
+                self.note()
 
     async def _stranger(self, asked: Any) -> None:
         try:  # no wait_for: in Python 3.11 it loses a cancelling that comes together with the stranger's answer
