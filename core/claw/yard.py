@@ -55,8 +55,9 @@ class Yard:
             return answer
 
         future = asyncio.run_coroutine_threadsafe(survived(inside()), loop)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        try:  # no wait_for: in Python 3.11 it loses a cancelling that comes together with the answer
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(future)
         except TimeoutError:
             if future.done() and not future.cancelled():
                 raise  # it is the stranger's own
@@ -91,7 +92,8 @@ async def _answers(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
     alive = here.create_future()
     with contextlib.suppress(TimeoutError, RuntimeError):
         loop.call_soon_threadsafe(_answer_to, here, alive)
-        await asyncio.wait_for(alive, seconds)
+        async with asyncio.timeout(seconds):
+            await alive
         return True
     return False
 
