@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from claw.words import say
 from claw.yard import Yard
 
 _UNKNOWN_WINDOW = 32_000
+_KEPT_RULINGS = 128
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class Rooms:
     costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
     approvals: Approvals | None = None
     overrides: Overrides | None = None
+
+    @cached_property
+    def rulings(self) -> Callable[[Run, tuple[str, ...]], Judgement]:
+        """The nine layers for a run and its spare models; kept for the runs that were asked about last, since nothing
+        but the configuration and the tools decides, and both stand as long as these rooms."""
+        return lru_cache(_KEPT_RULINGS)(lambda run, spares: resolve(self.config, run, self.facts, spares))
 
 
 @dataclass(frozen=True)
@@ -119,9 +127,7 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
         owner=route.owner,
         sandboxed=sandbox is not None,
     ).on(str(models[0]))
-    judgement = resolve(
-        config, run_facts, rooms.facts, [str(model) for model in models[1:]]
-    )  # the nine layers
+    judgement = rooms.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
     tools = {rooms.facts[at].name: rooms.kit.tools[at] for at in judgement.positions}
     facts = _prompt_facts(inbound, route, agent, models, tools, workspace, own, rooms)
     prompt = config.settings.prompt

@@ -311,4 +311,6 @@ def _configured_name(facts: PromptFacts) -> str:
 
 def _literal(text: str) -> str:
     """``text`` without control characters: a path or a name must not start a line or a section of its own."""
+    if text.isprintable():  # there is none: asked for every tool of every turn
+        return text[:1000]
     return "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp"))[:1000]

@@ -16,6 +16,7 @@ from claw_http.settings import CALLER, HttpSettings
 from claw_http.waiting import ID_HEAD, Call, Waiting
 
 _PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
+_SMALL_BYTES = 32 << 10
 
 
 def agents_of(config: PluginConfig) -> tuple[str, ...]:
@@ -77,7 +78,11 @@ class Api:
         if not self._settings.admits_callers:
             told = "channels.http lets nobody in: see its dmPolicy and allowFrom"
             raise Refused(403, told, "permission_error", code="channel_closed")
-        asked = await asyncio.to_thread(openai.read, request.body, agents_of(self._config))
+        agents = agents_of(self._config)
+        if len(request.body) <= _SMALL_BYTES:  # sooner read than handed to a thread
+            asked = openai.read(request.body, agents)
+        else:
+            asked = await asyncio.to_thread(openai.read, request.body, agents)
         id, created = f"{ID_HEAD}{uuid.uuid4().hex}", int(time.time())
         call = await self._submitted(asked, id)
         if asked.stream:
