@@ -1,5 +1,6 @@
 """The stage on Telegram: by polling, or by webhook through the gateway's listener."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ class Telegram:
     name, plugin = "telegram", claw_telegram
     ann, ben, boss, eve = "111222333", "222333444", "333444555", "444555666"
     group, topic = Place(str(FakeTelegram.GROUP)), Place(str(FakeTelegram.GROUP), "42")
-    wrong = {"botToken": "1:nobody-knows-this-token"}
+    wrong: Mapping[str, Any] = {"botToken": "1:nobody-knows-this-token"}
     mend = "BotFather"
     patience = 0.4
     largest_out = 50 << 20

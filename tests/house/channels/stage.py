@@ -49,7 +49,7 @@ class Seen:
 
 
 class Stage(Protocol):
-    """A platform on loopback, with its people. ``ann`` and ``ben`` may write, ``boss`` is the owner, nobody knows ``eve``.
+    """A platform on loopback, with its people: ``ann`` and ``ben`` may write, ``boss`` is the owner, ``eve`` a stranger.
 
     :ivar plugin: what is registered in the house.
     :ivar wrong: keys of ``section`` that hold bad credentials; ``mend`` a piece of the line that says what to do.
@@ -197,8 +197,11 @@ def heard(model: FakeProvider, at: int = -1) -> str:
 def config(stage: Stage, section: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The file of a house that knows ann, ben and the boss, and one group."""
     known = {
-        "allowFrom": [stage.ann, stage.ben, stage.boss], "groups": {stage.group.chat: {}}, **stage.section, **(section or {}),
-    }  # fmt: skip
+        "allowFrom": [stage.ann, stage.ben, stage.boss],
+        "groups": {stage.group.chat: {}},
+        **stage.section,
+        **(section or {}),
+    }
     return {
         "channels": {stage.name: known, "http": {}},
         "gateway": {"port": 0, "auth": {"token": "a-token-of-this-test-house"}},

@@ -1,4 +1,4 @@
-"""What a chat service and the house owe each other, played on every platform through the real plugin and the real house."""
+"""What a chat service and the house owe each other, on every platform: its real plugin, in the real house."""
 
 import asyncio
 import time
