@@ -1,8 +1,6 @@
-"""Our own plugins keep to what pytest-claw asks of everybody's."""
+"""Our own plugins keep to what pytest-claw asks of everybody's; the channels in ``test_channels.py``."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ import claw_openai
 import claw_skills
 import claw_tools_std
 import pytest
-from claw import Limits, PromptFacts, Tool, ToolContext, builtin
-from claw.testing import FakeChannel, brought, plugin_config
+from claw import PromptFacts, Tool, ToolContext, builtin
+from claw.testing import brought, plugin_config
 from claw.testing.services import AnthropicService, OpenAIService
-from pytest_claw import ChannelSuite, ProviderSuite, SectionSuite, ToolSuite
+from pytest_claw import ProviderSuite, SectionSuite, ToolSuite
 
 TOOLS = {tool.name: tool for tool in brought(claw_tools_std, plugin_config())["register_tools"]}
 CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
@@ -96,15 +94,3 @@ class TestOpenAIChat(ProviderSuite):
 
 class TestOpenAIResponses(TestOpenAIChat):
     section = {"api": "responses"}  # noqa: RUF012
-
-
-class TestFakeChannel(ChannelSuite):
-    limits = Limits(text_chars=500)
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[FakeChannel]:
-        yield FakeChannel(limits=self.limits)
-
-
-class TestFakeChannelInCodeUnits(TestFakeChannel):
-    limits = Limits(text_chars=300, utf16=True)

@@ -1,10 +1,12 @@
 """The channel that we ship for tests, and the cutting of long answers that every channel shares."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from claw.channel import Limits
 from claw.chunking import split_text
+from claw.errors import ConfigError, DeliveryError
 from claw.message import Inbound, Outbound, Sender
 from claw.testing import FakeChannel
 from hypothesis import given, strategies as st
@@ -29,6 +31,10 @@ class Door:
 @pytest.fixture
 def channel() -> FakeChannel:
     return FakeChannel(limits=Limits(text_chars=10))
+
+
+def say(channel: FakeChannel, text: str, key: str = "key-1", **more: Any) -> Outbound:
+    return Outbound(key, channel.address(), text, **more)
 
 
 async def soon(condition: object) -> None:
@@ -77,20 +83,124 @@ async def test_after_a_lost_connection_it_connects_again(channel: FakeChannel) -
     assert [inbound.text for inbound in door.heard] == ["before", "after", "after"]
 
 
-async def test_a_send_that_fails_shows_nothing_unless_only_its_answer_is_lost(channel: FakeChannel) -> None:
-    hello = Outbound("key-1", channel.address(), "hello you there")
-    channel.fail_next()
-    channel.fail_next(TimeoutError("no answer"), after_showing=True)
-    with pytest.raises(ConnectionError):
-        await channel.send(hello)
-    assert channel.shown == []
-    with pytest.raises(TimeoutError):
-        await channel.send(hello)
-    receipt = await channel.send(hello)
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("refused", (True, None, False)),
+        ("busy", (False, 7.0, False)),
+        ("down", (False, None, False)),
+    ],
+)
+async def test_a_send_fails_as_it_is_told_and_shows_nothing(
+    channel: FakeChannel, how: str, error: tuple[bool, float | None, bool]
+) -> None:
+    channel.fail_next(how, 7.0)
+    with pytest.raises(DeliveryError) as why:
+        await channel.send(say(channel, "hello"))
+    told = why.value
+    assert (told.permanent, told.retry_after_seconds, told.outcome_unknown) == error
+    assert (channel.shown, channel.sent) == ([], [])
 
-    assert channel.shown == ["hello you", "there"]
-    assert len(receipt.message_ids) == 2
-    assert channel.sent == [hello]
+
+@pytest.mark.parametrize(("drops_repeats", "shown"), [(True, ["hello"]), (False, ["hello", "hello"])])
+async def test_what_got_lost_was_shown_and_its_key_is_known_again_where_the_service_can(
+    drops_repeats: bool, shown: list[str]
+) -> None:
+    channel = FakeChannel() if drops_repeats else FakeChannel(capabilities=frozenset({"edit"}))
+    channel.fail_next("lost")
+    with pytest.raises(DeliveryError) as why:
+        await channel.send(say(channel, "hello"))
+    assert why.value.outcome_unknown and channel.shown == ["hello"]
+    receipt = await channel.send(say(channel, "hello"))
+
+    assert channel.shown == shown
+    assert len(receipt.message_ids) == 1
+
+
+async def test_an_error_of_the_tests_own_is_raised_as_it_is(channel: FakeChannel) -> None:
+    channel.fail_next(TimeoutError("no answer"), after_showing=True)
+    with pytest.raises(TimeoutError):
+        await channel.send(say(channel, "hello"))
+    assert channel.shown == ["hello"]
+
+
+@pytest.mark.parametrize("text", ["hello you there", ""])
+async def test_what_is_no_single_message_is_refused_for_good(channel: FakeChannel, text: str) -> None:
+    with pytest.raises(DeliveryError) as why:
+        await channel.send(say(channel, text))
+    assert why.value.permanent and channel.shown == []
+
+
+async def test_a_reply_grows_in_its_messages_and_every_state_is_kept() -> None:
+    channel = FakeChannel(limits=Limits(text_chars=10), streaming=True)
+    writer = channel.stream(say(channel, ""))
+    await writer.show("one two")
+    assert (channel.shown, writer.shown) == (["one two"], ("shown-1",))
+    channel.fail_next("busy")
+    await writer.show("one two three")
+    assert channel.shown == ["one two"], "a state is skipped under pressure"
+    receipt = await writer.finish(say(channel, "one two three"))
+    await writer.show("too late")
+
+    assert channel.shown == ["one two", "three"]
+    assert receipt.message_ids == writer.shown == ("shown-1", "shown-2")
+    assert channel.states == ["one two", "one two three"]
+    assert [one.text for one in channel.sent] == ["one two three"]
+
+
+async def test_the_end_of_a_reply_can_fail_and_be_tried_again() -> None:
+    channel = FakeChannel(streaming=True)
+    writer = channel.stream(say(channel, ""))
+    await writer.show("one")
+    channel.fail_next("down")
+    with pytest.raises(DeliveryError):
+        await writer.finish(say(channel, "one two"))
+    await writer.finish(say(channel, "one two"))
+    assert channel.shown == ["one two"]
+
+
+async def test_an_answer_takes_the_place_of_what_it_replaces(channel: FakeChannel) -> None:
+    ids = [(await channel.send(say(channel, text, text))).message_ids[0] for text in ("a", "b", "c")]
+    receipt = await channel.send(say(channel, "a and b", "final", replaces=(ids[0], ids[1])))
+    assert channel.shown == ["a and b", "c"]
+    assert receipt.message_ids == (ids[0],)
+
+
+async def test_what_else_the_house_does_is_written_down(channel: FakeChannel) -> None:
+    here = channel.address()
+    [id] = (await channel.send(say(channel, "one"))).message_ids
+    await channel.typing(here, "message-1")
+    await channel.edit(here, id, "two")
+    await channel.react(here, id, "👍")
+    await channel.poll(here, "Which?", ("a", "b"))
+    assert channel.shown == ["two", "Which?"]
+    await channel.delete(here, id)
+    assert channel.shown == ["Which?"]
+    assert [what for what, _ in channel.acts] == ["typing", "edit", "react", "poll", "delete"]
+    assert channel.acts[2] == ("react", (here, id, "👍", False))
+    with pytest.raises(DeliveryError, match=id):
+        await channel.edit(here, id, "three")
+
+
+async def test_it_tells_how_it_is_doing(channel: FakeChannel) -> None:
+    assert channel.state.state == "starting"
+    running = asyncio.create_task(channel.run(Door()))
+    await soon(lambda: channel.state.state == "up")
+    channel.disconnect()
+    await soon(lambda: channel.state.reconnects == 1)
+    running.cancel()
+
+    impostor = channel.impostor()
+    with pytest.raises(ConfigError, match=r"channels\.fake"):
+        await impostor.run(Door())
+    assert impostor.state.state == "failed"
+
+
+async def test_people_in_groups_and_other_bots_write_too(channel: FakeChannel) -> None:
+    told = [channel.says_in_group("hi", mention) for mention in ("us", "namesake", "")]
+    assert [one.mentions_us for one in told] == [True, False, False]
+    assert {(one.chat_type, one.address.chat) for one in told} == {("group", "group-1")}
+    assert channel.bot_says("beep").sender.is_bot
 
 
 async def test_a_test_waits_until_something_is_shown(channel: FakeChannel) -> None:

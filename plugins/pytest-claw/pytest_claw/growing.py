@@ -1,0 +1,91 @@
+"""A reply that grows while people watch, for channels that have ``stream``."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pytest_claw.place import Trial, quick
+from pytest_claw.saying import long_text, words
+from pytest_claw.trying import Trying
+
+_PRESSED_SECONDS = 0.2
+_SHOW_SECONDS = 0.5
+
+
+class Growing(Trying):
+    """Promises about the :class:`claw.Writer` that ``stream`` gives."""
+
+    def test_a_reply_that_grows_ends_whole_in_its_own_message(self) -> None:
+        async def trial(on: Trial) -> None:
+            async with on.running():
+                writer = await _begun(on, "Once")
+                ids = writer.shown
+                assert len(ids) == 1, "writer.shown names the message that stands there"
+                await on.start(writer.show("Once upon"))
+                receipt = await on.finish(writer, on.outbound("Once upon a time"))
+                assert await on.shown() == ["Once upon a time"]
+            assert receipt.message_ids == tuple(writer.shown) == ids
+
+        self.try_(trial)
+
+    def test_a_reply_that_outgrows_its_message_goes_on_in_the_next(self) -> None:
+        async def trial(on: Trial) -> None:
+            text = long_text(on.channel.limits)
+            async with on.running():
+                writer = await _begun(on, "word0")
+                await on.start(writer.show(text))
+                receipt = await on.finish(writer, on.outbound(text))
+                shown = await on.shown()
+            assert words(shown) == words([text]), "the final text is always written whole"
+            assert len(receipt.message_ids) == len(shown) > 1
+
+        self.try_(trial)
+
+    def test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it(self) -> None:
+        async def trial(on: Trial) -> None:
+            async with on.running():
+                writer = await _begun(on, "a")
+                await on.does("fail_next", "busy", _PRESSED_SECONDS, edit=True)
+                with quick(_SHOW_SECONDS, "show"):
+                    await on.start(writer.show("a b"))
+                    await on.start(writer.show("a b c"))
+                await on.finish(writer, on.outbound("a b c d"))
+                assert await on.shown() == ["a b c d"]
+
+        self.try_(trial)
+
+    def test_a_reply_that_is_given_up_changes_no_more(self) -> None:
+        async def trial(on: Trial) -> None:
+            async with on.running():
+                before = on.tasks
+                writer = await _begun(on, "half")
+                await on.start(writer.show("half a"))
+                await on.start(writer.abandon())
+                stood = await on.shown()
+                assert await on.left(before) == [], "abandon left tasks behind"
+                await asyncio.sleep(0.05)
+                assert await on.shown() == stood, "abandon was the end of it"
+
+        self.try_(trial)
+
+    def test_an_answer_takes_the_place_of_what_a_stream_left(self) -> None:
+        async def trial(on: Trial) -> None:
+            async with on.running():
+                writer = await _begun(on, "half an")
+                await writer.abandon()
+                await on.send("half an answer", "key-2", replaces=tuple(writer.shown))
+                assert await on.shown() == ["half an answer"]
+
+        self.try_(trial)
+
+
+async def _begun(on: Trial, text: str) -> Any:
+    """The writer of a reply of which ``text`` stands there."""
+    if not hasattr(on.channel, "stream"):
+        pytest.skip("it has no stream")
+    writer = on.channel.stream(on.outbound("", "key-1"))
+    with quick(_SHOW_SECONDS, "show"):
+        await on.start(writer.show(text))
+    await on.until_shown(text)
+    return writer

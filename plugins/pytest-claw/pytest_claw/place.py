@@ -1,0 +1,276 @@
+"""What a channel is tried against: the service behind it, as its author's fake plays it, and a door that listens."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Protocol
+
+import pytest
+from claw import Address, Channel, DeliveryError, Inbound, Outbound, Receipt
+
+CHAT_TYPES = ("direct", "group", "channel")
+_LONGEST_PAUSE_SECONDS = 2.0  # that a suite waits for itself
+_GRACE_SECONDS = 0.2  # for a task that was cancelled
+_of_channel: ContextVar[bool] = ContextVar("of_channel", default=False)
+
+
+class Place(Protocol):
+    """A channel, and a service that does as it is told. All but ``address`` may be async; an attribute may be a method.
+
+    ``FakeChannel`` is such a place by itself; one whose channel is another object has it as ``channel``. A method
+    that makes no sense for a service is left out, and the suite says so with its ``without``.
+    """
+
+    channel: Channel
+    """The one that is tried; nobody runs it yet."""
+    shown: list[str]
+    """The messages of ours that people see now in the chat of :meth:`address`, in order."""
+    acknowledged: list[Any]
+    """Something for each delivery that the service takes for acknowledged. Without: ``acknowledgement``."""
+
+    def address(self) -> Address:
+        """The direct chat in which people write, as the channel addresses it."""
+        ...
+
+    def says(self, text: str) -> Any:
+        """A person writes ``text`` in that chat."""
+        ...
+
+    def again(self) -> Any:
+        """The service delivers the last message a second time."""
+        ...
+
+    def says_in_group(self, text: str, mention: str) -> Any:
+        """A person writes in a group; ``mention`` is ``us``, ``namesake`` (of another who is called so), or empty."""
+        ...
+
+    def bot_says(self, text: str) -> Any:
+        """Another bot writes, where people write. Without: ``bots``."""
+        ...
+
+    def disconnect(self) -> Any:
+        """The connection breaks; the service can be reached again at once."""
+        ...
+
+    def fail_next(self, how: str, seconds: float, *, edit: bool) -> Any:
+        """The next request to send a message (with ``edit``: to rewrite one) fails.
+
+        ``refused``: it will never be taken. ``busy``: come again in so many seconds. ``down``: an error of the service's.
+        ``lost``: it is carried out, and the connection breaks before the answer.
+        """
+        ...
+
+    def hang_next(self) -> Any:
+        """The service never answers the next request to send, and does not carry it out."""
+        ...
+
+    def impostor(self) -> Channel:
+        """A channel like the one that is tried, with credentials that the service does not know."""
+        ...
+
+
+class Door:
+    """Takes whatever is handed in.
+
+    :ivar answers: what it says first, before it says True for ever.
+    :ivar open: while it is not set, nobody gets an answer.
+    """
+
+    def __init__(self, *answers: bool) -> None:
+        self.heard: list[Inbound] = []
+        self.answers = list(answers)
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def submit(self, inbound: Inbound) -> bool:
+        """Write it down."""
+        self.heard.append(inbound)
+        await self.open.wait()
+        return self.answers.pop(0) if self.answers else True
+
+    @property
+    def texts(self) -> list[str]:
+        """What was said, in order."""
+        return [one.text for one in self.heard]
+
+
+class Trial:
+    """One place under trial, and what a test does with it. Belongs to the loop in which it was made.
+
+    :param suite: whose patience it has.
+    """
+
+    def __init__(self, place: Any, suite: Any) -> None:
+        self.place, self.suite = place, suite
+        self.channel: Any = getattr(place, "channel", place)
+        self.door = Door()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._context = copy_context()
+        self._context.run(_of_channel.set, True)
+        asyncio.get_running_loop().set_task_factory(self._made)
+
+    async def does(self, name: str, *given: Any, **more: Any) -> Any:
+        """Let people or the service do something."""
+        act = getattr(self.place, name, None)
+        if act is None:
+            what = (inspect.getdoc(getattr(Place, name)) or "").split("\n")[0]
+            pytest.fail(f"the place of {type(self.suite).__name__} has no `{name}`: {what}", pytrace=False)
+        answer = act(*given, **more) if callable(act) else act
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def shown(self) -> list[str]:
+        """What people see of ours."""
+        return [self.suite.plain(one) for one in await self.does("shown")]
+
+    async def acknowledged(self) -> int:
+        """How many deliveries the service takes for acknowledged."""
+        return len(await self.does("acknowledged"))
+
+    async def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait until something holds; ``what`` says what did not happen."""
+        try:
+            async with asyncio.timeout(self.suite.patience_seconds):
+                while not (await found if inspect.isawaitable(found := holds()) else found):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(what, pytrace=False)
+
+    async def heard(self, text: str) -> Inbound:
+        """The message whose text holds ``text``, once it came."""
+
+        def found() -> Inbound | None:
+            return next((one for one in self.door.heard if text in one.text), None)
+
+        await self.until(found, f"{text!r} was not handed in")
+        came = found()
+        assert came is not None
+        return came
+
+    async def until_shown(self, *messages: str) -> None:
+        """Wait until people see just these."""
+
+        async def holds() -> bool:
+            return await self.shown() == list(messages)
+
+        try:
+            await self.until(holds, "")
+        except pytest.fail.Exception:
+            assert await self.shown() == list(messages), "what people see"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Door]:
+        """The channel from when it is up until it is cancelled."""
+        task = self.start(self.channel.run(self.door))
+        try:
+            await self._up(task)
+            yield self.door
+        finally:
+            task.cancel()
+            await asyncio.wait({task}, timeout=self.suite.stop_seconds)
+
+    async def close(self) -> None:
+        """End what the channel keeps open."""
+        if close := getattr(self.channel, "close", None):
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+
+    def start(self, doing: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Let the channel do something: tasks that it makes are known as its own, apart from those of the service."""
+        return asyncio.get_running_loop().create_task(doing, context=self._context.copy())
+
+    @property
+    def tasks(self) -> set["asyncio.Task[Any]"]:
+        """The channel's own that have not ended."""
+        return {task for task in self._tasks if not task.done()}
+
+    async def left(self, before: "set[asyncio.Task[Any]] | None" = None) -> list[str]:
+        """What the channel's tasks do that have not ended, and were not there ``before``."""
+        if tasks := self.tasks - (before or set()):
+            await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+        return [str(task.get_coro()) for task in tasks if not task.done()]
+
+    def outbound(self, text: str, key: str = "key-1", **more: Any) -> Outbound:
+        """Something to say in the chat of the place, or at another ``address``."""
+        return Outbound(key, more.pop("address", None) or self.place.address(), text, **more)
+
+    async def send(self, text: str, key: str = "key-1", **more: Any) -> Receipt:
+        """Say it; a send that does not end in time fails the test."""
+        receipt: Receipt = await self._in_time(self.channel.send(self.outbound(text, key, **more)), "send")
+        return receipt
+
+    async def refusal(self, how: str, seconds: float = 60.0, **more: Any) -> DeliveryError:
+        """How ``send`` fails when the service fails so."""
+        await self.does("fail_next", how, seconds, edit=False)
+        try:
+            await self.send("hello", **more)
+        except DeliveryError as why:
+            return why
+        except Exception as other:  # noqa: BLE001 - whatever it is, it is the finding
+            pytest.fail(
+                f"{how}: send raised {type(other).__name__}, which is no DeliveryError: {other}",
+                pytrace=False,
+            )
+        pytest.fail(f"{how}: send answered as if the service had taken it", pytrace=False)
+
+    async def finish(self, writer: Any, outbound: Outbound) -> Receipt:
+        """End a growing reply as the house does: again and again while the service only wants a pause."""
+        for _ in range(8):
+            try:
+                receipt: Receipt = await self._in_time(writer.finish(outbound), "finish")
+            except DeliveryError as why:
+                if why.permanent:
+                    raise
+                await asyncio.sleep(min(why.retry_after_seconds or 0.05, _LONGEST_PAUSE_SECONDS))
+            else:
+                return receipt
+        pytest.fail("finish failed eight times", pytrace=False)
+
+    async def _in_time(self, doing: Any, what: str) -> Any:
+        task = self.start(doing)
+        done, _ = await asyncio.wait({task}, timeout=self.suite.patience_seconds)
+        if not done:
+            task.cancel()
+            pytest.fail(
+                f"{what} did not end within {self.suite.patience_seconds:g} s: one attempt, no waiting",
+                pytrace=False,
+            )
+        return task.result()
+
+    def _made(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        doing: Any,
+        context: Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        task = asyncio.Task(doing, loop=loop, context=context)
+        if (context or copy_context()).get(_of_channel):
+            self._tasks.add(task)
+        return task
+
+    async def _up(self, task: "asyncio.Task[None]") -> None:
+        """Wait until it listens: by its state, or where it has none by what it hears."""
+        if hasattr(self.channel, "state"):
+            await self.until(
+                lambda: task.done() or self.channel.state.state == "up", "its state never became `up`"
+            )
+        else:
+            await self.does("says", "are you there?")
+            await self.until(lambda: task.done() or self.door.heard, "nothing is handed in")
+            await asyncio.sleep(0.02)
+            self.door.heard.clear()
+        if task.done():
+            task.result()
+            pytest.fail("run ended by itself: it listens until it is cancelled", pytrace=False)
+
+
+@contextmanager
+def quick(seconds: float, what: str) -> Iterator[None]:
+    """What is done inside takes no longer."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    yield
+    took = clock() - begun
+    assert took <= seconds, f"{what} took {took:.1f} s"
