@@ -13,7 +13,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     3   question  chunking
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
-    1   store  clock  message  errors  words  wall  yard  seal  failpoint
+    1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """
@@ -40,6 +40,7 @@ _NAMES = {
     "editing": "EditWriter",
     "errors": "ClawError ConfigError DeliveryError FenceError PluginError ProviderError ToolError UsageError",
     "failure": "failed failure_said",
+    "finding": "Finding",
     "growing": "Growing",
     "guard.command": "split_plain",
     "guard.environment": "child_environment",

@@ -36,6 +36,7 @@ from claw.errors import (
     UsageError as UsageError,
 )
 from claw.failure import failed as failed, said as failure_said
+from claw.finding import Finding as Finding
 from claw.growing import Growing as Growing
 from claw.guard.command import split_plain as split_plain
 from claw.guard.environment import child_environment as child_environment

@@ -1,9 +1,10 @@
 """The contract of a place to talk, and ``Door``: what it may ask of us."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from claw.finding import Finding
 from claw.message import Address, Attachment, Inbound, Outbound, Receipt
 
 
@@ -148,4 +149,12 @@ class Talents(Protocol):
 
     def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file that came with a message, in pieces; the reader stops at its limit."""
+        ...
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """What is wrong with this account, by asking its service: credentials, rights, how it is set up there.
+
+        ``claw doctor NAME`` asks it of a channel that does not listen, perhaps beside a gateway that does. Nothing is
+        said to anybody and nothing is changed; ``about`` may be left empty. What it raises is told as a finding too.
+        """
         ...

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,28 +10,10 @@ from claw.cli.probe import Seen
 from claw.config.misfit import misfits
 from claw.config.names import dotted
 from claw.config.outline import ANY_ENDPOINT, Wanted
+from claw.finding import Finding
 from claw.manifest import Found, Manifest, ToolLine, fits
 from claw.standing import DISABLED, INCOMPATIBLE, LOADED, QUARANTINED, Standing
 from claw.words import say
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that the doctor has to say.
-
-    :param about: id of a plugin, a key, or a file.
-    :param kind: the same in every language, for programs.
-    :param mend: what to do.
-    :param grave: it counts for the exit code; else it is only told.
-    :param edit: key and value of the config file that mend it without asking anybody.
-    """
-
-    about: str
-    kind: str
-    problem: str
-    mend: str = ""
-    grave: bool = True
-    edit: tuple[str, Any] | None = None
 
 
 def examine(standing: Standing, wanted: Wanted, environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from claw.cli.checkup import Finding, chain_of, clashes, compare, examine
+from claw.cli.checkup import chain_of, clashes, compare, examine
 from claw.cli.probe import Seen, look
 from claw.cli.show import document, table
 from claw.errors import ClawError, UsageError
+from claw.finding import Finding
 from claw.standing import BLOCKED, DISABLED, INCOMPATIBLE, Standing
 from claw.words import say
 
@@ -25,18 +26,28 @@ Fix = Annotated[
 
 @app.command()
 def doctor(
+    channel: Annotated[
+        str, typer.Argument(help="A channel (feishu, or feishu/ACCOUNT): ask its service, and nothing else.")
+    ] = "",
     fix: Fix = False,
     online: Annotated[
-        bool, typer.Option("--online", help="Also ask each model of the default agent one word.")
+        bool,
+        typer.Option(
+            "--online",
+            help="Also ask the service of each channel, and each model of the default agent one word.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
     from claw.cli import rounds
 
-    found = [*rounds.house()]
-    if online and not any(one.kind == "config" and one.grave for one in found):
-        found += rounds.models()
+    if channel:
+        found = rounds.channels(channel)
+    else:
+        found = [*rounds.house()]
+        if online and not any(one.kind == "config" and one.grave for one in found):
+            found += [*rounds.channels(), *rounds.models()]
     left, mended = _mended(found) if fix else (found, [])
     if as_json:
         document("doctor", {"findings": [_plain(one) for one in left], "mended": mended})

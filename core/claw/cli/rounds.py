@@ -6,20 +6,28 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from claw.app import App, House, look_round
-from claw.cli.checkup import Finding, clashes, examine
+from claw.channel import Channel
+from claw.cli.channels import configured
+from claw.cli.checkup import clashes, examine
 from claw.cli.config import findings as config_findings
 from claw.cli.status import key_of
 from claw.config.outline import outline
-from claw.errors import ClawError
+from claw.errors import ClawError, UsageError
 from claw.fallback import ModelRef, candidates, with_fallback
+from claw.finding import Finding
 from claw.policy import Run, judge
 from claw.provider import Request, SystemPrompt
 from claw.record import read
+from claw.standing import DISABLED
 from claw.survey import home_of, providers_used
 from claw.transcript import Text, User
+from claw.wall import name_of, within
 from claw.words import say
 
 _SECRET_FILES = (
@@ -27,6 +35,8 @@ _SECRET_FILES = (
     *("state.db", "state.db-wal", "state.db-shm"),
 )
 _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
+CHECK_SECONDS = 60.0
+"""What one account of a channel may take to look at itself."""
 _QUESTION = User((Text("Answer with the word: yes"),))
 
 
@@ -130,6 +140,67 @@ def models(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
                 yield Finding(str(ref), "model", why.problem, why.fix)
     finally:
         asyncio.run(app.close())
+
+
+def channels(only: str = "", environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """What the services of the configured channels say of our accounts there. Nothing is sent to anybody.
+
+    :param only: the name of a channel, or ``NAME/ACCOUNT``.
+    :raises UsageError: the file has no such channel.
+    :raises ClawError: there is no house to ask in.
+    """
+    return asyncio.run(_diagnosed(look_round(environ), only))
+
+
+async def _diagnosed(seen: House, only: str) -> list[Finding]:
+    app = App(seen)
+    found: list[Finding] = []
+    try:
+        standings = {one.id: one for one in app.host.standings}
+        for row in _chosen(replace(seen, standings=app.host.standings), only):
+            name, account = row["channel"], row["account"]
+            key = f"channels.{name}" if account == "default" else f"channels.{name}.accounts.{account}"
+            channel = app.kit.channel(name, account)
+            if channel is not None:
+                told = await _asked_of_itself(channel)
+                found += [
+                    replace(one, about=one.about or key, problem=app.redact(one.problem)) for one in told
+                ]
+            elif row["state"] != DISABLED or only:
+                standing = standings.get(row["plugin"] or "")
+                why = row["why"] or say("its plugin brings no such account")
+                found.append(Finding(key, row["state"], why, standing.mend if standing else ""))
+    finally:
+        await app.close()
+    return found
+
+
+def _chosen(seen: House, only: str) -> list[dict[str, Any]]:
+    rows = list(configured(seen))
+    if not only:
+        return rows
+    chosen = [row for row in rows if only in (row["channel"], f"{row['channel']}/{row['account']}")]
+    if not chosen:
+        near = "".join(get_close_matches(only, sorted({row["channel"] for row in rows}), 1))
+        fix = "did you mean {near}?" if near else "claw channels list shows those of the file"
+        raise UsageError("no channel {name} is configured", fix=fix, name=only, near=near)
+    return chosen
+
+
+async def _asked_of_itself(channel: Channel) -> list[Finding]:
+    """What a channel finds; a stranger's code, so it gets a limit, and what it raises is a finding."""
+    diagnose = getattr(channel, "diagnose", None)
+    if diagnose is None:
+        return [Finding("", "unchecked", say("this channel has no check of its own"), grave=False)]
+    try:
+        told = await within(CHECK_SECONDS, diagnose())
+    except ClawError as why:
+        return [Finding("", "check", why.problem, why.fix)]
+    except TimeoutError:
+        return [Finding("", "check", say("it did not come back within {seconds} s", seconds=CHECK_SECONDS))]
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        return [Finding("", "check", say("its check failed: {why}", why=name_of(why)))]
+    return [one for one in told if isinstance(one, Finding)]
 
 
 def _refs(app: App) -> tuple[ModelRef, ...]:

@@ -47,9 +47,12 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
 @hookimpl
 def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
     """Documents, sheets, tables, wikis, calendars; for owners, and optional."""
+    from claw_feishu.settings import FeishuSettings
     from claw_feishu.tools import office_tools
 
-    folder = str(config.state_dir)
-    return office_tools(
-        lambda: {account: one for (of, account), one in sorted(_open.items()) if of == folder}
-    )
+    def accounts() -> "dict[str, FeishuChannel]":
+        named = config.accounts("feishu", FeishuSettings, *_CREDENTIALS)
+        found = {account: _open.get((str(config.state_dir), account)) for account in named}
+        return {account: channel for account, channel in found.items() if channel is not None}
+
+    return office_tools(accounts)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from claw import (
     ConfigError,
     DeliveryError,
     Door,
+    Finding,
     Inbound,
     Limits,
     Outbound,
@@ -350,6 +351,12 @@ class FeishuChannel(Telling):
         return True
 
     # --- how it is doing
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """What the platform says of this account; nothing is sent."""
+        from claw_feishu.diagnosis import diagnose
+
+        return await diagnose(self)
 
     def up(self) -> None:
         """It works now."""

@@ -114,7 +114,7 @@ class LongConnection:
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus, WebSocketException
 
-        url, pace = await self._endpoint(base_url)
+        url, pace = await self.endpoint(base_url)
         service = int((parse_qs(urlsplit(url).query).get("service_id") or ["0"])[0])
         stood = False
         try:
@@ -191,7 +191,7 @@ class LongConnection:
         self._parts.pop(frame.header("message_id"), None)
         return b"".join(parts[number] for number in sorted(parts))
 
-    async def _endpoint(self, base_url: str) -> tuple[str, Pace]:
+    async def endpoint(self, base_url: str) -> tuple[str, Pace]:
         """Where to connect to, and the pace the service wants.
 
         :raises Fatal: the app or its credentials are wrong; Broken: try again.

@@ -93,10 +93,10 @@ async def test_the_sdk_is_imported_at_the_first_call_and_its_absence_names_the_c
     def absent() -> Any:
         raise ModuleNotFoundError("No module named 'lark_oapi'", name="lark_oapi")
 
-    from claw_feishu.tools.doc import doc_tools
+    from claw_feishu.tools.doc import Documents
 
     async with FakeFeishu() as feishu, channel(feishu) as one:
-        tools = {tool.name: tool for tool in doc_tools(Sdk(lambda: {"default": one}, absent))}
+        tools = {tool.name: tool for tool in Documents(Sdk(lambda: {"default": one}, absent)).tools()}
         told = await Desk(feishu, tools, tmp_path).refused("feishu_doc_read", action="text", document="docx1")
         assert "lark-oapi" in told and "install 'claw-feishu[tools]'" in told
 

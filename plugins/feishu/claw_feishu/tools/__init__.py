@@ -7,12 +7,12 @@ The vendor's SDK is imported at the first call of one of them, see ``sdk.py``.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from claw_feishu.tools.bitable import bitable_tools
-from claw_feishu.tools.calendar import calendar_tools
-from claw_feishu.tools.doc import doc_tools
+from claw_feishu.tools.bitable import Bases
+from claw_feishu.tools.calendar import Calendars
+from claw_feishu.tools.doc import Documents
 from claw_feishu.tools.sdk import Sdk
-from claw_feishu.tools.sheet import sheet_tools
-from claw_feishu.tools.wiki import wiki_tools
+from claw_feishu.tools.sheet import Sheets
+from claw_feishu.tools.wiki import Wikis
 
 if TYPE_CHECKING:
     from claw import Tool
@@ -26,5 +26,5 @@ def office_tools(channels: "Callable[[], Mapping[str, FeishuChannel]]") -> "tupl
     :param channels: the accounts of this house by name; asked at each call.
     """
     sdk = Sdk(channels)
-    areas = (doc_tools, sheet_tools, bitable_tools, wiki_tools, calendar_tools)
-    return tuple(tool for area in areas for tool in area(sdk))
+    areas = (Documents, Sheets, Bases, Wikis, Calendars)
+    return tuple(tool for area in areas for tool in area(sdk).tools())

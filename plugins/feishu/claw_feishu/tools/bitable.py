@@ -19,11 +19,19 @@ class Condition(BaseModel):
     values: list[str] = []
 
 
-def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
+class Bases:
     """The tools for tables."""
 
-    @tool(**READS)
-    async def feishu_bitable_read(
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
+
+    def tools(self) -> tuple[Tool, ...]:
+        """One that reads, one that writes."""
+        reads, writes = tool(name="feishu_bitable_read", **READS), tool(name="feishu_bitable_write", **WRITES)
+        return reads(self.read), writes(self.write)
+
+    async def read(
+        self,
         action: Literal["tables", "fields", "records"],
         base: str,
         context: ToolContext,
@@ -48,20 +56,20 @@ def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
         """
         app = token_in(base)
         if action == "tables":
-            return await sdk.ask(context, account, _tables(app, page_token))
+            return await self._sdk.ask(context, account, _tables(app, page_token))
         needed(action, table=table)
         if action == "fields":
-            return await sdk.ask(context, account, _fields(app, table, page_token))
+            return await self._sdk.ask(context, account, _fields(app, table, page_token))
         body: dict[str, Any] = {"field_names": fields} if fields else {}
         if conditions:
             each = [
                 {"field_name": one.field, "operator": one.operator, "value": one.values} for one in conditions
             ]
             body["filter"] = {"conjunction": match, "conditions": each}
-        return await sdk.ask(context, account, _search(app, table, body, page_size, page_token))
+        return await self._sdk.ask(context, account, _search(app, table, body, page_size, page_token))
 
-    @tool(**WRITES)
-    async def feishu_bitable_write(
+    async def write(
+        self,
         action: Literal["create", "update", "delete"],
         base: str,
         table: str,
@@ -82,14 +90,14 @@ def bitable_tools(sdk: Sdk) -> tuple[Tool, ...]:
         app = token_in(base)
         if action == "create":
             needed(action, fields=fields)
-            return await sdk.ask(context, account, _create(app, table, fields or {}, once_token(context)))
+            return await self._sdk.ask(
+                context, account, _create(app, table, fields or {}, once_token(context))
+            )
         needed(action, record=record)
         if action == "delete":
-            return await sdk.ask(context, account, _delete(app, table, record))
+            return await self._sdk.ask(context, account, _delete(app, table, record))
         needed(action, fields=fields)
-        return await sdk.ask(context, account, _update(app, table, record, fields or {}))
-
-    return feishu_bitable_read, feishu_bitable_write
+        return await self._sdk.ask(context, account, _update(app, table, record, fields or {}))
 
 
 def _tables(app: str, page_token: str) -> Any:

@@ -10,11 +10,22 @@ from claw import Tool, ToolContext, ToolError, tool
 from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, once_token
 
 
-def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
+class Calendars:
     """The tools for calendars."""
 
-    @tool(**READS)
-    async def feishu_calendar_read(
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
+
+    def tools(self) -> tuple[Tool, ...]:
+        """One that reads, one that writes."""
+        reads, writes = (
+            tool(name="feishu_calendar_read", **READS),
+            tool(name="feishu_calendar_write", **WRITES),
+        )
+        return reads(self.read), writes(self.write)
+
+    async def read(
+        self,
         action: Literal["calendars", "events", "freebusy"],
         context: ToolContext,
         calendar: str = "",
@@ -34,17 +45,17 @@ def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
         :param account: account of the app, when there are several.
         """
         if action == "calendars":
-            return await sdk.ask(context, account, _calendars(page_token))
+            return await self._sdk.ask(context, account, _calendars(page_token))
         if action == "freebusy":
             needed(action, person=person, start=start, end=end)
             span = (when(one, context).isoformat() for one in (start, end))
-            return await sdk.ask(context, account, _freebusy(person, *span))
-        calendar = calendar or await _own(sdk, context, account)
+            return await self._sdk.ask(context, account, _freebusy(person, *span))
+        calendar = calendar or await _own(self._sdk, context, account)
         span = (_seconds(one, context) if one else "" for one in (start, end))
-        return await sdk.ask(context, account, _events(calendar, *span, page_token))
+        return await self._sdk.ask(context, account, _events(calendar, *span, page_token))
 
-    @tool(**WRITES)
-    async def feishu_calendar_write(
+    async def write(
+        self,
         action: Literal["create", "update", "delete", "invite"],
         context: ToolContext,
         *,
@@ -67,34 +78,34 @@ def calendar_tools(sdk: Sdk) -> tuple[Tool, ...]:
         :param people: open ids (ou_…) to invite.
         :param account: account of the app, when there are several.
         """
-        calendar = calendar or await _own(sdk, context, account)
+        calendar = calendar or await _own(self._sdk, context, account)
         words = {"summary": summary, "description": description}
         body: dict[str, Any] = {name: text for name, text in words.items() if text}
         times = {"start_time": start, "end_time": end}
         body |= {name: moment(text, context) for name, text in times.items() if text}
         if action == "create":
             needed(action, summary=summary, start=start, end=end)
-            made = (await sdk.ask(context, account, _create(calendar, body, once_token(context))))["event"]
+            made = (await self._sdk.ask(context, account, _create(calendar, body, once_token(context))))[
+                "event"
+            ]
             if people:
                 made = {
                     **made,
-                    "invited": await _invite(sdk, context, account, calendar, made["event_id"], people),
+                    "invited": await _invite(self._sdk, context, account, calendar, made["event_id"], people),
                 }
             return dict(made)
         needed(action, event=event)
         if action == "delete":
-            await sdk.ask(context, account, _delete(calendar, event))
+            await self._sdk.ask(context, account, _delete(calendar, event))
             return {"deleted": event}
         if action == "invite":
             needed(action, people=people)
-            return {"invited": await _invite(sdk, context, account, calendar, event, people or [])}
+            return {"invited": await _invite(self._sdk, context, account, calendar, event, people or [])}
         if not body:
             raise ToolError(
                 "action {action} needs {names}", action=action, names="summary, description, start or end"
             )
-        return dict((await sdk.ask(context, account, _update(calendar, event, body)))["event"])
-
-    return feishu_calendar_read, feishu_calendar_write
+        return dict((await self._sdk.ask(context, account, _update(calendar, event, body)))["event"])
 
 
 def when(text: str, context: ToolContext) -> datetime:

@@ -19,11 +19,19 @@ _LINES = (
 )
 
 
-def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
+class Documents:
     """The tools for documents."""
 
-    @tool(**READS)
-    async def feishu_doc_read(
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
+
+    def tools(self) -> tuple[Tool, ...]:
+        """One that reads, one that writes."""
+        reads, writes = tool(name="feishu_doc_read", **READS), tool(name="feishu_doc_write", **WRITES)
+        return reads(self.read), writes(self.write)
+
+    async def read(
+        self,
         action: Literal["text", "blocks", "info"],
         document: str,
         context: ToolContext,
@@ -38,11 +46,11 @@ def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
         """
         id = token_in(document)
         if action == "blocks":
-            return await sdk.ask(context, account, _blocks(id, page_token))
-        return await sdk.ask(context, account, _text(id) if action == "text" else _info(id))
+            return await self._sdk.ask(context, account, _blocks(id, page_token))
+        return await self._sdk.ask(context, account, _text(id) if action == "text" else _info(id))
 
-    @tool(**WRITES)
-    async def feishu_doc_write(
+    async def write(
+        self,
         action: Literal["create", "append", "share"],
         context: ToolContext,
         *,
@@ -68,10 +76,10 @@ def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
         id = token_in(document)
         if action == "create":
             needed(action, title=title)
-            made = (await sdk.ask(context, account, _create(title, folder)))["document"]
+            made = (await self._sdk.ask(context, account, _create(title, folder)))["document"]
             if markdown:
                 try:
-                    await append(sdk, context, account, str(made["document_id"]), "", markdown)
+                    await append(self._sdk, context, account, str(made["document_id"]), "", markdown)
                 except ToolError as why:
                     raise ToolError(
                         "document {id} was made, its text was not written: {why}",
@@ -81,11 +89,9 @@ def doc_tools(sdk: Sdk) -> tuple[Tool, ...]:
             return dict(made)
         if action == "share":
             needed(action, document=id, people=people)
-            return await share(sdk, context, account, id, "docx", people or [], perm)
+            return await share(self._sdk, context, account, id, "docx", people or [], perm)
         needed(action, document=id, markdown=markdown)
-        return await append(sdk, context, account, id, under, markdown)
-
-    return feishu_doc_read, feishu_doc_write
+        return await append(self._sdk, context, account, id, under, markdown)
 
 
 async def append(

@@ -11,11 +11,19 @@ Cell = str | int | float | bool | None
 _V2 = "/open-apis/sheets/v2/spreadsheets/:token"
 
 
-def sheet_tools(sdk: Sdk) -> tuple[Tool, ...]:
+class Sheets:
     """The tools for spreadsheets."""
 
-    @tool(**READS)
-    async def feishu_sheet_read(
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
+
+    def tools(self) -> tuple[Tool, ...]:
+        """One that reads, one that writes."""
+        reads, writes = tool(name="feishu_sheet_read", **READS), tool(name="feishu_sheet_write", **WRITES)
+        return reads(self.read), writes(self.write)
+
+    async def read(
+        self,
         action: Literal["sheets", "range", "find"],
         spreadsheet: str,
         context: ToolContext,
@@ -32,15 +40,15 @@ def sheet_tools(sdk: Sdk) -> tuple[Tool, ...]:
         """
         token = token_in(spreadsheet)
         if action == "sheets":
-            return await sdk.ask(context, account, _sheets(token))
+            return await self._sdk.ask(context, account, _sheets(token))
         needed(action, range=range)
         if action == "range":
-            return await sdk.ask(context, account, _values(token, range))
+            return await self._sdk.ask(context, account, _values(token, range))
         needed(action, text=text)
-        return await sdk.ask(context, account, _find(token, range, text))
+        return await self._sdk.ask(context, account, _find(token, range, text))
 
-    @tool(**WRITES)
-    async def feishu_sheet_write(
+    async def write(
+        self,
         action: Literal["create", "add_sheet", "write", "append", "share"],
         context: ToolContext,
         *,
@@ -66,18 +74,16 @@ def sheet_tools(sdk: Sdk) -> tuple[Tool, ...]:
         token = token_in(spreadsheet)
         if action == "create":
             needed(action, title=title)
-            return await sdk.ask(context, account, _create(title, token_in(folder)))
+            return await self._sdk.ask(context, account, _create(title, token_in(folder)))
         needed(action, spreadsheet=token)
         if action == "share":
             needed(action, people=people)
-            return await share(sdk, context, account, token, "sheet", people or [], perm)
+            return await share(self._sdk, context, account, token, "sheet", people or [], perm)
         if action == "add_sheet":
             needed(action, title=title)
-            return await sdk.ask(context, account, _add_sheet(token, title))
+            return await self._sdk.ask(context, account, _add_sheet(token, title))
         needed(action, range=range, values=values)
-        return await sdk.ask(context, account, _put(token, range, values, append=action == "append"))
-
-    return feishu_sheet_read, feishu_sheet_write
+        return await self._sdk.ask(context, account, _put(token, range, values, append=action == "append"))
 
 
 def _sheets(token: str) -> Any:

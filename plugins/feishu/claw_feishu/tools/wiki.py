@@ -7,11 +7,19 @@ from claw import Tool, ToolContext, tool
 from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, token_in
 
 
-def wiki_tools(sdk: Sdk) -> tuple[Tool, ...]:
+class Wikis:
     """The tools for wikis."""
 
-    @tool(**READS)
-    async def feishu_wiki_read(
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
+
+    def tools(self) -> tuple[Tool, ...]:
+        """One that reads, one that writes."""
+        reads, writes = tool(name="feishu_wiki_read", **READS), tool(name="feishu_wiki_write", **WRITES)
+        return reads(self.read), writes(self.write)
+
+    async def read(
+        self,
         action: Literal["spaces", "node", "nodes"],
         context: ToolContext,
         space: str = "",
@@ -29,15 +37,15 @@ def wiki_tools(sdk: Sdk) -> tuple[Tool, ...]:
         :param account: account of the app, when there are several.
         """
         if action == "spaces":
-            return await sdk.ask(context, account, _spaces(page_token))
+            return await self._sdk.ask(context, account, _spaces(page_token))
         if action == "node":
             needed(action, node=node)
-            return await sdk.ask(context, account, _node(token_in(node)))
+            return await self._sdk.ask(context, account, _node(token_in(node)))
         needed(action, space=space)
-        return await sdk.ask(context, account, _nodes(space, token_in(node), page_token))
+        return await self._sdk.ask(context, account, _nodes(space, token_in(node), page_token))
 
-    @tool(**WRITES)
-    async def feishu_wiki_write(
+    async def write(
+        self,
         action: Literal["create", "rename"],
         space: str,
         title: str,
@@ -55,12 +63,10 @@ def wiki_tools(sdk: Sdk) -> tuple[Tool, ...]:
         :param account: account of the app, when there are several.
         """
         if action == "create":
-            return await sdk.ask(context, account, _create(space, token_in(node), kind, title))
+            return await self._sdk.ask(context, account, _create(space, token_in(node), kind, title))
         needed(action, node=node)
-        await sdk.ask(context, account, _rename(space, token_in(node), title))
+        await self._sdk.ask(context, account, _rename(space, token_in(node), title))
         return {"node_token": token_in(node), "title": title}
-
-    return feishu_wiki_read, feishu_wiki_write
 
 
 def _spaces(page_token: str) -> Any:
