@@ -172,7 +172,7 @@ def facts_of(seen: Any) -> dict[str, Any]:
 
 def summary(seen: Any) -> str:
     """The first line of all that is said of a gateway."""
-    from claw.gateway.reload import time_of
+    from claw.gateway.status import time_of
 
     told = seen.told
     if seen.pid is None:
@@ -195,7 +195,7 @@ def summary(seen: Any) -> str:
 
 def lines_of(seen: Any) -> list[str]:
     """What ``claw gateway status`` says before its table."""
-    from claw.gateway.reload import time_of
+    from claw.gateway.status import time_of
 
     facts, lines = facts_of(seen), [f"{say('gateway')}: {summary(seen)}"]
     if (last := facts["last"]) and last["error"]:

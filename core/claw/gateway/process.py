@@ -17,8 +17,9 @@ from claw.errors import ClawError
 from claw.gateway import status
 from claw.gateway.logs import FILE, Book, Sink, level_of, logging_to
 from claw.gateway.presence import hold
-from claw.gateway.reload import Watch, guarded, judge, keep_last_good, still_runs, time_of
+from claw.gateway.reload import Watch, guarded, judge, keep_last_good, still_runs
 from claw.gateway.signals import Signals, end_in
+from claw.gateway.status import time_of
 from claw.serve import Serving
 from claw.wall import name_of, own_stdout
 from claw.words import say

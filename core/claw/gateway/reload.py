@@ -4,14 +4,13 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from claw.app import House, look_round
-from claw.clock import SYSTEM, Clock
 from claw.config.problems import ConfigErrors
 from claw.config.source import NAMES
 from claw.errors import ClawError, ConfigError
+from claw.gateway.status import time_of
 from claw.manifest import FIRST_PARTY
 from claw.standing import BLOCKED, IDLE, LOADED, Standing
 from claw.store import SYSTEM as DISK
@@ -164,10 +163,3 @@ def one_line(wrong: ClawError) -> str:
         told = one_line(first)
         return say("{problem} (and {count} more)", problem=told, count=len(more)) if more else told
     return " ".join(str(wrong).split())
-
-
-def time_of(moment: float, clock: Clock = SYSTEM) -> str:
-    """A moment as people here say it: the time of day, and the day too when it was another one."""
-    there = datetime.fromtimestamp(moment)
-    today = datetime.fromtimestamp(clock.now()).date()
-    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,13 @@ def deaths(before: tuple[Run, ...], now: float) -> int:
             break
         count += 1
     return count
+
+
+def time_of(moment: float, clock: Clock = SYSTEM) -> str:
+    """A moment as people here say it: the time of day, and the day too when it was another one."""
+    there = datetime.fromtimestamp(moment)
+    today = datetime.fromtimestamp(clock.now()).date()
+    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
 
 
 def as_data(report: Report) -> dict[str, Any]:
