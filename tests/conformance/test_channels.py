@@ -1,6 +1,5 @@
 """The channels that we ship keep to what pytest-claw asks of everybody's, each against its own service."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -225,12 +224,15 @@ class DiscordPlace:
 class TestDiscord(ChannelSuite):
     without = ("acknowledgement",)
 
+    @pytest.fixture(autouse=True)
+    def _at_home(self, tmp_path: Path) -> None:
+        self.home = tmp_path
+
     @asynccontextmanager
     async def place(self) -> AsyncIterator[DiscordPlace]:
-        with tempfile.TemporaryDirectory() as home:
-            async with FakeDiscord() as fake:
-                channel = discord.channel_of(fake, Path(home))
-                impostor = discord.channel_of(fake, Path(home), token="wrong-token-1234567")
-                yield DiscordPlace(fake, channel, impostor)
-                for one in (channel, impostor):
-                    await discord._NETWORKS.pop(one).aclose()
+        async with FakeDiscord() as fake:
+            channel = discord.channel_of(fake, self.home)
+            impostor = discord.channel_of(fake, self.home, token="wrong-token-1234567")
+            yield DiscordPlace(fake, channel, impostor)
+            for one in (channel, impostor):
+                await discord._NETWORKS.pop(one).aclose()
