@@ -182,7 +182,7 @@ class Delivery:
         for row in growing.rows:
             self._journal.sending(row.key)
         reach("sending-noted")
-        receipt, pause = None, _FIRST_PAUSE
+        receipt, unknown, pause = None, False, _FIRST_PAUSE
         for _ in range(TRIES):
             try:
                 receipt = await within(
@@ -196,25 +196,30 @@ class Delivery:
                     for row in growing.rows:  # nothing stands there that could not be changed: the chat takes nothing
                         self._refused(row, failed)
                     return
-                if failed.permanent or failed.outcome_unknown:
+                unknown = failed.outcome_unknown
+                if failed.permanent or unknown:
                     break
                 await asyncio.sleep(_waiting(failed, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE)
             except Exception:  # noqa: BLE001 - a stranger's code
+                unknown = True
                 break
+        mark = not self._drops_repeats(growing.whole.address)
         if receipt is None:
-            await self._apart(growing)
+            await self._apart(growing, repeated=unknown and mark)
             return
+        if receipt.repeated and mark:
+            self._journal.sending(growing.rows[0].key, repeated=True)
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
 
-    async def _apart(self, growing: _Growing) -> None:
+    async def _apart(self, growing: _Growing, repeated: bool) -> None:
         """The final text as messages of their own, in the place of what stands there."""
         shown = tuple(growing.writer.shown)
         for at, row in enumerate(growing.rows):
             self._journal.postponed(row.key)
             mine = shown[at : at + 1] if at < len(growing.rows) - 1 else shown[at:]
-            await self._send(_Letter(replace(row, replaces=mine)))
+            await self._send(_Letter(replace(row, replaces=mine), repeated))
 
     async def _send(self, letter: _Letter) -> None:
         """Try until it stands there, is refused, or the tries are over."""

@@ -58,6 +58,7 @@ class EditWriter:
         self._pause, self._clock = pause_seconds, clock
         self._standing: list[_Standing] = []
         self._doubtful = False  # the newest post may stand without our knowing its id
+        self._repeated = False
         self._wanted = ""
         self._not_before = clock.monotonic()
         self._ending = asyncio.Event()
@@ -93,7 +94,7 @@ class EditWriter:
         for surplus in self._standing[len(pieces) :]:
             await self._take_back(surplus.id)
         del self._standing[len(pieces) :]
-        return Receipt(self.shown)
+        return Receipt(self.shown, self._repeated)
 
     async def abandon(self) -> None:
         """There will be no final text: what stands is left as it is."""
@@ -165,6 +166,7 @@ class EditWriter:
                 await self._replace(at, piece, outbound, last)
             return
         may_stand_already = self._doubtful
+        self._repeated |= may_stand_already
         await self._add(at, piece, outbound, last)
         if may_stand_already:  # a service that drops a repeated key has kept the older text
             await self._rewrite(at, piece, last)

@@ -157,6 +157,11 @@ class Outbound:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the channel made of an outbound message: the ids of the messages it became."""
+    """What the channel made of an outbound message.
+
+    :param message_ids: the ids of the messages it became.
+    :param repeated: a part of it was sent a second time, because nobody could say whether the first had arrived.
+    """
 
     message_ids: tuple[str, ...] = field(default=())
+    repeated: bool = False

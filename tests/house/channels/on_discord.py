@@ -21,6 +21,7 @@ class Discord:
     largest_out = 10 << 20
     too_large_in = 2 << 20
     acknowledges = False
+    drops_repeats = True
 
     def __init__(self) -> None:
         self.fake = FakeDiscord()
@@ -95,6 +96,9 @@ class Discord:
     def refuse(self, place: Place) -> None:
         (person,) = self.fake.channels[place.chat]["recipients"]
         self.fake.deaf_users.add(person["id"])
+
+    def lose(self, place: Place) -> None:
+        self.fake.fail(f"POST /channels/{place.chat}/messages", Answer(cut=True, done=True))
 
     async def drop(self) -> None:
         await self.fake.drop()

@@ -26,6 +26,7 @@ class Feishu:
     largest_out = 30 << 20
     too_large_in = 200 << 20
     acknowledges = True
+    drops_repeats = True
 
     def __init__(self, webhook: bool = False) -> None:
         self.fake, self.webhook = FakeFeishu(ack_seconds=0.3), webhook
@@ -133,6 +134,9 @@ class Feishu:
             return bool(call.body["receive_id"] == place.chat)
         id, _, what = call.path.removeprefix(f"{_MESSAGES}/").partition("/")
         return what == "reply" and self.fake.messages[id].chat_id == place.chat
+
+    def lose(self, place: Place) -> None:
+        self.fake.fail(lambda call: self._goes_to(place, call), Answer(cut_after=5))
 
     async def drop(self) -> None:
         self.fake.drop()

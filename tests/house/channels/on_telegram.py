@@ -23,6 +23,7 @@ class Telegram:
     largest_out = 50 << 20
     too_large_in = 21 << 20
     acknowledges = True
+    drops_repeats = False
 
     def __init__(self, webhook: bool = False) -> None:
         self.fake, self.webhook = FakeTelegram(), webhook
@@ -114,6 +115,9 @@ class Telegram:
 
     def refuse(self, place: Place) -> None:
         self.fake.fail("sendMessage", Refusal(403, "Forbidden: bot was blocked by the user"), 99)
+
+    def lose(self, place: Place) -> None:
+        self.fake.drop("sendMessage", after=True)
 
     async def drop(self) -> None:
         self.fake.drop("getUpdates", 2)

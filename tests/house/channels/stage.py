@@ -55,7 +55,8 @@ class Stage(Protocol):
     :ivar wrong: keys of ``section`` that hold bad credentials; ``mend`` a piece of the line that says what to do.
     :ivar patience: the shortest pause that the platform asks for, in seconds.
     :ivar largest_out: bytes of the largest file that goes out; ``too_large_in`` of one that is not fetched.
-    :ivar acknowledges: whether the platform is told that a message was taken.
+    :ivar acknowledges: whether the platform is told that a message was taken. ``drops_repeats``: it shows what we say
+        twice under one key once.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Stage(Protocol):
     largest_out: int
     too_large_in: int
     acknowledges: bool
+    drops_repeats: bool
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *raised: object) -> None: ...
@@ -138,6 +140,10 @@ class Stage(Protocol):
 
     def refuse(self, place: Place) -> None:
         """Refuse whatever we say there, for good."""
+        ...
+
+    def lose(self, place: Place) -> None:
+        """Carry out what we say next there, and break the line before we hear so."""
         ...
 
     async def drop(self) -> None:

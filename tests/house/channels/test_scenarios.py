@@ -6,7 +6,7 @@ import time
 import pytest
 from claw.cli.turns import app as turns_command
 from claw.hookspecs import hookimpl
-from claw.testing import FakeChannel, FakeProvider, FakeTool, calls, says
+from claw.testing import FakeChannel, FakeProvider, FakeTool, also, calls, says
 from house.channels.on_discord import Discord
 from house.channels.on_feishu import Feishu
 from house.channels.on_telegram import Telegram
@@ -26,6 +26,8 @@ _WEBHOOKS = [
 ]
 every_platform = pytest.mark.parametrize("stage", _SOCKETS, indirect=True)
 every_way_in = pytest.mark.parametrize("stage", [*_SOCKETS, *_WEBHOOKS], indirect=True)
+
+streamed_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])
 
 
 @pytest.fixture
@@ -74,6 +76,8 @@ async def test_it_is_up_and_a_message_is_answered_in_its_chat(stage, tmp_path):
 
         assert texts(await told(house, stage, stage.direct(stage.ann))) == ["hello there"]
         assert stage.seen(stage.direct(stage.ben)) == stage.seen(stage.group) == []
+        (turn,) = house.app.rooms.journal.turns()
+        assert (turn["outcome"], turn["possiblyRepeated"]) == ("delivered", 0)
         assert house.complaints == []
 
 
@@ -242,7 +246,26 @@ async def test_a_chat_that_is_pressed_waits_as_long_as_it_is_asked_while_another
 
 
 @every_platform
-@pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])
+@streamed_or_not
+async def test_an_answer_whose_fate_is_unknown_stands_there_and_a_possible_repeat_is_marked(
+    stage, streaming, tmp_path
+):
+    place, tree = stage.direct(stage.ann), config(stage, {"streaming": streaming})
+    async with served(stage, FakeProvider(says("it stands")), tmp_path, tree) as house:
+        stage.lose(place)
+        await stage.says("hi", stage.ann)
+
+        seen = texts(await told(house, stage, place))
+        (turn,) = house.app.rooms.journal.turns()
+    assert seen[-1] == "it stands"
+    if stage.drops_repeats:
+        assert len(seen) == 1
+    else:
+        assert len(seen) == 1 or turn["possiblyRepeated"]
+
+
+@every_platform
+@streamed_or_not
 async def test_what_is_refused_for_good_is_not_repeated_and_is_listed_as_stuck(
     stage, streaming, tmp_path, monkeypatch
 ):
@@ -298,6 +321,42 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(stage, tmp_path):
 
         (whole,) = await told(house, stage, place)
         assert (whole.id, whole.text) == (half.id, "the first half and then the second half")
+
+
+@every_platform
+async def test_what_was_said_before_a_tool_gives_way_to_the_answer(stage, tmp_path):
+    place, tool = stage.direct(stage.ann), FakeTool("look", "rain")
+    model = FakeProvider(also(says("I will look it up."), calls("look")), says("It rains."))
+    async with served(stage, model, tmp_path, tools=[tool]) as house:
+        await stage.says("how is the weather?", stage.ann)
+        await until(lambda: texts(stage.seen(place)) == ["It rains."])
+        assert texts(await told(house, stage, place)) == ["It rains."]
+
+
+@every_platform
+async def test_what_comes_while_a_turn_runs_is_answered_in_order(stage, tmp_path):
+    place, model = stage.direct(stage.ann), Slow(says("first"), says("then second and third"))
+    async with served(stage, model, tmp_path) as house:
+        await stage.says("one", stage.ann)
+        await asyncio.wait_for(model.begun.wait(), 5)
+        await stage.says("two", stage.ann)
+        await stage.says("three", stage.ann)
+        await until(lambda: len(house.app.rooms.journal.turns()) and taken_in(house, stage) == 3)
+        model.gate.set()
+
+        assert texts(await told(house, stage, place))[-1] == "then second and third"
+    asked = str([heard.request.messages for heard in model.requests][-1])
+    assert asked.index("one") < asked.index("two") < asked.index("three")
+
+
+def taken_in(house, stage) -> int:
+    """How many messages of the platform stand in the journal."""
+    journal = house.app.rooms.journal
+    return (
+        journal.answered(stage.name)
+        + journal.counts()[0]
+        + sum(len(cut.taken) for cut in journal.unfinished())
+    )
 
 
 @every_platform
