@@ -176,15 +176,15 @@ async def test_the_same_key_is_said_once(house):
 class Growing:
     """A writer that fails as it is told."""
 
-    def __init__(self, *fates):
-        self.fates, self.finished, self.shown = list(fates), [], ("m1",)
+    def __init__(self, *fates, shown=("m1",)):
+        self.fates, self.finished, self.shown = list(fates), [], shown
 
     async def finish(self, outbound):
         fate = self.fates.pop(0) if self.fates else None
         if isinstance(fate, Exception):
             raise fate
         self.finished.append(outbound.text)
-        return Receipt(("m1", "m2"))
+        return fate or Receipt(("m1", "m2"))
 
 
 async def test_a_reply_that_grew_becomes_its_final_text_through_its_writer(house):
@@ -205,6 +205,33 @@ async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends(house
     await delivery.stopped(3)
 
     assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1",)), ("second", ())]
+
+
+async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_not_sent_anew(house):
+    rows, service = house.owe("first", "second"), Service()
+    delivery = house.delivery(service)
+    gone = DeliveryError("blocked", permanent=True)
+    delivery.finish(Growing(gone, shown=()), Outbound("t", CHAT, "first second"), rows)
+    await delivery.stopped(3)
+
+    assert service.tried == []
+    assert set(house.states().values()) == {"refused"}
+    assert any("blocked" in line for line in house.told)
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [Receipt(("m1",), repeated=True), DeliveryError("broken", outcome_unknown=True), RuntimeError("bug")],
+    ids=["the writer says so", "the line broke", "a bug"],
+)
+async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_repeats(house, fate):
+    rows = house.owe("all of it")
+    delivery = house.delivery(Service())
+    delivery.finish(Growing(fate, shown=()), Outbound("t", CHAT, "all of it"), rows)
+    await delivery.stopped(3)
+
+    assert set(house.states().values()) == {"paid"}
+    assert house.repeated() == [rows[0].key]
 
 
 async def test_what_is_on_its_way_when_the_house_stops_stays_owed(house):

@@ -266,3 +266,15 @@ def test_whatever_was_shown_and_failed_the_final_text_stands_once(
     ids = asyncio.run(play())
     assert tuple(board.messages.values()) == cut(last)
     assert tuple(board.messages) == ids
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+async def test_the_receipt_says_whether_a_message_may_stand_twice(unknown: bool) -> None:
+    board = Board(DeliveryError("broken", outcome_unknown=unknown))
+    writer = board.writer()
+    await writer.show("half")
+    await settle()
+    receipt = await writer.finish(final("whole"))
+
+    assert board.text == "whole"
+    assert receipt.repeated is unknown
