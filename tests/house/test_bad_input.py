@@ -271,7 +271,7 @@ class TestPlugin:
         machine.path = [strangers]
         machine.configured("plugins:\n  entries:\n    painter:\n      config: {color: red}\n")
         said = machine.claw("chat", "hello")
-        assert said.code == 0 and said.out and "Traceback" not in said.err
+        assert said.code == 0 and said.out and "Traceback" not in said.err, said
         lines = {re.findall(r"plugin ([\w-]+)", line)[0]: line for line in said.err.splitlines()}
         assert sorted(lines) == [
             "garbled",

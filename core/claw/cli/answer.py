@@ -32,7 +32,10 @@ class Answers:
     @staticmethod
     def possible() -> bool:
         """Whether somebody sits at both ends: keys come in, and what is asked can be read."""
-        return sys.stdin.isatty() and sys.stderr.isatty()
+        try:
+            return sys.stdin.isatty() and sys.stderr.isatty()
+        except ValueError:  # a stranger's ``exit()`` closed stdin on its way
+            return False
 
     async def present(self, question: Question) -> bool:
         """Show a question, wait for a key, hand the answer on."""
