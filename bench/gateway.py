@@ -7,6 +7,8 @@ the model took; CPU and memory are of the gateway's process alone.
 """
 
 import argparse
+import asyncio
+import itertools
 import json
 import os
 import signal
@@ -83,16 +85,18 @@ class Gateway:
             time.sleep(0.002)
         return time.monotonic() - self.began
 
+    @property
+    def threads(self) -> list[Path]:
+        """A folder of the system for each."""
+        return list((self._of / "task").iterdir())
+
     def cpu_ms(self) -> float:
         """What its threads have used so far."""
-        spent = [int((task / "schedstat").read_text().split()[0]) for task in (self._of / "task").iterdir()]
-        return sum(spent) / 1e6
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in self.threads) / 1e6
 
     def wakes(self) -> int:
         """How often its threads have gone to sleep."""
-        lines = [
-            line for task in (self._of / "task").iterdir() for line in (task / "status").read_text().splitlines()
-        ]  # fmt: skip
+        lines = [line for task in self.threads for line in (task / "status").read_text().splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
 
     def pss_mb(self) -> float:
@@ -149,6 +153,7 @@ def start(claw: list[str], people: People, model: Model, times: int) -> dict[str
             cpu_ms = gateway.cpu_ms()
             well = gateway.answers()
             replied = people.do("answered", session=1)["at"] - gateway.began
+        people.do("forget")
         if number:  # the first one warms the page cache
             ready.append(1000 * seconds)
             health.append(1000 * well)
@@ -170,6 +175,7 @@ def idle(
         took = time.monotonic() - began
         return {
             "pss_mb": gateway.pss_mb(),
+            "threads": len(gateway.threads),
             "cpu_percent": (gateway.cpu_ms() - cpu) / took / 10,
             "wakes_per_second": (gateway.wakes() - wakes) / took,
         }
@@ -227,7 +233,48 @@ def busy(claw: list[str], people: People, model: Model, options: argparse.Namesp
             before, cpu = gateway.pss_mb(), gateway.cpu_ms()
             found["flood"] = people.do("flood", messages=options.messages, chats=100)
             found["flood"] |= {"growth_mb": gateway.pss_mb() - before, "cpu_ms": gateway.cpu_ms() - cpu}
+            found["flood"]["cpu_ms_per_message"] = found["flood"]["cpu_ms"] / options.messages
     return found
+
+
+async def journal(folder: Path, times: int = 200) -> dict[str, float]:
+    """What it takes until a message may be acknowledged, in µs."""
+    from claw.journal import Journal
+    from claw.message import Address, Inbound, Sender
+    from claw.store import Database
+
+    numbers = itertools.count()
+
+    def told() -> Inbound:
+        number = str(next(numbers))
+        return Inbound(
+            Address("bench", "chat"), "go on " * 20, Sender("p"), message_id=number, event_id=number
+        )
+
+    async def both(notes: Journal) -> None:
+        notes.accept(told())
+        await notes.durable()
+
+    database = Database(folder / "state.db")
+    try:
+        notes = Journal(database)
+        await both(notes)
+        began = time.perf_counter()
+        for _ in range(times):
+            notes.accept(told())
+        accepted = time.perf_counter() - began
+        began = time.perf_counter()
+        for _ in range(times):
+            await both(notes)
+        alone = time.perf_counter() - began
+        began = time.perf_counter()
+        for _ in range(times // 100):
+            await asyncio.gather(*(both(notes) for _ in range(100)))
+        together = time.perf_counter() - began
+    finally:
+        database.close()
+    each = 1e6 / times
+    return {"accept_us": accepted * each, "durable_us": alone * each, "together_us": together * each}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -236,6 +283,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     model, people = Model(), People()
     try:
         found: dict[str, Any] = {"start": start(claw, people, model, options.starts)}
+        with tempfile.TemporaryDirectory() as folder:
+            found["journal"] = asyncio.run(journal(Path(folder)))
         found["idle"] = {
             name: idle(claw, {name: section}, model.url, options.seconds, http=name == "telegram")
             for name, section in people.channels.items()

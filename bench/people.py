@@ -38,8 +38,13 @@ class Telegram(FakeTelegram):
 
     def write(self, session: int, text: str) -> None:
         """Write, and go away."""
+        self.answered.pop(session, None)
         person = {"id": session, "is_bot": False, "first_name": f"P{session}"}
         self.says(text, chat=session, **{"from": person})
+
+    def forget(self) -> None:
+        """What no gateway has confirmed, the next one shall not get."""
+        self._updates.clear()
 
     def _do(self, call: Call) -> Any:
         done = super()._do(call)
@@ -158,6 +163,8 @@ async def main() -> None:
                 while task["session"] not in telegram.answered:  # noqa: ASYNC110 - a millisecond is fine enough
                     await asyncio.sleep(0.001)
                 told = {"at": time.monotonic()}
+            elif task["do"] == "forget":
+                told = telegram.forget()
             elif task["do"] == "flood":
                 told = await flood(telegram, task["messages"], task["chats"])
             else:

@@ -175,6 +175,16 @@ def main() -> None:
         [sys.executable, str(HERE / "turns.py"), *sizes], stdout=subprocess.PIPE, text=True, check=True
     )
     found["turns"] = json.loads(worker.stdout)
+    sizes = (
+        ["--turns", "10", "--seconds", "2", "--starts", "2", "--messages", "1000"] if options.quick else []
+    )
+    worker = subprocess.run(
+        [sys.executable, str(HERE / "gateway.py"), "--claw", options.claw, *sizes],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found["gateway"] = json.loads(worker.stdout)
     table, broken = markdown(found)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
