@@ -89,7 +89,7 @@ class Backlog:
         one = self._all.setdefault(key, Conversation())
         one.quiet_since = self._clock.monotonic()
         if one.errand and not new.turn:
-            if new.queue.mode == "steer" and self._steers(one.errand, new):
+            if new.queue.mode == "steer" and self._steers(one, one.errand, new):
                 return
             if new.queue.mode == "interrupt":
                 self._interrupt(one)
@@ -140,9 +140,12 @@ class Backlog:
         if left:
             await asyncio.wait(left, timeout=grace_seconds)
 
-    def _steers(self, errand: Errand, new: Waiting) -> bool:
-        """Into the running turn, when it answers in the same place."""
-        return errand.message.address == new.accepted.inbound.address and errand.mailbox.put(new.accepted)
+    def _steers(self, one: Conversation, errand: Errand, new: Waiting) -> bool:
+        """Into the running turn, when it answers in the same place and nobody there has waited longer."""
+        place = new.accepted.inbound.address
+        if place != errand.message.address or any(old.accepted.inbound.address == place for old in one.waiting):
+            return False
+        return errand.mailbox.put(new.accepted)
 
     def _interrupt(self, one: Conversation) -> None:
         for old in one.waiting:

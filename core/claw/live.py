@@ -50,9 +50,9 @@ class Live:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, complain
         self._post, self._blocks, self._fed = post, Blocks(), ""
-        shown, self._lost = journal.standing(turn)
+        shown, lost = journal.standing(turn)
         self._streams = post is None and streams and hasattr(channel, "stream")
-        if shown or self._lost:  # of the process before: its messages become the answer, no others stand beside them
+        if shown or lost:  # of the process before: its messages become the answer, no others stand beside them
             self._streams = False
         self._free = free
         self.writer: Writer | None = None
@@ -61,21 +61,6 @@ class Live:
         self._typing: asyncio.Task[None] | None = None
         if hasattr(channel, "typing"):
             self._typing = asyncio.ensure_future(self._signs())
-
-    async def find(self) -> None:
-        """A death came between the first post and its note: the service drops the repeat, and says where it stands."""
-        asked: Any = self._channel
-        if not (self._lost and "idempotent" in asked.capabilities and hasattr(asked, "stream")):
-            return
-        writer = asked.stream(self._outbound)
-        await self._stranger(writer.show("…"))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIND_SECONDS):
-                while not writer.shown:  # noqa: ASYNC110 - a writer does not tell
-                    await asyncio.sleep(0.02)
-        if shown := tuple(writer.shown):
-            self._journal.shown(self._turn, shown)
-        await self._stranger(writer.abandon())
 
     async def hear(self, event: Event) -> None:
         """One event of the turn."""
@@ -155,3 +140,23 @@ class Live:
                 "channel {name}: an answer cannot be shown while it grows: {why}", name=name, why=name_of(why)
             )
         )
+
+
+async def find_again(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
+    """Learn where the first words of a cut-off turn stand, when a death came between their post and its note.
+
+    The same key is posted again; a service that drops repeats answers with the message that stands there.
+    """
+    asked: Any = channel
+    if not journal.standing(turn)[1] or "idempotent" not in asked.capabilities or not hasattr(asked, "stream"):
+        return
+    with suppress(Exception):  # a stranger's code; what is not found stays unknown
+        writer = asked.stream(outbound)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIND_SECONDS):
+                while not writer.shown:
+                    await writer.show("…")
+                    await asyncio.sleep(0.05)
+        if shown := tuple(writer.shown):
+            journal.shown(turn, shown)
+        await writer.abandon()

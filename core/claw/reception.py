@@ -19,6 +19,7 @@ from claw.desk import Desk
 from claw.guests import filtered
 from claw.journal import Accepted, Unfinished
 from claw.letter import pieces
+from claw.live import find_again
 from claw.media import brought_in
 from claw.message import Address, Heard, Inbound, Outbound
 from claw.pairing import Pairing
@@ -135,7 +136,12 @@ class Reception:
                 "I could not answer your last message: claw stopped {count} times while it was at it.",
                 count=cut.attempts,
             )
-            owed = self._say(f"{cut.turn}:cut", newest.inbound, text)
+            channel = rooms.kit.channel(newest.inbound.address.channel, newest.inbound.address.account)
+            if channel:
+                where = Outbound(cut.turn, newest.inbound.address, "", answers=newest.inbound.message_id)
+                await find_again(channel, where, cut.turn, rooms.journal)
+            half = rooms.journal.standing(cut.turn)[0]
+            owed = self._say(f"{cut.turn}:cut", newest.inbound, text, half)
             rooms.journal.ended(cut.turn, "failed", owed)
             self._delivery.post(owed)
         else:
@@ -159,10 +165,12 @@ class Reception:
         if why not in _UNSEEN:
             self._delivery.settle(accepted.inbound.address, accepted.inbound.message_id)
 
-    def _say(self, key: str, inbound: Inbound, text: str) -> tuple[Outbound, ...]:
+    def _say(
+        self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()
+    ) -> tuple[Outbound, ...]:
         channel = self._rooms.kit.channel(inbound.address.channel, inbound.address.account)
         whole = Outbound(key, inbound.address, text, answers=inbound.message_id)
-        return pieces(whole, channel) if channel and text else ()
+        return pieces(whole, channel, shown) if channel and text else ()
 
     def _offer(self, inbound: Inbound, verdict: Verdict) -> tuple[Outbound, ...]:
         """A code for a stranger; silence when there may be no more of them."""

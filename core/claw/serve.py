@@ -23,7 +23,7 @@ from claw.failpoint import reach
 from claw.journal import Accepted, Unfinished
 from claw.kit import Brought, account_of
 from claw.letter import block_key, letters, pieces, quoted, tokens_of
-from claw.live import Live
+from claw.live import Live, find_again
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.question import Question, as_message
 from claw.reception import Reception
@@ -240,13 +240,14 @@ class Serving:
             return
         where = Outbound(errand.turn, address, "", quoted(errand), answers=errand.message.message_id)
         section = rooms.config.settings.channels.get(address.channel)
+        if errand.resumed:
+            await find_again(channel, where, errand.turn, self._journal)
         live = Live(
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
             section is None or section.streaming,
             partial(self._block, where, count(1)) if section and section.block_streaming else None,
             lambda: not self._delivery.busy(address),
         )  # fmt: skip
-        await live.find()
         owed: tuple[Outbound, ...] = ()
         try:
             ended = await run_turn(errand, rooms, live.hear, partial(self._letters, live, channel))
