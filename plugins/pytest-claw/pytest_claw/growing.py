@@ -64,7 +64,7 @@ class Growing(Trying):
                 await on.start(writer.abandon())
                 stood = await on.shown()
                 assert await on.left(before) == [], "abandon left tasks behind"
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.03)
                 assert await on.shown() == stood, "abandon was the end of it"
 
         self.try_(trial)

@@ -102,7 +102,7 @@ class Hearing(Trying):
                 door.open.clear()
                 await on.does("says", "hello")
                 await on.heard("hello")
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.03)
                 early = await on.acknowledged() - before
                 door.open.set()
                 assert early == 0, "it was acknowledged while submit had not returned"

@@ -95,7 +95,7 @@ class Saying(Trying):
                 await on.send("first")
                 await on.does("hang_next")
                 sending = on.start(on.channel.send(on.outbound("never", "key-2")))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.03)
                 assert not sending.done(), "hang_next: the service answered"
                 with quick(self.abort_seconds, "send that was cancelled"):
                     sending.cancel()

@@ -14,6 +14,7 @@ def test_every_suite_of_the_page_passes(tmp_path: Path) -> None:
     programs = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
     for number, program in enumerate(programs):
         (tmp_path / f"test_{number}.py").write_text(program)
+    (tmp_path / "pytest.ini").touch()  # the settings of no folder above
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:xdist", "-p", "no:cacheprovider"],
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
@@ -26,6 +27,7 @@ def test_a_suite_without_its_subject_says_what_to_write(tmp_path: Path) -> None:
     names = ("ToolSuite", "SectionSuite", "ChannelSuite", "ProviderSuite")
     classes = "\n".join(f"class Test{name}({name}):\n    pass\n" for name in names)
     (tmp_path / "test_empty.py").write_text(f"from pytest_claw import {', '.join(names)}\n\n{classes}")
+    (tmp_path / "pytest.ini").touch()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"],
         cwd=tmp_path, capture_output=True, text=True, timeout=100,

@@ -4,34 +4,35 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
-from claw import Door, Inbound, Limits, Outbound, Receipt
+from claw import DeliveryError, Door, Inbound, Limits, Outbound, Receipt
 from claw.testing import FakeChannel
+from claw.testing.fake_channel import GrowingMessage
 from pytest_claw import ChannelSuite
 
 
 class TestSound(ChannelSuite):
     channel: type[FakeChannel] = FakeChannel
     breaks = ""
-    patience_seconds = 1.0
-    stop_seconds = 0.3
-    abort_seconds = 0.3
+    patience_seconds = 0.6
+    stop_seconds = 0.2
+    abort_seconds = 0.2
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[FakeChannel]:
-        yield self.channel(limits=Limits(text_chars=200))
+        yield self.channel(limits=Limits(text_chars=200), streaming=True)
 
 
 class _Changed:
-    """A door behind which every message is another."""
+    """A door behind which every message is another, or none."""
 
     def __init__(self, door: Door, change: Any) -> None:
         self._door, self._change = door, change
 
     async def submit(self, inbound: Inbound) -> bool:
-        return await self._door.submit(self._change(inbound))
+        changed = self._change(inbound)
+        return True if changed is None else await self._door.submit(changed)
 
 
 class Anonymous(FakeChannel):
@@ -43,17 +44,105 @@ class TestForgetsWhoSpoke(TestSound):
     channel, breaks = Anonymous, "test_a_message_is_put_into_our_words"
 
 
-class FreshIds(FakeChannel):
+class Elsewhere(FakeChannel):
     async def run(self, door: Door) -> None:
-        numbers = count()
-        await super().run(_Changed(door, lambda one: replace(one, message_id=f"mine-{next(numbers)}")))
+        def moved(one: Inbound) -> Inbound:
+            return replace(one, address=replace(one.address, chat=f"of {one.address.chat}"))
+
+        await super().run(_Changed(door, moved))
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        if outbound.address.chat.startswith("of "):
+            raise DeliveryError("there is no such chat", permanent=True)
+        return await super().send(outbound)
+
+
+class TestAnswersNobody(TestSound):
+    channel, breaks = Elsewhere, "test_an_answer_goes_where_the_message_came_from"
+
+
+class FreshIds(FakeChannel):
+    def again(self, inbound: Inbound | None = None) -> None:
+        assert self._last
+        super().again(replace(self._last, message_id="another", event_id="another"))
 
 
 class TestMintsIdsOfItsOwn(TestSound):
     channel, breaks = FreshIds, "test_a_message_delivered_twice_is_known_as_one"
 
 
+class ByName(FakeChannel):
+    def says_in_group(self, text: str, mention: str = "") -> Inbound:
+        return super().says_in_group(text, "us" if mention == "namesake" else mention)
+
+
+class TestListensToTheName(TestSound):
+    channel, breaks = ByName, "test_in_a_group_it_tells_by_id_what_is_meant_for_us"
+
+
+class TakesBotsForPeople(FakeChannel):
+    async def run(self, door: Door) -> None:
+        await super().run(_Changed(door, lambda one: replace(one, sender=replace(one.sender, is_bot=False))))
+
+
+class TestTakesBotsForPeople(TestSound):
+    channel, breaks = TakesBotsForPeople, "test_another_bot_is_known_as_one"
+
+
+class Echoing(FakeChannel):
+    async def send(self, outbound: Outbound) -> Receipt:
+        if outbound.text == "mine":
+            self.says(outbound.text, "ourselves")
+        return await super().send(outbound)
+
+
+class TestTalksToItself(TestSound):
+    channel, breaks = Echoing, "test_our_own_words_do_not_come_back"
+
+
+class Hasty(FakeChannel):
+    async def _listen(self, door: Door) -> None:
+        class Early:
+            async def submit(_, inbound: Inbound) -> bool:
+                self.acknowledged.append(inbound.event_id)
+                taken = await door.submit(inbound)
+                self.acknowledged.pop()
+                return taken
+
+        await super()._listen(Early())
+
+
+class TestAcknowledgesFirst(TestSound):
+    channel, breaks = Hasty, "test_nothing_is_acknowledged_before_the_house_has_it"
+
+
+class Deaf(FakeChannel):
+    async def run(self, door: Door) -> None:
+        class Once:
+            async def submit(self, inbound: Inbound) -> bool:
+                await door.submit(inbound)
+                return True
+
+        await super().run(Once())
+
+
+class TestDoesNotHearNo(TestSound):
+    channel, breaks = Deaf, "test_what_the_house_did_not_take_comes_again"
+
+
+class Halved(FakeChannel):
+    def split(self, text: str) -> tuple[str, ...]:
+        return (text[: self.limits.text_chars],)
+
+
+class TestSendsTheFirstPieceOnly(TestSound):
+    channel, breaks = Halved, "test_an_answer_is_cut_into_messages_that_fit"
+
+
 class Whole(FakeChannel):
+    def split(self, text: str) -> tuple[str, ...]:
+        return (text,)
+
     async def send(self, outbound: Outbound) -> Receipt:
         limits, self.limits = self.limits, Limits(text_chars=1_000_000)
         try:
@@ -63,26 +152,89 @@ class Whole(FakeChannel):
 
 
 class TestSendsItWhole(TestSound):
-    channel, breaks = Whole, "test_a_long_answer_comes_in_pieces_that_fit"
+    channel, breaks = Whole, "test_an_answer_is_cut_into_messages_that_fit"
 
 
-class Halved(FakeChannel):
+class ShortKeys(FakeChannel):
     async def send(self, outbound: Outbound) -> Receipt:
-        return await super().send(replace(outbound, text=outbound.text[: self.limits.text_chars]))
+        return await super().send(replace(outbound, key=outbound.key[:40]))
 
 
-class TestSendsTheFirstPieceOnly(TestSound):
-    channel, breaks = Halved, "test_a_long_answer_comes_in_pieces_that_fit"
+class TestCutsTheKeyShort(TestSound):
+    channel, breaks = ShortKeys, "test_the_same_delivery_key_is_shown_once"
 
 
-class Forgetful(FakeChannel):
+class _Telling(FakeChannel):
+    """Tells another error than the truth."""
+
+    def told(self, why: DeliveryError) -> Exception:
+        return why
+
     async def send(self, outbound: Outbound) -> Receipt:
-        self._receipts.clear()
-        return await super().send(outbound)
+        try:
+            return await super().send(outbound)
+        except DeliveryError as why:
+            raise self.told(why) from None
 
 
-class TestSaysItTwice(TestSound):
-    channel, breaks = Forgetful, "test_the_same_delivery_key_is_shown_once"
+class Hopeful(_Telling):
+    def told(self, why: DeliveryError) -> Exception:
+        return DeliveryError("no") if why.permanent else why
+
+
+class TestHopesForEver(TestSound):
+    channel, breaks = Hopeful, "test_what_is_refused_for_good_is_not_to_be_tried_again"
+
+
+class Impatient(_Telling):
+    def told(self, why: DeliveryError) -> Exception:
+        return DeliveryError("busy", retry_after_seconds=1.0) if why.retry_after_seconds else why
+
+
+class TestWillNotWait(TestSound):
+    channel, breaks = Impatient, "test_a_service_that_is_pressed_says_when_to_come_again"
+
+
+class Patient(_Telling):
+    async def send(self, outbound: Outbound) -> Receipt:
+        try:
+            return await super().send(outbound)
+        except DeliveryError as why:
+            await asyncio.sleep(why.retry_after_seconds or 0)
+            raise
+
+
+class TestWaitsItself(TestSound):
+    channel, breaks = Patient, "test_a_service_that_is_pressed_says_when_to_come_again"
+
+
+class Hopeless(_Telling):
+    def told(self, why: DeliveryError) -> Exception:
+        plain = not (why.permanent or why.outcome_unknown or why.retry_after_seconds)
+        return DeliveryError("never", permanent=True) if plain else why
+
+
+class TestGivesUp(TestSound):
+    channel, breaks = Hopeless, "test_what_may_pass_may_be_tried_again"
+
+
+class Raw(_Telling):
+    def told(self, why: DeliveryError) -> Exception:
+        plain = not (why.permanent or why.outcome_unknown or why.retry_after_seconds)
+        return ConnectionError("of the library's") if plain else why
+
+
+class TestRaisesWhatTheLibraryRaises(TestSound):
+    channel, breaks = Raw, "test_what_may_pass_may_be_tried_again"
+
+
+class Sure(_Telling):
+    def told(self, why: DeliveryError) -> Exception:
+        return DeliveryError("it did not go out") if why.outcome_unknown else why
+
+
+class TestIsSureOfWhatItCannotKnow(TestSound):
+    channel, breaks = Sure, "test_an_answer_that_got_lost_leaves_the_outcome_open"
 
 
 class Stubborn(FakeChannel):
@@ -91,7 +243,7 @@ class Stubborn(FakeChannel):
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(0.4)
             sending.cancel()
             raise
 
@@ -100,13 +252,158 @@ class TestSendsOn(TestSound):
     channel, breaks = Stubborn, "test_a_cancelled_send_ends_at_once"
 
 
+class Engraving(FakeChannel):
+    async def edit(self, address: Any, message_id: str, text: str) -> None:
+        self.acts.append(("edit", ()))
+
+
+class TestChangesNothing(TestSound):
+    channel, breaks = Engraving, "test_what_was_said_can_be_changed_and_taken_back"
+
+
+class Modest(FakeChannel):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.capabilities -= {"edit"}
+
+
+class TestKeepsAnAbilityToItself(TestSound):
+    channel, breaks = Modest, "test_it_can_do_what_it_says_it_can"
+
+
+class _Growing(FakeChannel):
+    """Has another writer."""
+
+    writer: type[GrowingMessage]
+
+    def _stream(self, outbound: Outbound) -> GrowingMessage:
+        return self.writer(self)
+
+
+class Unfinished(GrowingMessage):
+    async def finish(self, outbound: Outbound) -> Receipt:
+        if len(outbound.text) < 20 and outbound.text.startswith("Once"):
+            outbound = replace(outbound, text="Once upon")
+        return await super().finish(outbound)
+
+
+class StopsShort(_Growing):
+    writer = Unfinished
+
+
+class TestStopsShort(TestSound):
+    channel, breaks = StopsShort, "test_a_reply_that_grows_ends_whole_in_its_own_message"
+
+
+class OneMessage(GrowingMessage):
+    async def finish(self, outbound: Outbound) -> Receipt:
+        return await super().finish(replace(outbound, text=outbound.text[:200]))
+
+
+class StaysInOne(_Growing):
+    writer = OneMessage
+
+
+class TestStaysInOneMessage(TestSound):
+    channel, breaks = StaysInOne, "test_a_reply_that_outgrows_its_message_goes_on_in_the_next"
+
+
+class Doubling(GrowingMessage):
+    async def show(self, text: str) -> None:
+        if self._channel._failures:
+            self._ids.clear()  # the edit failed: a new message
+            self._channel._failures.clear()
+        await super().show(text)
+
+
+class Doubles(_Growing):
+    writer = Doubling
+
+
+class TestDoublesUnderPressure(TestSound):
+    channel, breaks = (
+        Doubles,
+        "test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it",
+    )
+
+
+class Waiting(GrowingMessage):
+    async def show(self, text: str) -> None:
+        if self._channel._failures:
+            await asyncio.sleep(0.6)
+        await super().show(text)
+
+
+class Waits(_Growing):
+    writer = Waiting
+
+
+class TestWaitsUnderPressure(TestSound):
+    channel, breaks = Waits, "test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it"
+
+
+class Ticking(GrowingMessage):
+    async def abandon(self) -> None:
+        self._ticks = asyncio.ensure_future(asyncio.sleep(0.5))
+
+
+class Ticks(_Growing):
+    writer = Ticking
+
+
+class TestTicksOn(TestSound):
+    channel, breaks = Ticks, "test_a_reply_that_is_given_up_changes_no_more"
+
+
+class Beside(FakeChannel):
+    async def send(self, outbound: Outbound) -> Receipt:
+        return await super().send(replace(outbound, replaces=()))
+
+
+class TestStandsBesideWhatItReplaces(TestSound):
+    channel, breaks = Beside, "test_an_answer_takes_the_place_of_what_a_stream_left"
+
+
 class OneConnection(FakeChannel):
+    _deaf = False
+
     def disconnect(self) -> None:
-        self._news = asyncio.Event()  # nobody waits for this one
+        self._deaf = True
+        self._lost.set()
+
+    def says(self, text: str, *given: Any, **more: Any) -> Inbound:
+        told = super().says(text, *given, **more)
+        if self._deaf:
+            self._waiting.pop()
+        return told
 
 
 class TestStaysAway(TestSound):
     channel, breaks = OneConnection, "test_after_a_lost_connection_it_goes_on"
+
+
+class Numb(FakeChannel):
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, replace(value, last_frame_at=None) if name == "state" else value)
+
+
+class TestDoesNotKnowWhenItHeard(TestSound):
+    channel, breaks = Numb, "test_it_tells_how_it_is_doing"
+
+
+class Knocking(FakeChannel):
+    async def run(self, door: Door) -> None:
+        while not self._known:
+            self.state = replace(self.state, state="waiting", detail="trying again")
+            await asyncio.sleep(0.05)
+        await super().run(door)
+
+    def impostor(self) -> "Knocking":
+        return Knocking(known=False)
+
+
+class TestKnocksForEver(TestSound):
+    channel, breaks = Knocking, "test_credentials_that_nobody_knows_are_something_for_a_person"
 
 
 class SlowToGo(FakeChannel):
@@ -114,11 +411,12 @@ class SlowToGo(FakeChannel):
         try:
             await super().run(door)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(0.4)
             raise
 
 
 class TestWillNotGo(TestSound):
+    stop_seconds = 0.05  # each of its tests waits so long
     channel, breaks = SlowToGo, "test_it_stops_when_it_is_told_and_leaves_nothing_behind"
 
 
