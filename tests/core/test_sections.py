@@ -293,3 +293,17 @@ def test_files_are_brought_within_the_budget_of_the_agent(folders: tuple[Path, P
     files = ContextFiles(own, workspace, own_workspace=True, per_file=800, total=900).load()
 
     assert [(len(file.text or ""), file.state) for file in files] == [(800, "cut"), (100, "cut")]
+
+
+def test_a_model_learns_the_marks_that_its_answer_may_carry():
+    from claw.directives import parse
+
+    text = whole(facts("read", channel="feishu"))
+    names = headings(facts("read"))
+
+    assert "MEDIA:PATH-OR-URL" in text
+    for mark in re.findall(r"\[\[\w+\]\]", text):
+        assert parse(f"{mark} hello", silent_tokens=("NO_REPLY",)).text == "hello"
+    assert names.index("Workspace Files (injected)") < names.index("Assistant Output Directives")
+    assert names.index("Assistant Output Directives") < names.index("Silent Replies")
+    assert "Assistant Output Directives" not in headings(facts("read", mode="minimal"))

@@ -70,6 +70,7 @@ def sections() -> tuple[PromptSection, ...]:
         PromptSection("Authorized Senders", 140, _authorized_senders, modes=FULL_ONLY),
         PromptSection("Current Date & Time", 150, _date, modes=WORKING),
         PromptSection("Workspace Files", 160, _workspace_files, modes=FULL_ONLY),
+        PromptSection("Output Directives", 170, _output_directives, modes=FULL_ONLY),
         PromptSection("Project Context", 180, _project_context, modes=FULL_ONLY),
         PromptSection("Silent Replies", 190, _silent_replies, modes=FULL_ONLY),
         PromptSection("Messaging", 210, _messaging, stable=False, modes=FULL_ONLY),
@@ -217,6 +218,15 @@ def _project_context(facts: PromptFacts) -> str:
     files = [file for file in facts.context_files if not _changes(file)]
     voice = ["SOUL.md is your character: speak and act in its voice."] if _has(facts, "SOUL.MD") else []
     return "\n\n".join(["# Project Context", *voice, *map(_file, files)]) if files else ""
+
+
+def _output_directives(facts: PromptFacts) -> str:
+    return (
+        "## Assistant Output Directives\nMarks in your final answer that claw takes out and obeys, in chats only:\n"
+        "- a line `MEDIA:PATH-OR-URL`, bare and outside code, for each file to attach\n"
+        "- `[[audio_as_voice]]`: the attached sound is a voice note\n"
+        "- `[[reply_to_current]]` or `[[reply_to:ID]]` before everything else: quote that message"
+    )
 
 
 def _silent_replies(facts: PromptFacts) -> str:
