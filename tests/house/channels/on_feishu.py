@@ -1,12 +1,13 @@
 """The stage on Feishu: by long connection, or by webhook through the gateway's listener."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Self
 
 import claw_feishu
 import httpx2
-from claw_feishu.fake import Answer, Call, FakeFeishu, events, refusal
+from claw_feishu.fake import RETRY_SECONDS, Answer, Call, FakeFeishu, events, refusal
 from claw_feishu.longconn import Pace
 from house.channels.stage import Place, Said, Seen
 
@@ -50,10 +51,15 @@ class Feishu:
     async def opened(self, url: str) -> None:
         async def call(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
             async with httpx2.AsyncClient(trust_env=False) as http:
-                answer = await http.post(f"{url}/webhook/feishu/default", headers=headers, content=body)
+                try:
+                    answer = await http.post(f"{url}/webhook/feishu/default", headers=headers, content=body)
+                except httpx2.TransportError as away:
+                    raise ConnectionError from away
                 return answer.status_code, answer.content
 
-        self.fake.webhook = call if self.webhook else None
+        if self.webhook:
+            self.fake.webhook = call
+            await self.fake.advance(RETRY_SECONDS[0] + 1)  # what nobody took is due again
 
     async def another(self) -> Self:
         return await type(self)(self.webhook).__aenter__()
@@ -113,7 +119,8 @@ class Feishu:
         return Seen(one.message_id, "" if files else text, one.reply_to, code, files, tuple(buttons))
 
     def being_written(self) -> list[str]:
-        cards = [card.text for card in self.fake.cards.values() if card.streaming]
+        shown = (one.message_id for one in self.fake.ours if one.msg_type == "interactive")
+        cards = [card.text for id in shown if (card := self.fake.card_of(id)).streaming]
         return cards + [kind for _, kind, who in self.fake.reactions.values() if who == self.fake.app_id]
 
     def attempts(self, place: Place) -> int:
@@ -143,6 +150,4 @@ class Feishu:
 
 
 def _json(fake: FakeFeishu, one: Any) -> str:
-    import json
-
     return json.dumps(fake.card_of(one.message_id).data, ensure_ascii=False)

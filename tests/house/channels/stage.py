@@ -244,10 +244,8 @@ async def served(
     house.serving = serving  # type: ignore[attr-defined]
     try:
         http = house.app.kit.channel("http", "default")
-        await until(lambda: http.url)
+        await until(lambda: http.url and (not up or set(states(house, stage.name)) == {"up"}))
         await stage.opened(http.url)
-        if up:
-            await until(lambda: set(states(house, stage.name)) == {"up"})
         yield house
     finally:
         stop.set()

@@ -197,6 +197,19 @@ async def test_a_redelivery_is_answered_once_also_after_a_restart(stage, tmp_pat
 
 
 @every_way_in
+async def test_what_people_write_while_there_is_no_house_is_answered_at_the_next_start(stage, tmp_path):
+    place = stage.direct(stage.ann)
+    async with served(stage, FakeProvider(says("before")), tmp_path) as house:
+        await stage.says("hi", stage.ann)
+        await told(house, stage, place)
+    missed = await stage.says("are you there?", stage.ann)
+    await asyncio.sleep(0.05)
+    assert not stage.acked(missed)
+    async with served(stage, FakeProvider(says("again")), tmp_path) as house:
+        assert texts(await told(house, stage, place, 2)) == ["before", "again"]
+
+
+@every_way_in
 async def test_a_message_is_acknowledged_before_its_work_is_done(stage, tmp_path):
     model = Slow(says("worked"), says("me too"))
     async with served(stage, model, tmp_path) as house:
@@ -373,6 +386,31 @@ async def test_stop_ends_the_turn_and_nothing_is_left_being_written(stage, tmp_p
     assert stage.being_written() == []
 
 
+@every_platform
+async def test_stop_while_the_first_words_are_lost_on_their_way_leaves_nothing_being_written(stage, tmp_path):
+    place, model = stage.direct(stage.ann), Slow(says("an answer that will never be whole"))
+    async with served(stage, model, tmp_path) as house:
+        stage.lose(place)
+        await stage.says("work for hours", stage.ann)
+        await until(lambda: stage.attempts(place))
+        await stage.says("/stop", stage.ann)
+
+        seen = await told(house, stage, place)
+        await until(lambda: "stopped" in stage.seen(place)[-1].text)
+        assert "whole" not in seen[0].text
+    assert stage.being_written() == []
+
+
+@every_platform
+async def test_an_agent_that_stays_silent_says_nothing(stage, tmp_path):
+    model = FakeProvider(says("NO_REPLY"), says("hello"))
+    async with served(stage, model, tmp_path) as house:
+        await stage.says("ok, thanks", stage.ann)
+        await until(lambda: house.app.rooms.journal.answered(stage.name) == 1)
+        await stage.says("hi", stage.ann)
+        assert texts(await told(house, stage, stage.direct(stage.ann))) == ["hello"]
+
+
 # --- files
 
 
@@ -441,6 +479,24 @@ async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(stage, tm
 
         seen = await told(house, stage, stage.group, 4)
     assert "it is out" in texts(seen)
+    assert tool.calls == [{}]
+
+
+@every_platform
+async def test_a_question_that_was_put_before_a_restart_is_decided_after_it(stage, tmp_path):
+    tool = FakeTool("deploy", "deployed", effects="once")
+    tree = config(stage, approvals={"tools": ["deploy"]})
+    async with served(
+        stage, FakeProvider(calls("deploy")), tmp_path, tree, tools=[tool], stop_seconds=0.2
+    ) as house:
+        await stage.says("deploy it", stage.ann, stage.group, to_us=True)
+        await until(lambda: [one for one in stage.seen(stage.group) if one.buttons])
+    async with served(stage, FakeProvider(says("it is out")), tmp_path, tree, tools=[tool]) as house:
+        questions = await until(lambda: [one for one in stage.seen(stage.group) if one.buttons])
+        assert len(questions) == 1 and tool.calls == []
+        await stage.presses(questions[0], stage.group, "Allow once", stage.boss)
+        await until(lambda: "it is out" in texts(stage.seen(stage.group)))
+        await told(house, stage, stage.group)
     assert tool.calls == [{}]
 
 
