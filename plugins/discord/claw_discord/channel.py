@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from claw import (
     DeliveryError,
     Door,
     EditWriter,
+    Finding,
     Inbound,
     Limits,
     Outbound,
@@ -91,6 +92,7 @@ class DiscordChannel:
             edit_seconds=1.2,
         )
         self._settings, self._http, self._notes, self._pace = settings, http, notes, pace
+        self._token = token.reveal
         self._seen = Seen(_read_notes(notes))
         self._connection = Connection(account, settings, token.reveal, self._hear, pace)
         self._inbox = Inbox(account, settings, self._connection.call, self._seen, pace)
@@ -103,6 +105,12 @@ class DiscordChannel:
     def state(self) -> ChannelState:
         """How the connection is doing."""
         return self._connection.state
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """What Discord says of this bot; nothing is changed."""
+        from claw_discord.diagnosis import diagnose
+
+        return await diagnose(self._settings, self._token(), self._http(self._settings.api_base))
 
     async def run(self, door: Door) -> None:
         """Listen until cancelled; what is missed while nobody listens is asked for at the next start."""

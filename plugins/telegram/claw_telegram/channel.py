@@ -5,7 +5,7 @@ import contextlib
 import logging
 import mimetypes
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from claw import (
     DeliveryError,
     Door,
     EditWriter,
+    Finding,
     Inbound,
     Limits,
     Outbound,
@@ -86,6 +87,12 @@ class TelegramChannel:
     def state(self) -> ChannelState:
         """How it is doing."""
         return self._state
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """What Telegram says of this bot; nothing is changed."""
+        from claw_telegram.diagnosis import diagnose
+
+        return await diagnose(self._of, self._api())
 
     # listening
 

@@ -1,0 +1,46 @@
+"""What is wrong with a bot, by asking Discord's REST API: its token, and the consent to what it wants to hear.
+
+Flags from https://discord.com/developers/docs/resources/application#application-object-application-flags.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from claw import Finding, say
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from claw_discord.settings import DiscordSettings
+
+CONTENT_FLAGS = 1 << 18 | 1 << 19
+"""The text of messages, granted to a large bot after review, or to a small one by a switch."""
+
+
+async def diagnose(settings: "DiscordSettings", token: str, http: "httpx2.AsyncClient") -> list[Finding]:
+    """``users/@me`` and ``applications/@me``; no gateway connection is made."""
+    import httpx2
+
+    base, known = settings.api_base.rstrip("/"), {"Authorization": f"Bot {token}"}
+    try:
+        me = await http.get(f"{base}/users/@me", headers=known)
+        application = await http.get(f"{base}/applications/@me", headers=known)
+    except httpx2.HTTPError as why:
+        problem = say("Discord cannot be reached ({why})", why=type(why).__name__)
+        return [Finding("", "unreachable", problem, say("try again in a while"))]
+    if me.status_code == 401:
+        mend = say("copy the token from the developer portal, page Bot")
+        return [Finding("", "credentials", say("Discord knows no bot with this token"), mend)]
+    if me.is_error or application.is_error:
+        status = max(me.status_code, application.status_code)
+        return [Finding("", "refused", say("Discord answered with HTTP {status}", status=status))]
+    return _of_flags(settings, application.json())
+
+
+def _of_flags(settings: "DiscordSettings", application: Any) -> list[Finding]:
+    flags = int(application.get("flags") or 0)
+    if not settings.message_content or flags & CONTENT_FLAGS:
+        return []
+    problem = say("the text of messages that do not mention the bot will not come: the intent is not granted")
+    page = f"https://discord.com/developers/applications/{application.get('id')}/bot"
+    mend = say("switch Message Content Intent on at {page}, or set messageContent: false", page=page)
+    return [Finding("", "intent", problem, mend)]
