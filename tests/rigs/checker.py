@@ -148,14 +148,20 @@ def _unanswered(model: _Model, one: Asked) -> str:
     if turn is None or turn.outcome not in ("delivered", "silent", "failed"):
         return f"its turn ended {turn.outcome}" if turn else "it became no turn"
     if turn.outcome == "failed":
-        there = [text.text for text in model.history.stands if (text.platform, text.chat) == (one.platform, one.chat)]
+        there = [
+            text.text
+            for text in model.history.stands
+            if (text.platform, text.chat) == (one.platform, one.chat)
+        ]
         told = any(owed.text in there for owed in model.owed[turn.id])
         return "" if told else "it failed, and nobody was told"
     if one.kind == "hush":
         return ""
     parts = model.parts[one.number]
     missing = set(range(1, parts[0][1] + 1)) - {part for part, _, _ in parts} if parts else {1}
-    elsewhere = [stands for _, _, stands in parts if (stands.platform, stands.chat) != (one.platform, one.chat)]
+    elsewhere = [
+        stands for _, _, stands in parts if (stands.platform, stands.chat) != (one.platform, one.chat)
+    ]
     if elsewhere:
         return f"its answer stands in {elsewhere[0].platform} {elsewhere[0].chat}"
     return f"its turn ended {turn.outcome}, and the parts {sorted(missing)} stand nowhere" if missing else ""
@@ -166,7 +172,9 @@ def _doubled(model: _Model) -> Iterator[str]:
     for number, parts in sorted(model.parts.items()):
         platform = model.asked[number].platform
         for part, times in sorted(Counter(part for part, _, _ in parts).items()):
-            if times == 1 or model.failed(number):  # its half stands there, and it may be answered with a later one
+            if times == 1 or model.failed(
+                number
+            ):  # its half stands there, and it may be answered with a later one
                 continue
             if platform in model.history.idempotent:
                 yield f"doubled: part {part} of answer {number} stands {times} times on {platform}"
@@ -207,7 +215,11 @@ def _effects(model: _Model) -> Iterator[str]:
 
 def _open(model: _Model) -> Iterator[str]:
     yield from (f"open: turn {turn.id} has no end" for turn in model.history.turns if turn.outcome is None)
-    yield from (f"open: message {row.number} is {row.state}" for row in model.history.taken if row.state in ("new", "taken"))
+    yield from (
+        f"open: message {row.number} is {row.state}"
+        for row in model.history.taken
+        if row.state in ("new", "taken")
+    )
     for one in model.history.owed:
         if one.state != "paid":
             yield f"open: a message of turn {one.turn} to {one.platform} is {one.state}"

@@ -47,6 +47,8 @@ def jot(number: int) -> str:
 def register_tools(config):
     return [jot]
 '''
+_NEEDS = {"effect-marked": "jot", "effect-done": "jot", "stream-posted": "long", "turn-began": "plain"}
+"""What somebody has to ask so that a fail point is passed."""
 _LONGEST_LIFE_SECONDS = 1.2
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = 45.0
@@ -57,10 +59,13 @@ class Report:
     """What was done.
 
     :ivar fired: by fail point, how often it killed; ``time`` = killed at a random moment.
+    :ivar asked: messages of people; ``marks``: answers marked as possibly repeated.
     """
 
     kills: int = 0
     fired: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    marks: int = 0
     seconds: float = 0.0
 
 
@@ -110,8 +115,11 @@ class Rig:
 
         :param point: fail point with its count; empty = at a random moment.
         """
+        name = point.partition(":")[0]
         for _ in range(self.dice.randint(0, 2)):
             self.somebody_writes()
+        if name in _NEEDS:
+            self.say(self.dice.choice(self.platforms), self.dice.choice(CHATS), _NEEDS[name])
         life = await self._begin(point)
         left = self.dice.uniform(0.05, 0.9) if not point else _LONGEST_LIFE_SECONDS
         ends = time.monotonic() + left
@@ -119,7 +127,7 @@ class Rig:
             if not await life.lives(min(left, self.dice.uniform(0.01, 0.25))):
                 break
             self.somebody_writes()
-        await self._end(life, point.partition(":")[0] or "time")
+        await self._end(life, name or "time")
 
     async def settle(self) -> int:
         """A life that may do all that is left, and is told to stop; its exit code."""
@@ -217,7 +225,7 @@ async def rig(seed: int, folder: Path) -> AsyncIterator[Rig]:
         (home / "config.json").write_text(json.dumps(whole))
         environ = {
             "PATH": os.defpath, "HOME": str(folder), "CLAW_HOME": str(home), "LANG": "C.UTF-8",
-            "PYTHONPATH": str(site), "RIG_EFFECTS": str(folder / "effects"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))), "RIG_EFFECTS": str(folder / "effects"),
         }  # fmt: skip
         nursery = await stack.enter_async_context(Nursery(work, environ, folder / "said"))
         yield Rig(home, folder / "effects", platforms, nursery, dice)
@@ -228,11 +236,10 @@ async def many_deaths(seed: int, kills: int, folder: Path) -> tuple[Rig, History
     began = time.monotonic()
     async with rig(seed, folder) as made:
         await made.warm_up()
-        points = [f"{name}:{made.dice.randint(1, 3)}" for name in NAMES]
-        made.dice.shuffle(points)
-        while made.report.kills < kills:
+        names = made.dice.sample(NAMES, len(NAMES))
+        for at in range(kills - made.report.kills):
             by_time = made.dice.random() < 0.4
-            await made.one_life("" if by_time else points[made.report.kills % len(points)])
+            await made.one_life("" if by_time else f"{names[at % len(names)]}:{made.dice.choice((1, 1, 2))}")
         code = await made.settle()
         assert code == 0, f"told to stop, the gateway ended with {code}"
         history = made.history()

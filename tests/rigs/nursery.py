@@ -77,10 +77,11 @@ class Nursery:
 
     async def __aenter__(self) -> Self:
         environ = {**self._environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"}
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(Path(__file__)), cwd=self._folder, env=environ, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, stderr=self._said.open("ab"),
-        )  # fmt: skip
+        with self._said.open("ab") as said:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, str(Path(__file__)), cwd=self._folder, env=environ, stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE, stderr=said,
+            )  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -99,11 +100,11 @@ class Nursery:
         :param plain: from the command line, imports and all.
         """
         if plain:
-            said = self._said.open("ab")
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "claw", *_ARGV, cwd=self._folder, env={**self._environ, **environ},
-                stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
+            with self._said.open("ab") as said:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "claw", *_ARGV, cwd=self._folder, env={**self._environ, **environ},
+                    stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
+                )  # fmt: skip
             life = Life(process.pid, process, self)
         else:
             life = Life(await self.order(start=environ, said=str(self._said)), None, self)

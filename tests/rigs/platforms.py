@@ -81,7 +81,10 @@ class Telegram:
             fields["from"] = {"id": self._ids[OTHER], "is_bot": False, "first_name": "Li"}
         if chat == GROUP and to_us:
             name = f"@{self.fake.bot['username']}"
-            text, fields["entities"] = f"{name} {text}", [{"type": "mention", "offset": 0, "length": len(name)}]
+            text, fields["entities"] = (
+                f"{name} {text}",
+                [{"type": "mention", "offset": 0, "length": len(name)}],
+            )
         self._updates[number] = self.fake.says(text, chat=self._ids[chat], **fields)
 
     def again(self, number: int) -> None:
@@ -141,7 +144,9 @@ class Feishu:
         chat_id, sender = self._chats[chat], self._people[chat]
         self.fake.messages[id] = Standing(id, chat_id, "text", content, sender, "user", self.fake.now())
         who = ((self.fake.bot_open_id, "claw"),) if mention else ()
-        return events.message(id, chat_id, sender, "text", content, at=self.fake.now(), group=group, mentions=who)
+        return events.message(
+            id, chat_id, sender, "text", content, at=self.fake.now(), group=group, mentions=who
+        )
 
     def again(self, number: int) -> None:
         self._push(number, self._events[number][0].event)
@@ -224,7 +229,12 @@ class Discord:
 async def _post(port: int, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        lines = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", **headers}
+        lines = {
+            "Host": f"127.0.0.1:{port}",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            **headers,
+        }
         head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         writer.write(head.encode() + b"\r\n" + body)
         await writer.drain()

@@ -37,7 +37,9 @@ def answer(request: Received) -> Reply:
             settled |= {int(number) for number, _, _ in LABEL.findall(text)}
             if text.strip() == SILENCE:
                 settled |= {number for number, kind in asked.items() if kind == "hush"}
-            jotted |= {json.loads(call["function"]["arguments"])["number"] for call in message.get("tool_calls", ())}
+            jotted |= {
+                json.loads(call["function"]["arguments"])["number"] for call in message.get("tool_calls", ())
+            }
     left = {number: kind for number, kind in asked.items() if number not in settled}
     if to_jot := [number for number, kind in left.items() if kind == "jot" and number not in jotted]:
         return Reply(calls=[("jot", {"number": number}) for number in to_jot])

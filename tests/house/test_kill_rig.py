@@ -1,0 +1,150 @@
+"""Nothing acknowledged is lost, nothing is said twice, no effect is repeated: the real gateway, killed again and again.
+
+What the judge of the rig lets pass is tried first: histories in which a promise was broken.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from rigs.checker import Asked, History, Owed, Stands, Taken, Turn, faults
+from rigs.kill import Report, many_deaths
+
+SEEDS, KILLS = 4, 26
+FULL_KILLS, FULL_KILLS_EACH = 10_000, 50
+TOGETHER = 4
+
+ASKED = (
+    Asked(1, "telegram", "direct", "plain"),
+    Asked(2, "telegram", "direct", "long"),
+    Asked(3, "feishu", "group", "jot"),
+    Asked(4, "discord", "group", "hush"),
+    Asked(5, "discord", "group", "aside"),
+)
+GOOD = History(
+    ASKED,
+    frozenset({1, 2, 3, 4, 5}),
+    stands=(
+        Stands("telegram", "direct", "m1p1x1 yes"),
+        Stands("telegram", "direct", "m2p1x2 so"),
+        Stands("telegram", "direct", "m2p2x2 it is"),
+        Stands("feishu", "group", "m3p1x1 done"),
+    ),
+    taken=(
+        Taken(1, "answered", "a"), Taken(2, "answered", "b"), Taken(3, "answered", "c"), Taken(4, "answered", "d"),
+        Taken(5, "heard", None),
+    ),
+    turns=(Turn("a", "delivered"), Turn("b", "delivered"), Turn("c", "delivered"), Turn("d", "silent")),
+    owed=(
+        Owed("a", "telegram", "m1p1x1 yes", "paid", False),
+        Owed("b", "telegram", "m2p1x2 so", "paid", False),
+        Owed("b", "telegram", "m2p2x2 it is", "paid", False),
+        Owed("c", "feishu", "m3p1x1 done", "paid", False),
+    ),
+    effects=(3,),
+    recorded=(1, 2, 3, 4),
+)  # fmt: skip
+
+
+def only(history: History) -> str:
+    """The one fault of a history, by its first word."""
+    [fault] = faults(history)
+    return fault.partition(":")[0]
+
+
+def test_the_judge_finds_no_fault_in_a_good_history():
+    assert faults(GOOD) == []
+
+
+def test_a_message_that_was_acknowledged_and_is_not_in_the_inbox_is_lost():
+    assert only(replace(GOOD, taken=GOOD.taken[:-1])) == "lost"
+    assert faults(replace(GOOD, taken=GOOD.taken[:-1], acknowledged=frozenset({1, 2, 3, 4}))) == []
+
+
+def test_an_answer_that_stands_nowhere_in_part_or_in_another_chat_is_lost():
+    assert only(replace(GOOD, stands=GOOD.stands[1:])) == "lost"
+    assert only(replace(GOOD, stands=(*GOOD.stands[:2], GOOD.stands[3]))) == "lost"
+    elsewhere = Stands("feishu", "direct", GOOD.stands[3].text)
+    assert only(replace(GOOD, stands=(*GOOD.stands[:3], elsewhere))) == "lost"
+
+
+def test_silence_where_an_answer_was_wanted_is_lost():
+    assert only(replace(GOOD, turns=(Turn("a", "stopped"), *GOOD.turns[1:]))) == "lost"
+
+
+def test_a_turn_that_failed_needs_a_notice_that_stands_there():
+    failed = replace(
+        GOOD,
+        stands=GOOD.stands[:3],
+        turns=(*GOOD.turns[:2], Turn("c", "failed"), GOOD.turns[3]),
+        owed=(*GOOD.owed[:3], Owed("c", "feishu", "sorry", "paid", False)),
+    )
+    assert only(failed) == "lost"
+    assert faults(replace(failed, stands=(*failed.stands, Stands("feishu", "group", "sorry")))) == []
+
+
+def test_a_double_is_a_fault_where_the_service_drops_repeats_and_elsewhere_unless_it_is_marked():
+    assert only(replace(GOOD, stands=(*GOOD.stands, GOOD.stands[3]))) == "doubled"
+    twice = replace(GOOD, stands=(GOOD.stands[0], *GOOD.stands))
+    assert {fault.partition(":")[0] for fault in faults(twice)} == {"doubled"}
+    marked = replace(twice, owed=(replace(GOOD.owed[0], repeated=True), *GOOD.owed[1:]))
+    assert faults(marked) == []
+
+
+def test_there_are_no_more_doubles_than_marks():
+    marked = replace(GOOD, owed=(replace(GOOD.owed[0], repeated=True), *GOOD.owed[1:]))
+    both = (GOOD.stands[0], GOOD.stands[1], GOOD.stands[0], GOOD.stands[1], *GOOD.stands[2:])
+    assert any("unmarked" in fault for fault in faults(replace(marked, stands=both)))
+
+
+def test_answers_and_their_parts_stand_in_the_order_of_the_questions():
+    first, second, third, other = GOOD.stands
+    assert only(replace(GOOD, stands=(second, third, first, other))) == "out of order"
+    assert only(replace(GOOD, stands=(first, third, second, other))) == "out of order"
+
+
+def test_an_effect_happens_once():
+    assert only(replace(GOOD, effects=(3, 3))) == "repeated"
+    assert faults(replace(GOOD, effects=())) == [], "it may have been cut: the model is told so"
+
+
+def test_nothing_is_left_open():
+    assert "open" in only(replace(GOOD, turns=(*GOOD.turns, Turn("e", None))))
+    assert only(replace(GOOD, owed=(*GOOD.owed[:3], replace(GOOD.owed[3], state="sending")))) == "open"
+
+
+def test_a_transcript_loads_and_holds_each_question_once():
+    assert only(replace(GOOD, unreadable=("x.jsonl: call 1 has no result",))) == "transcript"
+    assert only(replace(GOOD, recorded=(*GOOD.recorded, 1))) == "transcript"
+
+
+def test_nothing_stands_that_nobody_owed():
+    assert only(replace(GOOD, stands=(*GOOD.stands, Stands("feishu", "group", "…")))) == "unowed"
+
+
+@pytest.mark.xdist_group("rig")
+@pytest.mark.timeout(6 * 3600)
+async def test_a_gateway_that_is_killed_at_any_moment_keeps_every_promise(tmp_path, full, record_property):
+    each = FULL_KILLS_EACH if full else KILLS
+    seeds = range(FULL_KILLS // FULL_KILLS_EACH if full else SEEDS)
+    room, wrong, told = asyncio.Semaphore(TOGETHER), [], Report()
+
+    async def history(seed: int) -> None:
+        async with room:
+            rig, history = await many_deaths(seed, each, tmp_path / str(seed))
+        wrong.extend(f"seed {seed}: {fault}" for fault in faults(history))
+        told.kills += rig.report.kills
+        told.fired += rig.report.fired
+        told.asked += len(history.asked)
+        told.marks += sum(one.repeated for one in history.owed)
+
+    async with asyncio.TaskGroup() as all_histories:
+        for seed in seeds:
+            all_histories.create_task(history(seed))
+
+    record_property("rig", told)
+    print(told)
+    assert wrong == []
+    assert told.kills >= 100
+    assert sum((told.fired - Counter(time=told.kills)).values()) >= told.kills / 5, "fail points are passed"
