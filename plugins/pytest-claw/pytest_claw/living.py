@@ -21,7 +21,7 @@ class Living(Trying):
                 await on.does("disconnect")
                 await on.does("says", "after")
                 await on.heard("after")
-                await on.send("still here", "key-after")
+                await on.deliver("still here", "key-after")
                 assert await on.shown() == ["still here"]
 
         self.try_(trial)

@@ -70,7 +70,7 @@ class Saying(Trying):
             async with on.running():
                 why = await on.refusal("down")
                 assert await on.shown() == []
-                await on.send("hello")
+                await on.deliver("hello")
                 assert await on.shown() == ["hello"]
             assert not why.permanent
 
@@ -82,7 +82,7 @@ class Saying(Trying):
                 why = await on.refusal("lost")
                 assert await on.shown() == ["hello"], "lost: it is carried out"
                 if "idempotent" in on.channel.capabilities:
-                    await on.send("hello")
+                    await on.deliver("hello")
                     assert await on.shown() == ["hello"], "the same key once more showed it a second time"
             assert why.outcome_unknown, "it may stand there: the house must know"
             assert not why.permanent
