@@ -16,6 +16,7 @@ from claw_feishu.tools import office_tools
 from claw_feishu.tools.doc import blocks_of
 from claw_feishu.tools.sdk import Sdk, token_in
 from plugins.feishu.places import channel
+from strangers import Machine
 
 pytestmark = pytest.mark.xdist_group("lark")  # one worker pays for the import
 SOMEBODY, ANOTHER = "ou_881e8247625e31527b4d15a31471504c", "ou_another"
@@ -456,3 +457,27 @@ SHAPE = {"name": str, "size?": int, "kind?": ("a", "b"), "each?": [{"id": str}]}
 )
 def test_a_request_is_held_field_by_field(value: Any, wrong: str) -> None:
     assert misfit(value, SHAPE) == wrong
+
+
+# Who has them
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words", "code", "gate"),
+    [
+        ([], [], 1, "optional"),
+        (["*"], [], 1, "optional"),
+        (["feishu_doc_read"], [], 0, ""),
+        (["feishu"], [], 0, ""),
+        (["feishu"], ["--no-owner"], 1, "owner"),
+        (["feishu_doc_write"], [], 1, "optional"),
+    ],
+)
+def test_nobody_has_one_that_was_not_named_and_only_owners_do(
+    tmp_path: Path, allowed: list[str], words: list[str], code: int, gate: str
+) -> None:
+    machine = Machine(tmp_path)
+    machine.configured(json.dumps({"tools": {"alsoAllow": allowed}} if allowed else {}), "config.json")
+    told = machine.claw("tools", "explain", "feishu_doc_read", *words)
+    assert told.code == code, told.out + told.err
+    assert gate in told.out
