@@ -175,7 +175,10 @@ class Delivery:
             told = channel.settled(settled.address, settled.message_id)
             await within(self._leeway.send_seconds, told, self._leeway.grace_seconds)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            self._complain(say("channel {name} failed: {why}", name=settled.address.channel, why=name_of(why)))
+            self._blame(settled.address, why)
+
+    def _blame(self, address: Address, why: Exception) -> None:
+        self._complain(say("channel {name} failed: {why}", name=address.channel, why=name_of(why)))
 
     async def _end(self, growing: _Growing) -> None:
         """The final text through the writer; if the service refuses that, as messages of their own."""
@@ -201,7 +204,8 @@ class Delivery:
                     break
                 await asyncio.sleep(_waiting(failed, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            except Exception:  # noqa: BLE001 - a stranger's code
+            except Exception as why:  # noqa: BLE001 - a stranger's code
+                self._blame(growing.whole.address, why)
                 unknown = True
                 break
         mark = not self._drops_repeats(growing.whole.address)
@@ -257,7 +261,8 @@ class Delivery:
             )
         except DeliveryError as failed:
             return failed
-        except TimeoutError:
+        except TimeoutError as late:
+            self._blame(outbound.address, late)  # at once: the tries after it may take minutes
             return DeliveryError("the service did not answer in time", outcome_unknown=True)
         except Exception as why:  # noqa: BLE001 - a stranger's code
             return _Strange("{why}", outcome_unknown=True, why=name_of(why))

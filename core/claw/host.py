@@ -238,9 +238,9 @@ class Host:
             self._manager.unregister(name=plugin)
         self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
 
-    def quarantine(self, plugin: str, stage: str, why: str) -> None:
+    def quarantine(self, plugin: str, stage: str, why: str, fix: str = "") -> None:
         """Set a plugin aside that failed while it ran; what it brought is not asked again by whoever asks here."""
-        self._set_aside(plugin, stage, PluginError(plugin, stage, "{why}", why=why))
+        self._set_aside(plugin, stage, PluginError(plugin, stage, "{why}", fix, why=why))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = self._standings[plugin].found if plugin in self._standings else _found(plugin)

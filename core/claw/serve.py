@@ -6,10 +6,11 @@ others go on. What comes in is on disk before the channel may acknowledge it, an
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 from claw.app import App, House
 from claw.backlog import Backlog
@@ -17,7 +18,7 @@ from claw.channel import Channel, ChannelState
 from claw.clock import SYSTEM
 from claw.delivery import Delivery
 from claw.directives import shown as visible
-from claw.errors import ClawError, PluginError, UsageError
+from claw.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.event import TurnEnded
 from claw.failpoint import reach
 from claw.journal import Accepted, Unfinished
@@ -72,7 +73,7 @@ class Serving:
         self._reception = Reception(lambda: self.app, self._backlog, self._delivery, app.pairing)
         self._arrived: dict[Address, deque[Accepted | Unfinished]] = {}
         self._intake: set[asyncio.Task[None]] = set()
-        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._listening: dict[str, asyncio.Task[str]] = {}
         self._approvals = app.rooms.approvals
         app.outlet = self._say
         if self._approvals:
@@ -118,7 +119,7 @@ class Serving:
         self.app = new
         for key, task in list(self._listening.items()):
             mine, theirs = old.kit.channels.get(key), new.kit.channels.get(key)
-            if mine is not theirs:
+            if mine is not theirs or task.done():  # one that was set aside gets another try
                 await _ended({task}, self._leeway.grace_seconds)
                 del self._listening[key]
         for key, one in self.channels.items():
@@ -136,12 +137,18 @@ class Serving:
     def report(self) -> Report:
         """How it is doing."""
         channels = tuple(
-            Listening(one.thing.name, account_of(one.thing), one.plugin, _state_of(one.thing))
-            for one in self.channels.values()
+            Listening(one.thing.name, account_of(one.thing), one.plugin, self._state_of(key))
+            for key, one in self.channels.items()
         )
         _, owed = self._journal.counts()
         waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
         return Report(channels, self._backlog.running, waiting, owed)
+
+    def _state_of(self, key: str) -> ChannelState:
+        state, task = _told_by(self.channels[key].thing), self._listening.get(key)
+        if state.state == "failed" or task is None or not task.done() or task.cancelled():
+            return state
+        return replace(state, state="failed", detail=task.result(), last_error=task.result())
 
     async def take_in(self, inbound: Inbound) -> bool:
         """Journal first, then everything else. False: it is not on disk; the channel must not acknowledge it."""
@@ -207,27 +214,33 @@ class Serving:
         finally:
             del self._arrived[place]
 
-    async def _listen(self, one: Brought[Channel]) -> None:
-        """Keep one channel running; after a few failures in a row it is set aside."""
+    async def _listen(self, one: Brought[Channel]) -> str:
+        """Keep one channel running; after a few failures in a row it is set aside, and this says why."""
         name, pause, tries = one.thing.name, self._leeway.pause_seconds, 0
         while True:
-            began = SYSTEM.monotonic()
+            began, fix, only_a_person_can_mend_it = SYSTEM.monotonic(), "", False
             try:
                 await one.thing.run(Door(self, one.thing))
                 why = say("it stopped listening")
             except BaseException as failed:
                 if is_ours(failed):
                     raise
-                why = str(failed) if isinstance(failed, ClawError) else name_of(failed)
+                why = name_of(failed)
+                if isinstance(failed, ClawError):
+                    why, fix = ": ".join(filter(None, (failed.where, failed.problem))), failed.fix
+                only_a_person_can_mend_it = isinstance(failed, ConfigError)
             if SYSTEM.monotonic() - began > _WELL_SECONDS:
                 tries, pause = 0, self._leeway.pause_seconds
             tries += 1
-            if tries >= self._leeway.tries:
+            if only_a_person_can_mend_it or tries >= self._leeway.tries:
                 break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         told = say("channel {name} failed {count} times: {why}", name=name, count=tries, why=why)
-        self.app.host.quarantine(one.plugin, "run", told)
+        if only_a_person_can_mend_it:
+            told = say("channel {name} cannot start: {why}", name=name, why=why)
+        self.app.host.quarantine(one.plugin, "run", told, fix)
+        return told
 
     # --- turns
 
@@ -322,7 +335,7 @@ def _newly_wrong(old: App, new: App) -> str:
     return "; ".join(faults)
 
 
-def _state_of(channel: Channel) -> ChannelState:
+def _told_by(channel: Channel) -> ChannelState:
     try:
         state = getattr(channel, "state", None)
     except Exception as why:  # noqa: BLE001 - a stranger's code
@@ -330,7 +343,7 @@ def _state_of(channel: Channel) -> ChannelState:
     return state if isinstance(state, ChannelState) else ChannelState("up")
 
 
-async def _ended(tasks: set[asyncio.Task[None]], grace_seconds: float) -> None:
+async def _ended(tasks: Set[asyncio.Task[Any]], grace_seconds: float) -> None:
     """Cancel tasks and give them a moment."""
     left = [task for task in tasks if not task.done()]
     for task in left:

@@ -4,12 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from claw.errors import ProviderError
+from claw.errors import ConfigError, ProviderError
 from claw.hookspecs import hookimpl
 from claw.message import Sender
 from claw.provider import Finished, TextDelta
 from claw.serve import Serving
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
+from claw.wall import Leeway
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owners": ["fake:boss"]}
 
@@ -451,3 +452,49 @@ async def test_what_the_model_thought_is_shown_where_somebody_wants_it(tmp_path)
         await channel.until_shown(2)
         channel.says("a number?", "u1")
         assert (await channel.until_shown(3))[-1] == "> seven is odd\n\n7"
+
+
+class Broken(FakeChannel):
+    """A channel that cannot listen; it counts how often it was asked to."""
+
+    def __init__(self, why):
+        super().__init__()
+        self.why, self.tries = why, 0
+
+    async def run(self, door):
+        self.tries += 1
+        raise self.why
+
+
+@pytest.mark.parametrize(
+    ("why", "tries", "told"),
+    [
+        (RuntimeError("no line"), 5, "failed 5 times: RuntimeError: no line"),
+        (ConfigError("channels.fake.token", "nobody knows it", "Take another one"), 1, "nobody knows it"),
+    ],
+    ids=["what may pass is tried again", "what only a person can mend is not"],
+)
+async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, why, tries, told):
+    broken, other = Broken(why), FakeChannel(account="work")
+    house = House(
+        FakeProvider(says("still here")),
+        home=tmp_path,
+        config={"channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {}}}}},
+        plugins={"channels": Channels(broken), "more": Channels(other)},
+    )
+    house.app.leeway = Leeway(pause_seconds=0.01)
+    stop, serving = asyncio.Event(), Serving(house.app)
+    running = asyncio.ensure_future(serving.run(stop))
+    async with asyncio.timeout(5):
+        while serving.report().channels[0].state.state != "failed":
+            await asyncio.sleep(0.01)
+    other.says("hi", "u1")
+
+    assert await other.until_shown() == ["still here"]
+    assert broken.tries == tries
+    assert [told in one.state.detail for one in serving.report().channels] == [True, False]
+    if isinstance(why, ConfigError):
+        assert any(line.endswith("Take another one") for line in house.complaints)
+    stop.set()
+    await running
+    await house.close()

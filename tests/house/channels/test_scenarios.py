@@ -142,6 +142,26 @@ async def test_two_accounts_of_one_channel_are_served_apart(stage, tmp_path):
         await work.__aexit__()
 
 
+@every_platform
+async def test_an_account_with_bad_credentials_is_set_aside_and_the_other_one_goes_on(stage, tmp_path):
+    work = await stage.another()
+    tree = config(stage, {"accounts": {"work": {**work.section, **stage.wrong}}})
+    model, place = FakeProvider(says("before"), says("after")), stage.direct(stage.ann)
+    async with served(stage, model, tmp_path, tree, up=False) as house:
+        await until(lambda: states(house, stage.name) == ["up", "failed"])
+        await stage.says("hi", stage.ann)
+        await told(house, stage, place)
+        await asyncio.sleep(
+            0.9
+        )  # by now the house has given it up, where the channel does not wait by itself
+        await stage.says("still there?", stage.ann)
+
+        assert texts(await told(house, stage, place, 2)) == ["before", "after"]
+        assert states(house, stage.name) == ["up", "failed"]
+    if work is not stage:
+        await work.__aexit__()
+
+
 # --- where an answer stands
 
 
