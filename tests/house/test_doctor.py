@@ -377,3 +377,71 @@ def test_whether_the_models_answer_is_asked_only_when_wanted(machine):
     code, found = house(machine, "--online")
     assert (code, kinds(found)) == (1, ["model"])
     assert found[-1]["about"] == "openai/none"
+
+
+# A channel
+
+BELL = """
+from claw import ClawError, Finding, Limits, hookimpl
+class Bell:
+    name, capabilities, limits = "bells", frozenset(), Limits()
+    async def run(self, door): ...
+    async def send(self, outbound): ...
+    {diagnose}
+@hookimpl
+def register_channels(config):
+    return [Bell()]
+"""
+ASKED = "async def diagnose(self): {body}"
+
+
+def asked_of_a_channel(tmp_path: Path, diagnose: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    manifest = {"kinds": ["channel"], "channels": ["bells"]}
+    machine = a_machine(tmp_path, BELL.format(diagnose=diagnose), manifest, "channels: {bells: {}}\n")
+    return house(machine, *(words or ("bells",)))
+
+
+def test_a_channel_looks_at_itself_and_what_it_finds_stands_at_its_key(tmp_path):
+    body = (
+        "return [Finding('', 'rust', 'it squeaks', 'oil it'), Finding('x', 'dust', 'a little', grave=False)]"
+    )
+
+    code, found = asked_of_a_channel(tmp_path, ASKED.format(body=body))
+
+    assert code == 1
+    assert [(one["about"], one["kind"], one["grave"]) for one in found] == [
+        ("channels.bells", "rust", True),
+        ("x", "dust", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "told"),
+    [
+        ("raise ClawError('no bell rings', fix='hang one up')", "check", "no bell rings"),
+        ("raise SystemExit('fell down')", "check", "fell down"),
+        ("return 7", "check", "int"),
+    ],
+)
+def test_a_check_that_fails_is_a_finding(tmp_path, body, kind, told):
+    code, [one] = asked_of_a_channel(tmp_path, ASKED.format(body=body))
+
+    assert (code, one["kind"], one["about"]) == (1, kind, "channels.bells")
+    assert told in one["problem"]
+
+
+def test_a_channel_without_a_check_says_so_and_that_counts_for_nothing(tmp_path):
+    code, [one] = asked_of_a_channel(tmp_path, "")
+
+    assert (code, one["kind"]) == (0, "unchecked")
+
+
+def test_a_channel_that_is_switched_off_or_that_nobody_brings_is_told(tmp_path):
+    machine = a_machine(tmp_path, "", None, "channels: {bells: {}, gongs: {enabled: false}}\n")
+
+    assert [(one["about"], one["kind"]) for one in house(machine, "bells")[1]] == [
+        ("channels.bells", "absent")
+    ]
+    assert [(one["about"], one["kind"]) for one in house(machine, "gongs")[1]] == [
+        ("channels.gongs", "disabled")
+    ]

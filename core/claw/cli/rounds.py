@@ -193,14 +193,13 @@ async def _asked_of_itself(channel: Channel) -> list[Finding]:
     if diagnose is None:
         return [Finding("", "unchecked", say("this channel has no check of its own"), grave=False)]
     try:
-        told = await within(CHECK_SECONDS, diagnose())
+        return [one for one in await within(CHECK_SECONDS, diagnose()) if isinstance(one, Finding)]
     except ClawError as why:
         return [Finding("", "check", why.problem, why.fix)]
     except TimeoutError:
         return [Finding("", "check", say("it did not come back within {seconds} s", seconds=CHECK_SECONDS))]
     except Exception as why:  # noqa: BLE001 - a stranger's code
         return [Finding("", "check", say("its check failed: {why}", why=name_of(why)))]
-    return [one for one in told if isinstance(one, Finding)]
 
 
 def _refs(app: App) -> tuple[ModelRef, ...]:
