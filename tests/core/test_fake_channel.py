@@ -8,7 +8,7 @@ from claw.channel import Limits
 from claw.chunking import split_text
 from claw.errors import ConfigError, DeliveryError
 from claw.message import Inbound, Outbound, Sender
-from claw.testing import FakeChannel
+from claw.testing import FakeChannel, FakeProvider, House, says
 from hypothesis import given, strategies as st
 
 TEXTS = st.text(st.sampled_from("ab 文🚪\n"), max_size=200)
@@ -146,6 +146,29 @@ async def test_a_reply_grows_in_its_messages_and_every_state_is_kept() -> None:
     assert receipt.message_ids == writer.shown == ("shown-1", "shown-2")
     assert channel.states == ["one two", "one two three"]
     assert [one.text for one in channel.sent] == ["one two three"]
+
+
+async def test_in_a_house_that_serves_it_a_reply_grows_and_ends() -> None:
+    channel = FakeChannel(streaming=True)
+    async with House(FakeProvider(says("Hello there.")), channels=[channel]) as house, house.served():
+        asked = channel.says("hi")
+        [said] = await channel.until_sent()
+    assert channel.shown == [said.text] == ["Hello there."]
+    assert channel.states[-1] == "Hello there."
+    assert ("typing", (channel.address(), asked.message_id)) in channel.acts
+    assert channel.acknowledged == [asked.event_id]
+
+
+async def test_a_house_lets_in_who_writes_unless_the_test_says_who_may() -> None:
+    channel, listed = FakeChannel(), {"channels": {"fake": {"allowFrom": ["ann"], "dmPolicy": "allowlist"}}}
+    async with House(FakeProvider(says("Hello.")), channels=[channel]) as house, house.served():
+        channel.says_in_group("hi", "us")
+        assert await channel.until_shown() == ["Hello."]
+    stranger = FakeChannel()
+    async with House(FakeProvider(), channels=[stranger], config=listed) as house, house.served():
+        told = stranger.says("hi", "bo")
+        await soon(lambda: ("settled", (stranger.address(), told.message_id)) in stranger.acts)
+    assert stranger.shown == []
 
 
 async def test_the_end_of_a_reply_can_fail_and_be_tried_again() -> None:

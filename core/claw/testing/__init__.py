@@ -9,10 +9,12 @@ async def test_the_tool_is_called():
     assert status.calls == [{"name": "door"}]
 """
 
+import asyncio
 import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import yaml
 
 from claw.auth import Credential
+from claw.channel import Channel
 from claw.event import Event
 from claw.hookspecs import hookimpl
 from claw.message import Inbound, Outbound
@@ -156,6 +159,7 @@ class House:
     :param model: answers; further ones (``spares``) can be named as fallbacks in ``config``.
     :param tools: ``FakeTool`` or ``Tool``; they are the tools of the plugin ``acme``.
     :param config: the file, as plain data; the model is filled in when it names none.
+    :param channels: places to talk, such as ``FakeChannel``; who writes there is let in where ``config`` says nothing.
     :param plugins: further plugin objects by id, registered through their hooks.
     :param home: where it lives; None = a folder that goes when the house is closed.
     :param installed: whether plugins that are installed here are seen too.
@@ -167,6 +171,7 @@ class House:
         *,
         tools: Sequence[FakeTool | Tool] = (),
         spares: Sequence[FakeProvider] = (),
+        channels: Sequence[Channel] = (),
         config: Mapping[str, Any] | None = None,
         plugins: Mapping[str, Any] | None = None,
         home: Path | None = None,
@@ -177,9 +182,13 @@ class House:
         self.workspace = self.home / "workspace-default"
         self.events: list[Event] = []
         self.complaints: list[str] = []
-        self._plugins = {"fakes": _Fakes((model, *spares)), "acme": _Tools(tools), **(plugins or {})}
+        self._plugins = {
+            "fakes": _Fakes((model, *spares), channels),
+            "acme": _Tools(tools),
+            **(plugins or {}),
+        }
         self._installed = installed
-        self._write(config or {}, model.name)
+        self._write(config or {}, model.name, [channel.name for channel in channels])
         self._app: Any = None
 
     @property
@@ -206,6 +215,19 @@ class House:
         answer: Outbound | None = await self.app.hear(inbound, note, Wish(**wish))
         return answer
 
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator["House"]:
+        """Serve the channels until the block ends, as ``claw gateway run`` does."""
+        from claw.serve import Serving
+
+        stop = asyncio.Event()
+        serving = asyncio.ensure_future(Serving(self.app).run(stop))
+        try:
+            yield self
+        finally:
+            stop.set()
+            await serving
+
     async def close(self) -> None:
         """End, and remove the folder if it is ours."""
         if self._app is not None:
@@ -219,8 +241,11 @@ class House:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _write(self, config: Mapping[str, Any], provider: str) -> None:
+    def _write(self, config: Mapping[str, Any], provider: str, channels: Sequence[str]) -> None:
+        anybody = {"dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open"}
         tree = {**config}
+        if channels:
+            tree["channels"] = {**dict.fromkeys(channels, anybody), **tree.get("channels", {})}
         agents = {**tree.get("agents", {})}
         agents["defaults"] = {
             "model": f"{provider}/m1",
@@ -234,14 +259,18 @@ class House:
 
 
 class _Fakes:
-    """A plugin that brings fake providers."""
+    """A plugin that brings fake providers, and channels."""
 
-    def __init__(self, providers: Sequence[FakeProvider]) -> None:
-        self._providers = providers
+    def __init__(self, providers: Sequence[FakeProvider], channels: Sequence[Channel]) -> None:
+        self._providers, self._channels = providers, channels
 
     @hookimpl
     def register_providers(self) -> Sequence[FakeProvider]:
         return self._providers
+
+    @hookimpl
+    def register_channels(self) -> Sequence[Channel]:
+        return self._channels
 
 
 class _Tools:

@@ -170,6 +170,15 @@ class FakeChannel:
             await self._spoken.wait_for(lambda: len(self.shown) >= messages)
         return self.shown
 
+    async def until_sent(self, messages: int = 1, within_seconds: float = 5.0) -> list[Outbound]:
+        """Wait until the house has said so much; a reply that grows counts when it is whole.
+
+        :raises TimeoutError: it has not.
+        """
+        async with asyncio.timeout(within_seconds), self._spoken:
+            await self._spoken.wait_for(lambda: len(self.sent) >= messages)
+        return list(self.sent)
+
     # --- the channel
 
     async def run(self, door: Door) -> None:
@@ -215,8 +224,7 @@ class FakeChannel:
             if id != kept:
                 self._standing.pop(id, None)
         receipt = self._receipts[outbound.key] = Receipt((kept or self._new_id(),))
-        self.sent.append(outbound)
-        await self._put(receipt.message_ids[0], said)
+        await self._put(receipt.message_ids[0], said, outbound)
         if error is not None:
             raise error
         return receipt
@@ -297,9 +305,10 @@ class FakeChannel:
     def _new_id(self) -> str:
         return f"shown-{next(self._shown_ids)}"
 
-    async def _put(self, id: str, text: str) -> None:
+    async def _put(self, id: str, text: str, whole: Outbound | None = None) -> None:
         async with self._spoken:
             self._standing[id] = text
+            self.sent += [whole] if whole else []
             self._spoken.notify_all()
 
 
@@ -329,8 +338,7 @@ class GrowingMessage:
         error, shows = channel._failures.popleft() if channel._failures else (None, True)
         if error and not shows:
             raise error
-        await self._write(outbound.text)
-        channel.sent.append(outbound)
+        await self._write(outbound.text, outbound)
         if error:
             raise error
         return Receipt(self.shown)
@@ -339,7 +347,7 @@ class GrowingMessage:
         """What stands there is left as it is."""
         self._over = True
 
-    async def _write(self, text: str) -> None:
+    async def _write(self, text: str, whole: Outbound | None = None) -> None:
         channel = self._channel
         channel.states.append(text)
         pieces = split_text(text, channel.limits)
@@ -348,7 +356,7 @@ class GrowingMessage:
         del self._ids[len(pieces) :]
         self._ids += [channel._new_id() for _ in pieces[len(self._ids) :]]
         for id, piece in zip(self._ids, pieces, strict=True):
-            await channel._put(id, piece)
+            await channel._put(id, piece, whole if id == self._ids[-1] else None)
 
 
 def _failure(how: str, seconds: float) -> DeliveryError:
