@@ -241,7 +241,7 @@ class House:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _write(self, config: Mapping[str, Any], provider: str, channels: Sequence[str]) -> None:
+    def _write(self, config: Mapping[str, Any], provider: str, channels: Sequence[str] = ()) -> None:
         anybody = {"dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open"}
         tree = {**config}
         if channels:
