@@ -138,9 +138,11 @@ class Link:
         new.task = loop.create_task(self._live(new, murmur), name=f"mcp {self.name}")
         self._session = new
         try:
-            client = await asyncio.wait_for(asyncio.shield(new.ready), self.server.connect_seconds)
+            async with asyncio.timeout(self.server.connect_seconds):  # no wait_for: in 3.11 it can lose a cancelling
+                client = await asyncio.shield(new.ready)
             if not isinstance(client, BaseException):
-                self._greet(await asyncio.wait_for(self._list(client), self.server.connect_seconds))
+                async with asyncio.timeout(self.server.connect_seconds):
+                    self._greet(await self._list(client))
                 return client
             why: BaseException = client
         except asyncio.CancelledError:

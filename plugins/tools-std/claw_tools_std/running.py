@@ -76,8 +76,9 @@ class Running:
         """Wait for the leader to end, then end what it left behind."""
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._silent.wait(), _DRAIN_SECONDS)
+        with suppress(TimeoutError):  # no wait_for: in Python 3.11 it can lose a cancelling
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._silent.wait()
         self._close()
         return code
 
