@@ -56,6 +56,7 @@ class Backlog:
 
     :param run: runs one turn to its end.
     :param dropped: told of a message that gets no turn, with one word why.
+    :param ended: told of a turn that a death cut off and that is not taken up again, likewise.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class Backlog:
         run: Callable[[Errand], Awaitable[None]],
         dropped: Callable[[Accepted, str], None],
         clock: Clock = SYSTEM,
+        ended: Callable[[str, str], None] = lambda turn, why: None,
     ) -> None:
         self._lanes, self._run, self._dropped, self._clock = lanes, run, dropped, clock
+        self._ended = ended
         self._all: dict[str, Conversation] = {}
         self._open = True
 
@@ -103,14 +106,17 @@ class Backlog:
         one = self._all.get(key)
         if one is None:
             return False, 0
-        gone = [*one.overflow, *(w.accepted for w in one.waiting)]
+        gone = [*one.overflow, *(w.accepted for w in one.waiting if not w.turn)]
+        cut_off = [w for w in one.waiting if w.turn]
         one.waiting.clear()
         one.overflow.clear()
         for accepted in gone:
             self._dropped(accepted, "stopped")
+        for old in cut_off:
+            self._ended(old.turn, "stopped")
         if one.running:
             one.running.cancel()
-        return one.running is not None, len(gone)
+        return one.running is not None, len(gone) + sum(len(old.taken) for old in cut_off)
 
     async def idle(self, key: str) -> None:
         """Wait until no turn of this session runs."""
@@ -143,20 +149,27 @@ class Backlog:
     def _steers(self, one: Conversation, errand: Errand, new: Waiting) -> bool:
         """Into the running turn, when it answers in the same place and nobody there has waited longer."""
         place = new.accepted.inbound.address
-        if place != errand.message.address or any(old.accepted.inbound.address == place for old in one.waiting):
+        if place != errand.message.address or any(
+            old.accepted.inbound.address == place for old in one.waiting
+        ):
             return False
         return errand.mailbox.put(new.accepted)
 
     def _interrupt(self, one: Conversation) -> None:
         for old in one.waiting:
-            self._dropped(old.accepted, "interrupted")
+            if old.turn:
+                self._ended(old.turn, "stopped")
+            else:
+                self._dropped(old.accepted, "interrupted")
         one.waiting.clear()
         if one.running:
             one.running.cancel()
 
     def _keep_to_cap(self, one: Conversation, queue: QueueSettings) -> None:
-        while len(one.waiting) > queue.cap:
-            out = one.waiting.pop() if queue.drop == "new" else one.waiting.popleft()
+        new = [waiting for waiting in one.waiting if not waiting.turn]  # what was begun is not dropped
+        while len(new) > queue.cap:
+            out = new.pop() if queue.drop == "new" else new.pop(0)
+            one.waiting.remove(out)
             if queue.drop == "summarize":
                 one.overflow.append(out.accepted)
             else:

@@ -123,11 +123,16 @@ class Delivery:
             if age > OLDEST_SECONDS:
                 self._give_up(one, "expired", say("it was owed for more than a day"))
             elif not one.sending or one.outbound.replaces or self._drops_repeats(one.outbound.address):
-                self.post([one.outbound], one.repeated or self._journal.standing(one.turn)[1])
+                self.post([one.outbound], one.repeated or self._may_stand(one))
             elif age <= UNSURE_SECONDS:
                 self.post([one.outbound], repeated=True)
             else:
                 self._give_up(one, "unknown", say("whether it arrived is unknown, and it is old"))
+
+    def _may_stand(self, one: Owed) -> bool:
+        """A stream may have posted it, and had no time to note where."""
+        shown, lost = self._journal.standing(one.turn)
+        return lost or bool(shown and one.outbound.text and not one.outbound.replaces)
 
     async def stopped(self, seconds: float) -> None:
         """Let what is on its way go out for so long; the rest stays owed, for the next start."""
@@ -196,7 +201,9 @@ class Delivery:
                 break
             except DeliveryError as failed:
                 if failed.permanent and not growing.writer.shown:
-                    for row in growing.rows:  # nothing stands there that could not be changed: the chat takes nothing
+                    for row in (
+                        growing.rows
+                    ):  # nothing stands there that could not be changed: the chat takes nothing
                         self._refused(row, failed)
                     return
                 unknown = failed.outcome_unknown

@@ -69,7 +69,7 @@ class Serving:
         self.app, self._leeway, self._open = app, app.leeway, True
         self._journal = app.rooms.journal
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
-        self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped)
+        self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped, ended=self._journal.ended)
         self._reception = Reception(lambda: self.app, self._backlog, self._delivery, app.pairing)
         self._arrived: dict[Address, deque[Accepted | Unfinished]] = {}
         self._intake: set[asyncio.Task[None]] = set()

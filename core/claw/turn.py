@@ -173,10 +173,12 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
     caller = Caller(
         turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn)
     )
-    start = _fresh(session, _words(errand.taken, rooms, errand.preface))
+    prompt = _words(errand.taken, rooms, errand.preface, errand.summed)
+    start, untold = _fresh(session, prompt), list[Accepted]()
     if errand.resumed:
         start = _taken_up(session, start, set(map(str, errand.numbers)))
-    heads = {source_of(errand.taken): _head_of_message(message, rooms.config)}
+        untold = _untold(session, errand) if start.prompt is None else []
+    heads = {prompt.source: _head_of_message(message, rooms.config)}
     known = {str(one.number): one.inbound for one in errand.taken}
     for said in start.past[start.at :]:
         if isinstance(said, User) and (inbound := known.get(said.source.rpartition(",")[2])):
@@ -187,6 +189,9 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
             errand.taken.append(one)
             if one.number:
                 rooms.journal.joined(turn, one.number)
+        return told_now(waiting)
+
+    def told_now(waiting: Sequence[Accepted]) -> list[User]:
         users = [_words([one], rooms) for one in waiting]
         heads.update((user.source, _head_of_message(one.inbound, rooms.config)) for user, one in zip(
             users, waiting, strict=True) if user.source)  # fmt: skip
@@ -197,24 +202,40 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         newest = session.spoken[-1] if session.spoken else None
         return bool(errand.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
+    def steered() -> Sequence[User]:
+        cut_off = told_now(untold)
+        untold.clear()
+        return cut_off or (() if is_answered() else joined(errand.mailbox.take()))
+
     steps = Steps(
         ask=_asking(stage, start, heads, rooms, told),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
-        steer=_async(lambda: () if is_answered() else joined(errand.mailbox.take())),
+        steer=_async(steered),
         follow_up=_async(lambda: () if is_answered() else joined(errand.mailbox.shut())),
         max_steps=stage.agent.settings.max_turns,
         tool_choice=_tool_choice(stage, errand.wish),
     )
-    answer = start.answer or await run_loop(start.past, start.prompt, steps, start.pending)
+    answer = (not untold and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
     return _ending(turn, answer, rooms.config)
 
 
-def _words(taken: Sequence[Accepted], rooms: Rooms, preface: str = "") -> User:
-    """What came in, as one message of the person: its words, and where they came from."""
+def _untold(session: Session, errand: Errand) -> list[Accepted]:
+    """What had joined the turn that was cut off, and was not yet in the session."""
+    told = {number for said in session.spoken if isinstance(said, User) for number in said.source.split(",")}
+    return [one for one in errand.taken if one.number and str(one.number) not in told]
+
+
+def _words(
+    taken: Sequence[Accepted], rooms: Rooms, preface: str = "", summed: Sequence[Accepted] = ()
+) -> User:
+    """What came in, as one message of the person: its words, and where they came from.
+
+    :param summed: what the preface speaks of.
+    """
     texts = [preface] if preface else []
     texts += [spoken(one.inbound, _names_people(one.inbound, rooms)) for one in taken]
-    return User((Text("\n\n".join(texts)),), source=source_of(taken))
+    return User((Text("\n\n".join(texts)),), source=source_of((*summed, *taken)))
 
 
 def _names_people(inbound: Inbound, rooms: Rooms) -> bool:
