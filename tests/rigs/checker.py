@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 LABEL = re.compile(r"\bm(\d+)p(\d+)x(\d+)\b")
 
@@ -140,7 +141,8 @@ def _lost(model: _Model) -> Iterator[str]:
         if len(rows) != 1:
             yield f"lost: message {number} of {one.platform} was acknowledged and is {len(rows)} times in the inbox"
         elif one.kind != "aside" and (why := _unanswered(model, one)):
-            yield f"lost: message {number} ({one.kind}, {one.platform} {one.chat}, {rows[0].state}, {rows[0].turn}): {why}"
+            where = f"{one.kind}, {one.platform} {one.chat}, {rows[0].state} by {rows[0].turn}"
+            yield f"lost: message {number} ({where}): {why}"
 
 
 def _unanswered(model: _Model, one: Asked) -> str:
@@ -196,9 +198,7 @@ def _out_of_order(model: _Model) -> Iterator[str]:
             if int(number) in came and not apart:
                 chats[one.platform, one.chat].append((came[int(number)], int(part), int(number)))
     for (platform, chat), seen in chats.items():
-        for (_, part, number), (_, next_part, next_number) in (
-            (a, b) for a, b in zip(seen, seen[1:], strict=False) if a > b
-        ):
+        for (_, part, number), (_, next_part, next_number) in ((a, b) for a, b in pairwise(seen) if a > b):
             yield (
                 f"out of order: in {platform} {chat}, part {next_part} of answer {next_number} stands behind "
                 f"part {part} of answer {number}"

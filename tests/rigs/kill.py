@@ -8,13 +8,11 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import socket
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,7 +122,7 @@ class Rig:
         left = self.dice.uniform(0.05, 0.9) if not point else _LONGEST_LIFE_SECONDS
         ends = time.monotonic() + left
         while (left := ends - time.monotonic()) > 0:
-            if not await life.lives(min(left, self.dice.uniform(0.01, 0.25))):
+            if not await life.lives(min(left, self.dice.uniform(0.05, 0.5))):
                 break
             self.somebody_writes()
         await self._end(life, name or "time")
@@ -223,9 +221,10 @@ async def rig(seed: int, folder: Path) -> AsyncIterator[Rig]:
         platforms = (Telegram(telegram, streaming=seed % 4 < 2), Feishu(feishu, port=port), Discord(discord))
         whole = config(platforms, model.url, port, queue)
         (home / "config.json").write_text(json.dumps(whole))
+        path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
         environ = {
             "PATH": os.defpath, "HOME": str(folder), "CLAW_HOME": str(home), "LANG": "C.UTF-8",
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))), "RIG_EFFECTS": str(folder / "effects"),
+            "PYTHONPATH": path, "RIG_EFFECTS": str(folder / "effects"),
         }  # fmt: skip
         nursery = await stack.enter_async_context(Nursery(work, environ, folder / "said"))
         yield Rig(home, folder / "effects", platforms, nursery, dice)

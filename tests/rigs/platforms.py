@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from claw_discord.fake import FakeDiscord
-from claw_feishu.fake import FakeFeishu
-from claw_feishu.fake import Pushed
+from claw_feishu.fake import FakeFeishu, Pushed
 from claw_telegram.fake import FakeTelegram
 
 Shown = tuple[str, str]
@@ -60,7 +59,7 @@ class Telegram:
     """Long polling: an update is acknowledged by the offset of a later poll."""
 
     name, idempotent = "telegram", False
-    _ids = {DIRECT: FakeTelegram.CHAT, OTHER: 444555666, GROUP: FakeTelegram.GROUP}
+    _ids: ClassVar = {DIRECT: FakeTelegram.CHAT, OTHER: 444555666, GROUP: FakeTelegram.GROUP}
 
     def __init__(self, fake: FakeTelegram, *, streaming: bool) -> None:
         self.fake, self._streaming = fake, streaming
@@ -109,8 +108,8 @@ class Feishu:
     """
 
     name, idempotent = "feishu", True
-    _chats = {DIRECT: "oc_direct", OTHER: "oc_other", GROUP: "oc_group"}
-    _people = {DIRECT: "ou_direct", OTHER: "ou_other", GROUP: "ou_direct"}
+    _chats: ClassVar = {DIRECT: "oc_direct", OTHER: "oc_other", GROUP: "oc_group"}
+    _people: ClassVar = {DIRECT: "ou_direct", OTHER: "ou_other", GROUP: "ou_direct"}
 
     def __init__(self, fake: FakeFeishu, *, port: int = 0) -> None:
         self.fake, self._port = fake, port
