@@ -175,7 +175,7 @@ def test_the_page_on_missing_tools_shows_every_cause_that_explain_can_name(tmp_p
     assert shown - {""} == {*OPENING, *LAYERS, *CLOSING, *nobody, *STATES} - unused - {LOADED, IDLE}
 
 
-# --- plugins.md and ten-minutes.md: a plugin, then its test
+# --- plugins.md, ten-minutes.md and channel-plugins.md: a plugin, then its test
 
 
 def pairs(page: str) -> list[tuple[Block | None, Block]]:
@@ -190,7 +190,11 @@ def pairs(page: str) -> list[tuple[Block | None, Block]]:
     ]
 
 
-@pytest.mark.parametrize(("plugin", "test"), [*pairs("plugins.md"), *pairs("ten-minutes.md")], ids=str)
+@pytest.mark.parametrize(
+    ("plugin", "test"),
+    [*pairs("plugins.md"), *pairs("ten-minutes.md"), *pairs("channel-plugins.md")],
+    ids=str,
+)
 async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None, test: Block) -> None:
     module = ModuleType("plugin_of_the_page")
     if plugin:
@@ -253,7 +257,7 @@ def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
     assert run("chat.md", tmp_path).stderr.splitlines()[-1].startswith("/etc/passwd is outside")
 
 
-@pytest.mark.parametrize("page", ["index.md", "ten-minutes.md", "approvals.md"])
+@pytest.mark.parametrize("page", ["index.md", "ten-minutes.md", "approvals.md", "channel-plugins.md"])
 def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:
     assert script_of(page)
     run(page, tmp_path)
