@@ -1,0 +1,150 @@
+"""The real house under more messages than it can answer one by one: who waits how long, what it costs, what is lost."""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from claw.channel import Door, Limits
+from claw.clock import SYSTEM
+from claw.message import Address, Inbound, Outbound, Receipt, Sender
+from claw.provider import Finished, ModelEvent, Request, TextDelta
+from claw.serve import Serving
+from claw.testing import FakeProvider, House
+from claw.transcript import Assistant, Text, User
+
+_NUMBER = re.compile(r"\bn(\d+)\b")
+_PAGE_BYTES = 4096
+_MODEL_SECONDS = 0.002
+
+
+class Crowd:
+    """A channel on which many write at once, each chat in its order.
+
+    :param said: (second, chat) of each message, by its number, in order of time.
+    :ivar taken_at: second at which a message was acknowledged, by number; ``refused`` those that were not taken.
+    :ivar answers: what was said in each chat, in order; ``answered_at`` the second at which a number was first named.
+    """
+
+    name, account, capabilities, limits = "crowd", "default", frozenset({"idempotent"}), Limits()
+
+    def __init__(self, said: Sequence[tuple[float, str]]) -> None:
+        self._said = said
+        self.taken_at: dict[int, float] = {}
+        self.refused: list[int] = []
+        self.answers: dict[str, list[str]] = defaultdict(list)
+        self.answered_at: dict[int, float] = {}
+        self._seconds = SYSTEM.monotonic
+
+    async def run(self, door: Door) -> None:
+        """Say everything at its time, then listen for ever."""
+        chats: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for number, (second, chat) in enumerate(self._said):
+            chats[chat].append((number, second))
+        began = self._seconds()
+        async with asyncio.TaskGroup() as people:
+            for chat, lines in chats.items():
+                people.create_task(self._write(door, chat, lines, began))
+        await asyncio.Event().wait()
+
+    async def _write(self, door: Door, chat: str, lines: Sequence[tuple[int, float]], began: float) -> None:
+        for number, second in lines:
+            await asyncio.sleep(max(0.0, began + second - self._seconds()))
+            message = Inbound(
+                Address(self.name, chat),
+                f"n{number}",
+                Sender(chat),
+                message_id=str(number),
+                event_id=f"e{number}",
+            )
+            if await door.submit(message):
+                self.taken_at[number] = self._seconds()
+            else:
+                self.refused.append(number)
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Somebody reads it."""
+        chat = outbound.address.chat
+        self.answers[chat].append(outbound.text)
+        for number in self.named(outbound.text):
+            self.answered_at.setdefault(number, self._seconds())
+        return Receipt((f"{chat}-{len(self.answers[chat])}",))
+
+    @staticmethod
+    def named(text: str) -> list[int]:
+        """The messages that a text speaks of."""
+        return [int(number) for number in _NUMBER.findall(text)]
+
+
+class Echo(FakeProvider):
+    """A model that names every message which it was told since its last answer, and keeps nothing itself."""
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """After a moment, in one piece."""
+        await asyncio.sleep(_MODEL_SECONDS)
+        told: list[str] = []
+        for message in reversed(request.messages):
+            if not isinstance(message, User):
+                break
+            words = "".join(block.text for block in message.content if isinstance(block, Text))
+            told[:0] = _NUMBER.findall(words)
+        answer = " ".join(f"n{number}" for number in dict.fromkeys(told))
+        yield TextDelta(answer)
+        yield Finished(Assistant((Text(answer),)))
+
+
+@dataclass
+class Flooded:
+    """What became of a flood.
+
+    :param waits: of each answered message, seconds from its acknowledgement to its answer, by number.
+    :param grown_bytes: the most that this process grew meanwhile.
+    :param seconds: from the first message to the last answer.
+    :param states: of the inbox, with counts.
+    """
+
+    crowd: Crowd
+    waits: dict[int, float] = field(default_factory=dict)
+    grown_bytes: int = 0
+    seconds: float = 0.0
+    turns: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+
+
+async def flood(
+    said: Sequence[tuple[float, str]], home: Path, queue: Mapping[str, Any] | None = None
+) -> Flooded:
+    """Let a crowd write to a house, until all is answered."""
+    crowd = Crowd(said)
+    config = {"messages": {"queue": dict(queue or {})}}
+    house = House(Echo(), channels=[crowd], config=config, home=home)
+    serving, stop, result = Serving(house.app), asyncio.Event(), Flooded(crowd)
+    before, began = _resident_bytes(), SYSTEM.monotonic()
+    running = asyncio.ensure_future(serving.run(stop))
+    try:
+        while len(crowd.taken_at) + len(crowd.refused) < len(said) or not _is_quiet(serving):
+            await asyncio.sleep(0.02)
+            result.grown_bytes = max(result.grown_bytes, _resident_bytes() - before)
+        result.seconds = SYSTEM.monotonic() - began
+        database = house.app.rooms.journal._database
+        result.states = dict(database.read("SELECT state, count(*) FROM inbox GROUP BY state"))
+        [(result.turns,)] = database.read("SELECT count(*) FROM turns WHERE ended_at_ms IS NOT NULL")
+    finally:
+        stop.set()
+        await running
+        await house.close()
+    result.waits = {number: crowd.answered_at[number] - at for number, at in crowd.taken_at.items()
+                    if number in crowd.answered_at}  # fmt: skip
+    return result
+
+
+def _is_quiet(serving: Serving) -> bool:
+    report = serving.report()
+    return report.running == report.waiting == report.owed == 0
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
