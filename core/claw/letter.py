@@ -74,7 +74,12 @@ def tokens_of(rooms: Rooms) -> tuple[str, ...]:
 
 def _cut(text: str, channel: Channel) -> tuple[str, ...]:
     split = getattr(channel, "split", None)
-    return tuple(split(text)) if split else split_text(text, channel.limits)
+    if split is not None:
+        try:
+            return tuple(str(piece) for piece in split(text))
+        except Exception:  # noqa: BLE001 - a stranger's code; the answer goes out all the same
+            pass
+    return split_text(text, channel.limits)
 
 
 def _quote(whole: Outbound, at: int) -> str | None:

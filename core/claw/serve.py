@@ -266,7 +266,7 @@ class Serving:
             ended = await run_turn(errand, rooms, live.hear, partial(self._letters, live, channel))
             owed = ended.owed
             if ended.failed:
-                rooms.complain(str(ended.failed))
+                rooms.complain(ended.event.text)
         finally:
             texts = [one for one in owed if one.text]
             await live.over(finished=bool(texts))

@@ -2,11 +2,11 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from claw import compaction
+from claw import flushing
 from claw.config import Config
 from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
@@ -22,17 +22,14 @@ from claw.lane import Mailbox
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
 from claw.prompt import inbound_context
-from claw.provider import Ask, ModelEvent, Request, ToolSpec
+from claw.provider import Ask, Request, ToolSpec
 from claw.route import Route, admit
 from claw.session import Session
-from claw.stage import Rooms, Stage, Wish, set_stage
-from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, limit_turns
+from claw.stage import Rooms, Stage, Wish, key_orders, set_stage
+from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
+from claw.view import View
+from claw.wall import name_of
 from claw.words import say
-
-_PROMPT_SHARE = 0.8
-"""Of the window, for instructions and past together; the rest is for the answer (DESIGN, compaction trigger)."""
-
-_LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
 
 
 @dataclass
@@ -47,6 +44,7 @@ class Errand:
     :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
     :param answer: the words of its end, whole, once it has ended.
     :param thinking: what the model thought; ``tokens`` what it read and wrote, as far as its service said.
+    :param shortened: that the past was made shorter on the way, in words for the person.
     """
 
     turn: str
@@ -61,6 +59,7 @@ class Errand:
     answer: str = ""
     thinking: str = ""
     tokens: tuple[int, int] = (0, 0)
+    shortened: list[str] = field(default_factory=list)
 
     @property
     def numbers(self) -> list[int]:
@@ -83,7 +82,7 @@ class Ended:
 
     event: TurnEnded
     owed: tuple[Outbound, ...] = ()
-    failed: ClawError | None = None
+    failed: Exception | None = None
 
 
 Letters = Callable[[Errand, TurnEnded, Stage | None], Awaitable[tuple[Outbound, ...]]]
@@ -122,7 +121,8 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     turn that is parked ends nowhere.
     """
     turn, told = errand.turn, partial(_tell, emit, rooms)
-    ending, failed, stage = TurnEnded(turn, "failed", ""), None, None
+    ending, stage = TurnEnded(turn, "failed", ""), None
+    failed: Exception | None = None
     rooms.journal.began(turn, errand.route.session_key, errand.numbers)
     reach("turn-began")
     try:
@@ -146,6 +146,9 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
         raise
     except ClawError as why:
         ending, failed = TurnEnded(turn, "failed", str(why)), why
+    except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
+        told_why = say("something broke inside claw: {why}", why=name_of(broken))
+        ending, failed = TurnEnded(turn, "failed", told_why), broken
     return Ended(ending, await _over(errand, ending, stage, rooms, told, letters), failed)
 
 
@@ -208,7 +211,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         return cut_off or (() if is_answered() else joined(errand.mailbox.take()))
 
     steps = Steps(
-        ask=_asking(stage, start, heads, rooms, told),
+        ask=_asking(errand, start, heads, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
         steer=_async(steered),
@@ -311,8 +314,9 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
         await told(Notice(line))
 
 
-def _asking(stage: Stage, start: _Start, heads: Mapping[str, str], rooms: Rooms, told: Emit) -> Ask:
+def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
+    stage, rooms, told = caller.stage, caller.rooms, caller.emit
     settings = stage.agent.settings
     request = Request(
         model="", system=stage.system, messages=(), thinking=settings.thinking_default, max_tokens=settings.max_tokens,
@@ -320,13 +324,9 @@ def _asking(stage: Stage, start: _Start, heads: Mapping[str, str], rooms: Rooms,
     )  # fmt: skip
     providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
     ask = with_fallback(
-        stage.models, providers, request, lambda text: told(Notice(text)), _key_orders(rooms.config),
+        stage.models, providers, request, lambda text: told(Notice(text)), key_orders(rooms.config),
         rooms.yard.leeway.silence_seconds,
     )  # fmt: skip
-    budget = int(stage.window_tokens * _PROMPT_SHARE) - len(stage.system.whole) // 4
-    older = limit_turns(start.past[: start.at], settings.history_limit)
-    skipped = start.at - len(older)  # older turns than the setting keeps
-    shortened = False
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
@@ -334,27 +334,21 @@ def _asking(stage: Stage, start: _Start, heads: Mapping[str, str], rooms: Rooms,
         head = Text(heads[message.source] + first.text) if isinstance(first, Text) else first
         return User((head, *rest), message.kind, message.source)
 
-    async def fitted(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
-        nonlocal shortened
+    def dressed(messages: Sequence[Message]) -> list[Message]:
         shown = list(messages)
         for at in range(start.at, len(shown)):
             message = shown[at]
             if isinstance(message, User) and heads.get(message.source):
                 shown[at] = headed(message)
-        view = compaction.fit(shown[skipped:], rooms.costs.of(shown).each[skipped:], budget)
-        if view.left_out and not shortened:
-            shortened = True
-            await told(Notice(say(_LEFT_OUT, count=view.left_out)))
-        async for event in ask(view.messages, tool_choice):
-            yield event
+        return shown
 
-    return fitted
-
-
-def _key_orders(config: Config) -> dict[str, tuple[str, ...]]:
-    return {
-        name: section.auth_order for name, section in config.settings.providers.items() if section.auth_order
-    }
+    save = partial(flushing.save, ask=ask, caller=caller, session=session)
+    view = View(
+        ask, stage, session, rooms, told, start.past, start.at, dressed,
+        save if flushing.may_save(stage.tools) else None,
+    )  # fmt: skip
+    errand.shortened = view.said
+    return view.ask
 
 
 def _head_of_message(inbound: Inbound, config: Config) -> str:

@@ -498,3 +498,17 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
     stop.set()
     await running
     await house.close()
+
+
+async def test_a_fault_of_ours_ends_the_turn_with_a_notice_too(tmp_path):
+    class Odd(FakeProvider):
+        async def stream(self, request):
+            self.requests.append(request)
+            yield object()
+
+    channel = FakeChannel()
+    async with served(Odd(), channel, home=tmp_path, config={**OPEN, "owners": ["fake:u1"]}) as house:
+        channel.says("hi", "u1")
+        [told] = await channel.until_shown()
+        assert "No answer" in told
+        assert house.app.rooms.journal.unfinished() == ()
