@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from pydantic.alias_generators import to_camel
 
 from claw.config.agents import Agents, AgentSettings, People
+from claw.config.sessions import Reset, SessionSettings
 from claw.config.tools import ToolLists, ToolsSettings
 from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
 
@@ -16,8 +17,10 @@ __all__ = [
     "AgentSettings",
     "ChannelConfig",
     "ProviderConfig",
+    "Reset",
     "Secret",
     "Section",
+    "SessionSettings",
     "Settings",
     "ToolsSettings",
 ]
@@ -104,7 +107,9 @@ class ChannelConfig(Section):
         20, ge=0, description="Unanswered group messages shown with the next question."
     )
     streaming: bool = Field(True, description="Show an answer while it grows.")
-    block_streaming: bool = Field(False, description="Send an answer in blocks as they are ready, each a message.")
+    block_streaming: bool = Field(
+        False, description="Send an answer in blocks as they are ready, each a message."
+    )
     queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
     allow_bots: bool = Field(False, description="Let other bots start turns.")
 
@@ -217,42 +222,6 @@ class Plugins(Section):
     allow: tuple[str, ...] | None = Field(None, description="Only these plugins may run.")
     deny: tuple[str, ...] = Field((), description="These plugins may not run.")
     entries: dict[str, PluginEntry] = part()
-
-
-class Reset(Section):
-    """When a conversation starts anew by itself."""
-
-    mode: Literal["off", "daily", "idle"] = Field(
-        "off", description="Absent: daily when atHour is there, idle when idleMinutes is, else off."
-    )
-    at_hour: int = Field(4, ge=0, le=23, description="daily: the hour that begins a new day.")
-    idle_minutes: int | None = Field(
-        None, ge=1, description="idle: quiet time; next to daily a second limit."
-    )
-
-
-def _kinds_of_chat(value: Any) -> Any:
-    return (
-        {"direct" if key == "dm" else key: kind for key, kind in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
-
-
-class SessionSettings(Section):
-    """``session``."""
-
-    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = Field(
-        "per-channel-peer", description="Which direct chats share a conversation."
-    )
-    main_key: str = "main"
-    identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
-    reset: Reset = part()
-    reset_by_type: Annotated[
-        dict[Literal["direct", "group", "thread"], Reset], BeforeValidator(_kinds_of_chat)
-    ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
-    reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
-    idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
 
 
 class GatewayAuth(Section):
