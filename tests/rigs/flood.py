@@ -22,10 +22,11 @@ _MODEL_SECONDS = 0.002
 
 
 class Crowd:
-    """A channel on which many write at once, each chat in its order.
+    """A channel on which many write at once, as by webhooks.
 
     :param said: (second, chat) of each message, by its number, in order of time.
     :ivar taken_at: second at which a message was acknowledged, by number; ``refused`` those that were not taken.
+    :ivar delays: how long each acknowledgement took, in seconds.
     :ivar answers: what was said in each chat, in order; ``answered_at`` the second at which a number was first named.
     """
 
@@ -35,35 +36,29 @@ class Crowd:
         self._said = said
         self.taken_at: dict[int, float] = {}
         self.refused: list[int] = []
+        self.delays: list[float] = []
         self.answers: dict[str, list[str]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
         self._seconds = SYSTEM.monotonic
 
     async def run(self, door: Door) -> None:
-        """Say everything at its time, then listen for ever."""
-        chats: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for number, (second, chat) in enumerate(self._said):
-            chats[chat].append((number, second))
+        """Say everything at its time, however long the house takes, then listen for ever."""
         began = self._seconds()
         async with asyncio.TaskGroup() as people:
-            for chat, lines in chats.items():
-                people.create_task(self._write(door, chat, lines, began))
+            for number, (second, chat) in enumerate(self._said):
+                if (early := began + second - self._seconds()) > 0:
+                    await asyncio.sleep(early)
+                people.create_task(self._write(door, number, chat))
         await asyncio.Event().wait()
 
-    async def _write(self, door: Door, chat: str, lines: Sequence[tuple[int, float]], began: float) -> None:
-        for number, second in lines:
-            await asyncio.sleep(max(0.0, began + second - self._seconds()))
-            message = Inbound(
-                Address(self.name, chat),
-                f"n{number}",
-                Sender(chat),
-                message_id=str(number),
-                event_id=f"e{number}",
-            )
-            if await door.submit(message):
-                self.taken_at[number] = self._seconds()
-            else:
-                self.refused.append(number)
+    async def _write(self, door: Door, number: int, chat: str) -> None:
+        began, address = self._seconds(), Address(self.name, chat)
+        message = Inbound(address, f"n{number}", Sender(chat), message_id=str(number), event_id=f"e{number}")
+        if await door.submit(message):
+            self.taken_at[number] = self._seconds()
+            self.delays.append(self.taken_at[number] - began)
+        else:
+            self.refused.append(number)
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Somebody reads it."""
