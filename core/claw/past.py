@@ -1,10 +1,10 @@
 """The past of a session in memory: kept up to date record by record, so that a turn costs what it adds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from claw.record import Compaction, Entry, MessageRecord, Record, context, shown
+from claw.record import Compaction, Entry, MemoryFlush, MessageRecord, Record, context, in_force, shown
 from claw.transcript import Assistant, Message, ToolResult, User, sendable
-from claw.usage import Ledger
+from claw.usage import Ledger, prompt_tokens
 
 
 @dataclass
@@ -13,6 +13,9 @@ class Past:
 
     :param messages: the path to the newest record, not yet paired; ``settled`` of them need no second look, because a
         user spoke after them and no later result can belong to them: ``settled_sent`` is what is sent of those.
+    :param summary: the compaction in force; ``compactions`` how many there were, ``flush`` the newest saving before one.
+    :param measured: the newest answer since then whose service said how large prompt and answer were, and that number.
+    :param pruned: tool results that are sent in another form: id → (the result, what is sent), until it is read again.
     """
 
     entries: list[Entry]
@@ -22,6 +25,11 @@ class Past:
     settled: int = 0
     settled_sent: tuple[Message, ...] = ()
     sent: tuple[Message, ...] | None = None
+    summary: Compaction | None = None
+    compactions: int = 0
+    flush: MemoryFlush | None = None
+    measured: tuple[Message, int] | None = None
+    pruned: dict[int, tuple[Message, Message]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: list[Entry]) -> "Past":
@@ -29,11 +37,16 @@ class Past:
         for entry in entries:
             if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
                 usage = usage.plus(entry.message.usage)
-        return cls(entries, list(context(entries).messages), usage, {entry.id for entry in entries})
+        past = cls(entries, list(context(entries).messages), usage, {entry.id for entry in entries})
+        for entry in entries:
+            past._note(entry)
+        past.summary = in_force(entries)
+        return past
 
     def add(self, entry: Record) -> None:
         self.entries.append(entry)  # type: ignore[arg-type]
         self.ids.add(entry.id)
+        self._note(entry)
         if isinstance(entry, Compaction):
             self.messages = list(context(self.entries).messages)
             self._unsettle()
@@ -43,6 +56,19 @@ class Past:
             self.sent = None
         if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
             self.usage = self.usage.plus(entry.message.usage)
+
+    def _note(self, entry: Record) -> None:
+        """What compaction asks about, kept while the records come."""
+        if isinstance(entry, Compaction):
+            self.summary, self.measured = entry, None  # figures of before say nothing of what is sent now
+            self.compactions += 1
+            self.pruned.clear()
+        elif isinstance(entry, MemoryFlush):
+            self.flush = entry
+        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+            usage = entry.message.usage
+            if read := prompt_tokens(usage):
+                self.measured = entry.message, read + (usage.output or 0)
 
     def sendable(self) -> tuple[Message, ...]:
         """The messages, paired. Only what came since the newest word of a user is looked at again."""

@@ -70,6 +70,16 @@ class CustomMessage(Record, frozen=True, kw_only=True, tag="custom_message"):
     custom_type: str = "custom"
 
 
+class MemoryFlush(Record, frozen=True, kw_only=True, tag="memory_flush"):
+    """What matters was saved to memory here. State: shown to no model.
+
+    :param compactions: how many the conversation had seen; ``size_bytes`` how large its file was.
+    """
+
+    compactions: int = 0
+    size_bytes: int = 0
+
+
 class ModelChange(Record, frozen=True, kw_only=True, tag="model_change"):
     """From here on ``provider/model`` answers."""
 
@@ -88,7 +98,15 @@ class Other(Record, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
 
-Known = MessageRecord | Compaction | BranchSummary | CustomMessage | ModelChange | ThinkingLevelChange
+Known = (
+    MessageRecord
+    | Compaction
+    | BranchSummary
+    | CustomMessage
+    | MemoryFlush
+    | ModelChange
+    | ThinkingLevelChange
+)
 Entry = Known | Other
 Line = TypeVar("Line", bound=Header | Record)
 
@@ -134,6 +152,12 @@ def shown(entry: Entry) -> Message | None:
         case CustomMessage():
             return User(content=entry.content, kind=entry.custom_type or "custom")
     return None
+
+
+def in_force(entries: Sequence[Entry]) -> Compaction | None:
+    """The last compaction on the path to the newest record; None when nothing was compacted."""
+    path = _path(entries, NOT_SAID)
+    return next((entry for entry in reversed(path) if isinstance(entry, Compaction)), None)
 
 
 def _path(entries: Sequence[Entry], leaf: str | None) -> list[Entry]:

@@ -25,7 +25,7 @@ from claw.guard.names import safe_name, session_file
 from claw.past import Past
 from claw.record import Entry, Header, MessageRecord, Reading, Record, encode, lines_of, read
 from claw.store import Database, Disk, Lock, cannot_write
-from claw.transcript import Message, User, sendable
+from claw.transcript import Assistant, Message, User, sendable
 from claw.usage import Ledger
 from claw.words import say
 
@@ -100,6 +100,32 @@ class Session:
     def usage(self) -> Ledger:
         """What the whole session has cost, and how full its newest prompt was."""
         return self._past.usage
+
+    @property
+    def past(self) -> Past:
+        """The past with what compaction asks about. Read it; only ``append`` adds to it."""
+        return self._past
+
+    def id_of(self, message: Message) -> str:
+        """The record that holds this very message; empty when none does."""
+        for entry in reversed(self._past.entries):
+            if isinstance(entry, MessageRecord) and entry.message is message:
+                return entry.id
+        return ""
+
+    @property
+    def answered_at(self) -> float | None:
+        """When a model last answered, seconds since 1970; None when none has."""
+        for entry in reversed(self._past.entries):
+            if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+                with suppress(ValueError):
+                    return datetime.fromisoformat(entry.timestamp).timestamp()
+        return None
+
+    @property
+    def size_bytes(self) -> int:
+        """How large its file is."""
+        return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
     @property
     def busy(self) -> bool:

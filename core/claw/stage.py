@@ -138,11 +138,11 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
             rooms.complain(_left_out(piece))
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
-        agent.settings.context_tokens or _window(models[0], rooms), _fence(agent, workspace, rooms), sandbox,
+        agent.settings.context_tokens or window_of(models[0], rooms), _fence(agent, workspace, rooms), sandbox,
     )  # fmt: skip
 
 
-def _window(model: ModelRef, rooms: Rooms) -> int:
+def window_of(model: ModelRef, rooms: Rooms) -> int:
     """How many tokens the model reads, by its provider; a cautious number when that one does not know."""
     provider = rooms.kit.providers.get(model.provider)
     try:
@@ -151,6 +151,13 @@ def _window(model: ModelRef, rooms: Rooms) -> int:
     except Exception as why:  # noqa: BLE001 - a stranger's code
         rooms.complain(say("provider {name} failed: {why}", name=model.provider, why=name_of(why)))
         return _UNKNOWN_WINDOW
+
+
+def key_orders(config: Config) -> dict[str, tuple[str, ...]]:
+    """Provider → names of its keys in the order to try, where the settings give one."""
+    return {
+        name: section.auth_order for name, section in config.settings.providers.items() if section.auth_order
+    }
 
 
 def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:

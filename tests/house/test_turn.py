@@ -140,7 +140,8 @@ async def test_a_turn_is_in_the_journal_while_it_runs_and_a_redelivery_is_not_an
 
 async def test_a_past_that_does_not_fit_is_shown_from_its_newest_turn_and_the_person_is_told():
     model = FakeProvider(*[says("x" * 3000) for _ in range(4)], context_tokens=2500)
-    async with House(model) as house:
+    config = {"agents": {"defaults": {"compaction": {"enabled": False}}}}
+    async with House(model, config=config) as house:
         for n in range(4):
             await house.hear(f"message {n} " + "y" * 1500)
 

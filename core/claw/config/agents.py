@@ -81,9 +81,14 @@ class MemoryFlush(Section):
 class Compaction(Section):
     """When and how the past is made shorter."""
 
-    mode: Literal["default", "safeguard"] = "default"
+    enabled: bool = Field(True, description="off: nothing is summarised; what does not fit is not shown.")
+    mode: Literal["default", "safeguard"] = Field(
+        "default", description="safeguard: when no model can summarise, the file keeps the past as it is."
+    )
     trigger_ratio: Share = Field(0.8, description="Share of the window above which the past is compacted.")
-    reserve_tokens: Tokens = Field(20_000, description="Kept free for the answer and the summary.")
+    reserve_tokens: Tokens = Field(
+        20_000, description="Kept free for the answer and the summary; at most half of the window."
+    )
     reserve_tokens_floor: Tokens = Field(20_000, description="The reserve is never below this; 0 = no floor.")
     keep_recent_tokens: Tokens = Field(20_000, description="The newest part, which is never summarised.")
     max_history_share: Share = Field(0.5, description="Safeguard: share of the window that history may take.")
@@ -91,6 +96,7 @@ class Compaction(Section):
     identifier_instructions: str | None = None
     custom_instructions: str | None = Field(None, description="Added to what the summariser is told.")
     model: str | None = Field(None, description="Model that writes summaries; absent = the agent's own.")
+    timeout_seconds: float = Field(180, gt=0, description="Longest wait for a summary, all tries together.")
     memory_flush: MemoryFlush = part()
 
 

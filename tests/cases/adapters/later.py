@@ -8,15 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "context_pruning": _LASTS,
-    "prune_history": _LASTS,
-    "compaction_chunk": _LASTS,
-    "compaction_chunk_ratio": _LASTS,
-    "compaction_cut_point": _LASTS,
-    "compaction_instructions": _LASTS,
-    "compaction_split": _LASTS,
-    "compaction_trigger": _LASTS,
-    "memory_flush_trigger": _LASTS,
     "memory_chunking": _LASTS,
     "memory_fts_query": _LASTS,
     "memory_bm25_score": _LASTS,

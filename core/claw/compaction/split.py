@@ -1,0 +1,98 @@
+"""How much of a conversation is summarised at once, and which part of a long one goes first. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from claw.transcript import Message, estimate_tokens, pair
+
+PARTS = 2
+MARGIN = 1.2
+"""Estimates are off by as much: four characters are not always a token."""
+
+_BASE_RATIO, _LEAST_RATIO, _LARGE_SHARE = 0.4, 0.15, 0.1
+
+
+def by_share(costs: Sequence[int], parts: int | None = None) -> tuple[range, ...]:
+    """Cut a conversation into parts of about the same tokens; the last one takes the rest.
+
+    :param parts: None = 2; more than there are messages = as many; 0 and below = 1.
+    """
+    count = max(1, min(PARTS if parts is None else parts, len(costs)))
+    target = sum(costs) / count
+    chunks: list[range] = []
+    start = tokens = 0
+    for at, cost in enumerate(costs):
+        if at > start and tokens + cost > target and len(chunks) < count - 1:
+            chunks.append(range(start, at))
+            start, tokens = at, 0
+        tokens += cost
+    return (*chunks, range(start, len(costs))) if costs else ()
+
+
+def by_size(costs: Sequence[int], max_tokens: int) -> tuple[range, ...]:
+    """Cut a conversation into pieces of at most ``max_tokens``, less the margin; a larger message stands alone."""
+    limit = max(1, int(max_tokens / MARGIN))
+    chunks: list[range] = []
+    start = tokens = 0
+    for at, cost in enumerate(costs):
+        if at > start and tokens + cost > limit:
+            chunks.append(range(start, at))
+            start, tokens = at, 0
+        tokens += cost
+    return (*chunks, range(start, len(costs))) if costs else ()
+
+
+def chunk_ratio(costs: Sequence[int], window_tokens: int) -> float:
+    """Which share of a window one piece may take: 0.4, down to 0.15 when the messages are large for it."""
+    if not costs:
+        return _BASE_RATIO
+    share = MARGIN * sum(costs) / len(costs) / window_tokens
+    if share <= _LARGE_SHARE:
+        return _BASE_RATIO
+    return max(_LEAST_RATIO, _BASE_RATIO - min(2 * share, _BASE_RATIO - _LEAST_RATIO))
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A conversation whose oldest parts were dropped.
+
+    :param kept: what stays, paired.
+    :param dropped: what went, in order; results that lost their call are not among them, and count.
+    :param chunks: how many parts went; ``dropped_tokens`` are theirs.
+    """
+
+    kept: tuple[Message, ...]
+    dropped: tuple[Message, ...]
+    chunks: int
+    dropped_messages: int
+    dropped_tokens: int
+    kept_tokens: int
+    budget_tokens: int
+
+
+def prune_history(
+    messages: Sequence[Message], window_tokens: int, share: float = 0.5, parts: int | None = None
+) -> Pruned:
+    """Drop the oldest part of a conversation, again and again, until it takes its share of the window at most.
+
+    One message that is too large stays.
+    """
+    budget = max(1, int(window_tokens * share))
+    kept = tuple(messages)
+    dropped: list[Message] = []
+    chunks = orphans = tokens = 0
+    while kept and (total := sum(map(estimate_tokens, kept))) > budget:
+        pieces = by_share([estimate_tokens(message) for message in kept], parts)
+        if len(pieces) <= 1:
+            break
+        gone, rest = kept[: pieces[0].stop], kept[pieces[0].stop :]
+        paired = pair(rest)
+        chunks += 1
+        tokens += sum(map(estimate_tokens, gone))
+        dropped += gone
+        orphans += len(rest) + paired.synthetic_added - len(paired.messages)
+        kept = paired.messages
+        del total
+    return Pruned(
+        kept, tuple(dropped), chunks, len(dropped) + orphans, tokens, sum(map(estimate_tokens, kept)), budget
+    )

@@ -1,0 +1,214 @@
+"""What the requests of one turn show of the past: small enough for the model, whatever came together.
+
+Before a request that would be too large, what matters is saved and the past is compacted. A service that still says "too
+long" is met rung by rung: up to three compactions, short tool results, then the newest turns alone, cut until they fit.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from claw import abridging
+from claw.compaction.budget import Budget, flush_is_due
+from claw.compaction.cut import Costs, cut_point, fit, squeezed
+from claw.compaction.digest import digest
+from claw.errors import ProviderError
+from claw.event import Notice
+from claw.loop import Emit
+from claw.provider import Ask, ModelEvent
+from claw.pruning import Pruning, prune
+from claw.record import SUMMARY, MemoryFlush
+from claw.session import Session
+from claw.stage import Rooms, Stage
+from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, limit_turns
+from claw.truncation import result_limit, share
+from claw.words import say
+
+PROMPT_SHARE = 0.8
+"""Of the window, for instructions and past together when nothing is compacted; the rest is for the answer."""
+
+MOST_COMPACTIONS = 3
+"""For one request that a service refuses as too long (spec/runtime.md C11)."""
+
+_MOST_CUTS = 5  # then a 200k window is down to 6k tokens: what does not fit that never will
+_PATIENCE = 16  # messages more until a compaction that came to nothing is tried again
+_TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
+_LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
+
+Save = Callable[[Sequence[Message]], Awaitable[None]]
+"""Has the agent save what matters, given the request so far; it never raises."""
+
+
+class View:
+    """The view of one turn. ``ask`` is an :class:`claw.provider.Ask` for the loop.
+
+    :param ask: the model, whatever it is shown.
+    :param at: where this turn begins in the messages that the loop will hand in.
+    :param dressed: the messages as they are sent: with what the channel says of those of this turn.
+    :param save: the memory flush; None when the agent may not write.
+    :ivar said: what was made shorter, in words for the person.
+    """
+
+    def __init__(
+        self, ask: Ask, stage: Stage, session: Session, rooms: Rooms, told: Emit, past: Sequence[Message], at: int,
+        dressed: Callable[[Sequence[Message]], list[Message]], save: Save | None = None,
+    ) -> None:  # fmt: skip
+        self._model, self._stage, self._session, self._rooms, self._told = ask, stage, session, rooms, told
+        self._dressed, self._save = dressed, save
+        self._settings = stage.agent.settings
+        self._budget = Budget.of(self._settings.compaction, stage.window_tokens)
+        self._from = at - len(limit_turns(past[:at], self._settings.history_limit))
+        self._head: tuple[Message, ...] = ()
+        if past and abridging.is_summary(past[0], session):
+            self._head, self._from = (past[0],), max(self._from, 1)
+        self._compactions = self._cuts = 0
+        self._in_vain_at = -_PATIENCE
+        self._is_first, self._told_left_out = True, False
+        self._left_out: tuple[int, Message | None] = (0, None)
+        self._read: tuple[list[Message], list[int]] = ([], [])
+        self.said: list[str] = []
+
+    async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        """One model call, with what is in its way cleared first."""
+        shown = self._dressed(messages)
+        self._read = shown, self._rooms.costs.of(shown).each
+        await self._make_room(messages)
+        while True:
+            request, spoke = await self._request(), False
+            stream: Any = self._model(request, tool_choice)
+            try:
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        spoke = True
+                        yield event
+                return
+            except ProviderError as refused:
+                if spoke or refused.reason not in _TOO_LARGE or not await self._smaller(messages):
+                    raise
+
+    async def _make_room(self, messages: Sequence[Message]) -> None:
+        """Save and compact when it is time."""
+        budget, past, flush = self._budget, self._session.past, self._settings.compaction.memory_flush
+        tokens = self._tokens(messages)
+        if self._is_first:
+            self._prune_if_cold()
+        if self._save and flush.enabled and budget.enabled:
+            last = past.flush.compactions if past.flush else None
+            due = flush_is_due(tokens, budget.flush_at, past.compactions, last)
+            if due or (self._is_first and last != past.compactions and self._has_grown()):
+                await self._save(await self._request())
+                mark = MemoryFlush(compactions=past.compactions, size_bytes=self._session.size_bytes)
+                self._session.append_entry(mark)
+        self._is_first = False
+        tries = budget.is_over(tokens) and len(messages) - self._in_vain_at >= _PATIENCE
+        if tries and not await self._shorten(messages, budget.keep, tokens):
+            self._in_vain_at = len(messages)
+
+    def _has_grown(self) -> bool:
+        """Whether the file grew by so much since the last flush that what is in it is to be saved, full or not."""
+        last = self._session.past.flush
+        grown = self._session.size_bytes - (last.size_bytes if last else 0)
+        return grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes
+
+    async def _smaller(self, messages: Sequence[Message]) -> bool:
+        """One rung down after "too long"; False below the last one."""
+        if self._budget.enabled and self._compactions < MOST_COMPACTIONS:
+            self._compactions += 1
+            real = max(
+                self._tokens(messages), self._budget.window
+            )  # the service knows better than the estimate
+            if await self._shorten(messages, self._budget.keep >> (self._compactions - 1), real):
+                return True
+            self._compactions = MOST_COMPACTIONS
+        self._cuts += 1
+        return self._cuts <= _MOST_CUTS
+
+    async def _shorten(self, messages: Sequence[Message], keep_tokens: int, real_tokens: int) -> bool:
+        raw = [*self._head, *messages[self._from :]]
+        costs = [*Costs(self._head).each, *self._read[1][self._from :]]
+        density = abridging.density(real_tokens, sum(costs) + self._overhead)
+        plan = abridging.planned(raw, costs, self._session, int(keep_tokens / density), density)
+        done = await abridging.written(plan, self._stage, self._rooms) if plan else None
+        if done is None:
+            return False
+        self._session.append_entry(done.record)
+        self._from += done.first_kept - len(self._head)
+        self._head = (self._session.spoken[0],)
+        self.said.append(done.said)
+        await self._told(Notice(done.said))
+        return True
+
+    def _tokens(self, messages: Sequence[Message]) -> int:
+        """How large the request would be: what the service said of the newest one, and an estimate of what came since."""
+        each = self._read[1]
+        if measured := self._session.past.measured:
+            answer, tokens = measured
+            for at in range(len(messages) - 1, self._from - 1, -1):
+                if messages[at] is answer:
+                    return tokens + sum(each[at + 1 :])
+        return self._overhead + sum(each[self._from :]) + sum(Costs(self._head).each)
+
+    @property
+    def _overhead(self) -> int:
+        """Instructions and tools, by the same estimate."""
+        tools = (len(tool.description) + len(str(tool.parameters)) for tool in self._stage.tools.values())
+        return (len(self._stage.system.whole) + sum(tools)) // CHARS_PER_TOKEN
+
+    async def _request(self) -> tuple[Message, ...]:
+        """The messages to send."""
+        shown, each = self._read[0][self._from :], self._read[1][self._from :]
+        if pruned := self._session.past.pruned:
+            shown = [pruned[id(message)][1] if id(message) in pruned else message for message in shown]
+            each = Costs(shown).each
+        room = int(self._budget.window * PROMPT_SHARE) - len(self._stage.system.whole) // CHARS_PER_TOKEN
+        if self._cuts:
+            limit = result_limit(self._budget.window) // 4
+            shown = [_with_short_results(message, limit) for message in shown]
+            each = Costs(shown).each
+            room //= 2 ** (self._cuts - 1)
+        view = fit(shown, each, room - sum(Costs(self._head).each))
+        start = view.left_out
+        if self._cuts > 1 and view.tokens > room:  # the newest turn alone is too much
+            start += cut_point(view.messages, each[start:], room // 2).first_kept
+        if start and not self._told_left_out:
+            self._told_left_out = True
+            await self._told(Notice(say(_LEFT_OUT, count=start)))
+        head = self._standing_for(shown[:start], room) if start else self._head
+        whole = (*head, *shown[start:])
+        return squeezed(whole, room) if self._cuts > 1 else whole
+
+    def _standing_for(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
+        """What stands for messages that are not shown and were not summarised: made without a model, in memory only."""
+        count, stands = self._left_out
+        if stands is None or count != len(left_out):
+            before = self._session.past.summary
+            most = min(self._budget.summary_chars, room_tokens * CHARS_PER_TOKEN // 5)
+            text = digest(left_out, before.summary if before and self._head else "", most)
+            stands = Assistant((Text(SUMMARY + text),))
+            self._left_out = len(left_out), stands
+        return (stands,)
+
+    def _prune_if_cold(self) -> None:
+        """Cut old tool results when the provider's cache has gone cold; what was cut once stays so, for the next one."""
+        settings, answered = self._settings.context_pruning, None
+        if settings.mode == "cache-ttl":
+            answered = self._session.answered_at
+        if answered is None or self._session.now - answered <= settings.ttl:
+            return
+        how = Pruning(
+            settings.keep_last_assistants, settings.soft_trim_ratio, settings.hard_clear_ratio,
+            settings.min_prunable_tool_chars, settings.soft_trim.max_chars, settings.soft_trim.head_chars,
+            settings.soft_trim.tail_chars, settings.hard_clear.enabled, settings.hard_clear.placeholder,
+            settings.tools.allow, settings.tools.deny,
+        )  # fmt: skip
+        shown = self._read[0][self._from :]
+        for at, result in prune(shown, self._budget.window, how).items():
+            self._session.past.pruned[id(shown[at])] = (shown[at], result)
+
+
+def _with_short_results(message: Message, limit: int) -> Message:
+    if not isinstance(message, ToolResult) or len(message.text) <= limit:
+        return message
+    return msgspec.structs.replace(message, content=share(message.content, limit))

@@ -1,0 +1,24 @@
+"""compaction_instructions: policy, own rule, focus → what the summariser is told beside its task."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.compaction.instructions import IDENTIFIER_RULE, extra
+
+FUNCTIONS = ("claw.compaction.instructions:extra",)
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    given = case["input"]
+    own, focus = given["identifier_instructions"], given["custom_instructions"]
+    text = extra(given["identifier_policy"], own, focus)
+    rules = [rule for rule in (IDENTIFIER_RULE, (own or "").strip()) if rule and rule in text]
+    has_focus = bool(focus) and focus in text
+    ordered = has_focus and all(text.index(rule) < text.index(focus) for rule in rules)
+    assert {
+        "present": bool(text),
+        "has_default_identifier_rule": IDENTIFIER_RULE in text,
+        "has_custom_identifier_rule": bool((own or "").strip()) and own.strip() in text,
+        "has_custom_focus": has_focus,
+        "order": "focus_last" if ordered else None,
+    } == case["expect"]
