@@ -1,0 +1,169 @@
+"""``claw memory``: search an agent's notes, bring their index up to date, and see how it stands."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from claw import Network, PluginConfig, ToolError, look_round, say
+
+from claw_memory.memories import Memories
+from claw_memory.settings import MemorySettings
+from claw_memory.tools import document
+
+memory_app = typer.Typer(
+    no_args_is_help=True, help="What agents noted: search it, index it, see how it stands."
+)
+AgentId = Annotated[str, typer.Option("--agent", help="Whose; the default agent's when left out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@memory_app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="A question, or key words.")],
+    agent: AgentId = "",
+    most: Annotated[int, typer.Option("--max", min=1, max=50, help="How many pieces; as configured.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Search as the agent would, MEMORY.md included. Exit 1 when nothing was found."""
+    with _house() as (config, memories):
+        who = config.agent(agent)
+        embedder, unknown = _embedder(memories, who)
+        answer = memories.of(who).search(query, embedder, most or who.settings.memory_search.max_results)
+    if as_json:
+        _document("memorySearch", {"agent": who.id, "query": query} | document(answer, unknown))
+    else:
+        for hit in answer.hits:
+            typer.echo(f"{hit.path}:{hit.first}-{hit.last}  {hit.score:.2f}")
+            for line in hit.text.split("\n"):
+                typer.echo(f"    {line}".rstrip())
+        if not answer.hits:
+            _say(say("nothing found"))
+        if unknown or answer.why_not:
+            _say(say("searched by words alone: {why}", why=unknown or answer.why_not))
+        elif answer.waiting:
+            _say(say("{count} pieces have no vector yet; run: claw memory index", count=answer.waiting))
+    raise typer.Exit(0 if answer.hits else 1)
+
+
+@memory_app.command()
+def index(
+    agent: AgentId = "",
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Throw the index away first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the index up to date, vectors included. The notes themselves are never changed."""
+    with _house() as (config, memories):
+        who = config.agent(agent)
+        memory = memories.of(who)
+        if rebuild:
+            memory.index.throw_away()
+        memory.sync(_progress(say("files")))
+        embedder, unknown = _embedder(memories, who)
+        if embedder is not None:
+            name = f"{embedder.name}/{embedder.model}"
+            memory.index.use_embedder(name)
+            waiting = memory.index.counts().waiting
+            show = _progress(say("pieces"))
+            memory.embed(embedder, lambda done: show(done, max(waiting, done)))
+        row = _row(who, memories)
+    _show([row], as_json)
+    if unknown:
+        _say(say("without vectors: {why}", why=unknown))
+        raise typer.Exit(1)
+
+
+@memory_app.command()
+def status(
+    agent: Annotated[str, typer.Option("--agent", help="Whose; every agent's when left out.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show how many files and pieces are indexed, what is behind, and who embeds. Changes nothing."""
+    with _house() as (config, memories):
+        ids = [agent] if agent else config.agent_ids
+        rows = [_row(config.agent(one), memories) for one in ids]
+    _show(rows, as_json)
+
+
+@contextmanager
+def _house() -> Iterator[tuple[Any, Memories]]:
+    config = look_round().config
+    state_dir = config.home / "plugins" / "memory"
+    view = PluginConfig(config, "memory", Network().client, state_dir)
+    memories = Memories(state_dir, view.plugin(MemorySettings))
+    try:
+        yield config, memories
+    finally:
+        memories.close()
+
+
+def _embedder(memories: Memories, agent: Any) -> tuple[Any, str]:
+    """Who embeds, or None and why not. Other plugins are not loaded by a command, so theirs is not there."""
+    try:
+        return memories.embedder(agent), ""
+    except ToolError as why:
+        return None, say(
+            "{why}. What other plugins bring embeds while claw runs, not in this command", why=why
+        )
+
+
+def _row(agent: Any, memories: Memories) -> dict[str, Any]:
+    memory = memories.of(agent)
+    embedder, unknown = _embedder(memories, agent)
+    state = memory.state()
+    return {
+        "agent": agent.id,
+        "notes": str(memory.notes.own),
+        "index": str(memory.index.path),
+        "files": state.counts.files,
+        "pieces": state.counts.pieces,
+        "filesBehind": state.behind,
+        "piecesWaiting": state.counts.waiting if embedder or unknown else 0,
+        "embedder": f"{embedder.name}/{embedder.model}" if embedder else "",
+        "whyNot": unknown or ("" if embedder else say("no embedder is in use")),
+    }
+
+
+def _show(rows: Iterable[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        _document("memory", {"agents": list(rows)})
+        return
+    for row in rows:
+        typer.echo(
+            say(
+                "{agent}: {files} files, {pieces} pieces",
+                agent=row["agent"],
+                files=row["files"],
+                pieces=row["pieces"],
+            )
+        )
+        if row["filesBehind"]:
+            typer.echo(
+                "    " + say("{count} files changed since; run: claw memory index", count=row["filesBehind"])
+            )
+        if row["piecesWaiting"]:
+            typer.echo("    " + say("{count} pieces wait for a vector", count=row["piecesWaiting"]))
+        typer.echo("    " + say("embedder: {name}", name=row["embedder"] or row["whyNot"]))
+        typer.echo("    " + say("notes: {path}", path=row["notes"]))
+
+
+def _progress(what: str) -> Any:
+    """Told how far it is; shown on stderr when a person looks."""
+
+    def told(done: int, all_: int) -> bool:
+        if sys.stderr.isatty() and all_:
+            end = "\n" if done >= all_ else ""
+            typer.echo(f"\r{what}: {done}/{all_}{end}", nl=False, err=True)
+        return True
+
+    return told
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _document(kind: str, body: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"schemaVersion": 1, "kind": kind} | body, ensure_ascii=False, indent=2))

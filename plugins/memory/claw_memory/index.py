@@ -1,0 +1,402 @@
+"""The index of one agent's notes: a SQLite file that may be thrown away, for the notes are the truth.
+
+Pieces of files (``cutting``), their words in FTS5, and a vector for each text that an embedder was given. Several
+processes may use it at once; one that finds it damaged begins it anew.
+"""
+
+import hashlib
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from claw import make_folder
+
+from claw_memory.cutting import cut
+from claw_memory.notes import LONG_TERM, Notes, Stamp
+from claw_memory.question import spaced
+
+_FORM = "1"
+_SETTLED_NS = (
+    50_000_000  # a file system's clock ticks in milliseconds: what changed just now may change again unseen
+)
+_MOMENT_SECONDS = 0.1
+_WAIT_SECONDS = 10.0
+# https://www.sqlite.org/rescode.html; an SQLITE_ERROR of ours is a table that is not there.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, mtime_ns INTEGER, size INTEGER, inode INTEGER, digest BLOB
+);
+CREATE TABLE piece (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, first INTEGER, last INTEGER, digest BLOB, has_vector INTEGER
+);
+CREATE INDEX piece_of_file ON piece (file);
+CREATE INDEX piece_of_text ON piece (digest);
+CREATE INDEX piece_without_vector ON piece (id) WHERE has_vector = 0;
+CREATE TABLE body (id INTEGER PRIMARY KEY, text TEXT);
+CREATE TABLE vector (digest BLOB PRIMARY KEY, script TEXT, data BLOB);
+CREATE TABLE centre (script TEXT PRIMARY KEY, data BLOB);
+CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicode61 remove_diacritics 2');
+"""
+
+
+class DamagedIndexError(Exception):
+    """The file was no sound index; it was thrown away, and an empty one is in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An indexed piece.
+
+    :param changed_ns: when its file was last changed, nanoseconds since 1970.
+    """
+
+    path: str
+    first: int
+    last: int
+    text: str
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is in an index. ``waiting``: pieces that have no vector yet."""
+
+    files: int
+    pieces: int
+    waiting: int
+    embedder: str
+
+
+class Index:
+    """:param path: of the file; its folder is made.
+    :param chunk_tokens: size of a piece, and ``overlap_tokens`` of what it repeats: with others it begins anew.
+
+    :raises DamagedIndexError: from every method.
+    """
+
+    def __init__(self, path: Path, chunk_tokens: int, overlap_tokens: int) -> None:
+        self.path = path
+        self._cutting = chunk_tokens, overlap_tokens
+        self._connection: sqlite3.Connection | None = None
+        self._inode = self._connections = 0
+        self._lock = threading.RLock()
+
+    # its notes
+
+    def sync(
+        self,
+        notes: Notes,
+        seconds: float | None = None,
+        goes_on: Callable[[int, int], bool] = lambda done, all_: True,
+        rests_ns: int = 0,
+    ) -> frozenset[str]:
+        """Take up what changed on disk.
+
+        :param seconds: stop when they are over; None = take up all.
+        :param goes_on: told how many of the changed files are done; False stops.
+        :param rests_ns: leave a file alone that changed within this time.
+        :returns: the paths that are still not as on disk.
+        """
+        there = notes.look()
+        differing = self.differing(there)
+        changed = [path for path in differing if path in there]
+        rested = time.time_ns() - rests_ns
+        ready = [path for path in changed if there[path][0] <= rested] if rests_ns else changed
+        self._forget_all([path for path in differing if path not in there])
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        done = 0
+        while done < len(ready) and time.monotonic() < until and goes_on(done, len(ready)):
+            done += self._take_up_some(notes, [(path, there[path]) for path in ready[done:]], until)
+        if ready:
+            goes_on(done, len(ready))
+        return frozenset(changed) - frozenset(ready[:done])
+
+    def differing(self, there: Mapping[str, Stamp]) -> list[str]:
+        """The paths of which the index does not hold what is on disk, in that order; then those that are gone."""
+        with self._open() as db:
+            rows = db.execute("SELECT path, mtime_ns, size, inode FROM file").fetchall()
+        known = {path: (mtime, size, inode) for path, mtime, size, inode in rows}
+        changed = [path for path, stamp in there.items() if known.get(path) != stamp]
+        return [*changed, *(path for path in known if path not in there)]
+
+    def _forget_all(self, paths: Sequence[str]) -> None:
+        if paths:
+            with self._open() as db, _writing(db):
+                for path in paths:
+                    _forget(db, path)
+
+    def _take_up_some(self, notes: Notes, files: Sequence[tuple[str, Stamp]], until: float) -> int:
+        """In one transaction as many as a moment holds, so that others get their turn; answers with how many."""
+        until = min(until, time.monotonic() + _MOMENT_SECONDS)
+        done = 0
+        with self._open() as db, _writing(db):
+            for path, stamp in files:
+                self._take_up(db, notes, path, stamp)
+                done += 1
+                if time.monotonic() > until:
+                    break
+        return done
+
+    def _take_up(self, db: sqlite3.Connection, notes: Notes, path: str, stamp: Stamp) -> None:
+        text = notes.read(path)
+        if text is None:
+            _forget(db, path)
+            return
+        if time.time_ns() - stamp[0] < _SETTLED_NS:
+            stamp = (0, *stamp[1:])
+        digest = _digest(text)
+        row = db.execute("SELECT id, digest FROM file WHERE path = ?", (path,)).fetchone()
+        if row and row[1] == digest:
+            db.execute("UPDATE file SET mtime_ns = ?, size = ?, inode = ? WHERE id = ?", (*stamp, row[0]))
+            return
+        old = _forget(db, path, keep_vectors=True)
+        cursor = db.execute(
+            "INSERT INTO file (path, mtime_ns, size, inode, digest) VALUES (?, ?, ?, ?, ?)",
+            (path, *stamp, digest),
+        )
+        for piece in cut(text, *self._cutting):
+            if piece.text.strip():
+                mark = _digest(piece.text)
+                at = db.execute(
+                    "INSERT INTO piece (file, first, last, digest, has_vector)"
+                    " VALUES (?, ?, ?, ?, EXISTS (SELECT 1 FROM vector WHERE digest = ?))",
+                    (cursor.lastrowid, piece.start, piece.end, mark, mark),
+                ).lastrowid
+                db.execute("INSERT INTO body VALUES (?, ?)", (at, piece.text))
+                db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (at, spaced(piece.text)))
+        _drop_vectors(db, old)
+
+    # its words
+
+    def match(self, query: str, most: int, long_term: bool = True) -> list[tuple[int, float]]:
+        """The pieces that an FTS5 query finds with their rank (``bm25()``: negative, lower is better), best first.
+
+        :param long_term: whether MEMORY.md may be among them.
+        """
+        where = "" if long_term else f" AND rowid NOT IN ({_LONG_TERM_PIECES})"
+        with self._open() as db:
+            sql = f"SELECT rowid, rank FROM words WHERE words MATCH ?{where} ORDER BY rank LIMIT ?"
+            return list(db.execute(sql, (query, most)))
+
+    def holders(self, query: str, most: int) -> int:
+        """How many pieces a query finds; it stops counting at ``most``."""
+        with self._open() as db:
+            sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+            return int(db.execute(sql, (query, most)).fetchone()[0])
+
+    def long_term_pieces(self) -> frozenset[int]:
+        """The pieces of MEMORY.md."""
+        with self._open() as db:
+            return frozenset(at for (at,) in db.execute(_LONG_TERM_PIECES))
+
+    def found(self, pieces: Iterable[int]) -> dict[int, Found]:
+        """What the pieces say, and where."""
+        sql = (
+            "SELECT path, first, last, text, mtime_ns FROM piece JOIN body USING (id) JOIN file ON file.id = piece.file"
+            " WHERE piece.id = ?"
+        )
+        with self._open() as db:
+            rows = {at: db.execute(sql, (at,)).fetchone() for at in pieces}
+        return {at: Found(*row) for at, row in rows.items() if row}
+
+    # its vectors
+
+    def use_embedder(self, name: str) -> None:
+        """Whose vectors are wanted; those of another are thrown away."""
+        with self._open() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
+            if row is None or row[0] != name:
+                with _writing(db):
+                    db.execute("DELETE FROM vector")
+                    db.execute("DELETE FROM centre")
+                    db.execute("UPDATE piece SET has_vector = 0")
+                    db.execute("REPLACE INTO meta VALUES ('embedder', ?)", (name,))
+
+    def without_vector(self, most: int) -> list[tuple[bytes, str]]:
+        """Texts that wait for their vector, the newest first: their digest, and themselves."""
+        sql = "SELECT digest, text FROM piece JOIN body USING (id) WHERE has_vector = 0 ORDER BY id DESC LIMIT ?"
+        with self._open() as db:
+            return list(dict(db.execute(sql, (most,))).items())
+
+    def keep_vectors(self, embedder: str, vectors: Sequence[tuple[bytes, str, bytes]]) -> None:
+        """Keep vectors: digest of the text, its script, the vector. Not if another embedder is wanted by now."""
+        with self._open() as db, _writing(db):
+            row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
+            if row is None or row[0] != embedder:
+                return
+            db.executemany("REPLACE INTO vector VALUES (?, ?, ?)", vectors)
+            db.executemany(
+                "UPDATE piece SET has_vector = 1 WHERE digest = ?", [(mark,) for mark, *_ in vectors]
+            )
+
+    def centres(self) -> list[tuple[str, bytes]]:
+        """For scripts, the vector that lies in the middle of any texts in it."""
+        with self._open() as db:
+            return list(db.execute("SELECT script, data FROM centre"))
+
+    def keep_centres(self, centres: Sequence[tuple[str, bytes]]) -> None:
+        """Keep them."""
+        with self._open() as db, _writing(db):
+            db.executemany("REPLACE INTO centre VALUES (?, ?)", centres)
+
+    def state(self) -> tuple[int, ...]:
+        """It is another as soon as anybody changed anything."""
+        with self._open() as db:
+            return self._connections, int(db.execute("PRAGMA data_version").fetchone()[0]), db.total_changes
+
+    def with_vector(self) -> list[tuple[int, str]]:
+        """The pieces that have one, in order, with the script of their text."""
+        with self._open() as db:
+            sql = "SELECT id, script FROM piece JOIN vector USING (digest) WHERE has_vector = 1 ORDER BY id"
+            return list(db.execute(sql))
+
+    def vectors(self, pieces: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Their vectors."""
+        for begin in range(0, len(pieces), 500):
+            some = pieces[begin : begin + 500]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT id, data FROM piece JOIN vector USING (digest) WHERE id IN ({marks})"
+            with self._open() as db:
+                rows = db.execute(sql, some).fetchall()
+            yield from rows
+
+    # the whole
+
+    def counts(self) -> Counts:
+        """How much is in it."""
+        with self._open() as db:
+            row = db.execute("SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM piece),"
+                             " (SELECT count(*) FROM piece WHERE has_vector = 0)").fetchone()  # fmt: skip
+            name = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
+            return Counts(*row, name[0] if name else "")
+
+    def throw_away(self) -> None:
+        """Begin anew, with nothing."""
+        with self._lock:
+            self.close()
+            for tail in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{self.path}{tail}")
+
+    def close(self) -> None:
+        """Let go of the file; the next question opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                with suppress(sqlite3.Error):
+                    self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._ready()
+            except sqlite3.DatabaseError as why:
+                if (getattr(why, "sqlite_errorcode", 0) or 0) & 0xFF not in _DAMAGED:
+                    raise
+                self.throw_away()
+                raise DamagedIndexError(str(why)) from why
+
+    def _ready(self) -> sqlite3.Connection:
+        """The connection, made again when another process has begun the file anew."""
+        try:
+            inode = self.path.stat().st_ino
+        except FileNotFoundError:
+            inode = -1
+        if self._connection is None or inode != self._inode:
+            self.close()
+            make_folder(self.path.parent)
+            self._connection = _connected(self.path)
+            self._inode, self._connections = self.path.stat().st_ino, self._connections + 1
+            self._prepare(self._connection)
+        return self._connection
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        form = ":".join(map(str, (_FORM, *self._cutting)))
+        if _form(db) == form:
+            return
+        with _writing(db):  # one process at a time; a second one finds it done
+            if (old := _form(db)) == form:
+                return
+            if old is not None:
+                _empty(db)
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+            db.execute("INSERT INTO meta VALUES ('form', ?)", (form,))
+
+
+_LONG_TERM_PIECES = f"SELECT piece.id FROM piece JOIN file ON file.id = piece.file WHERE path = '{LONG_TERM}'"
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    fresh = not path.exists()
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    if fresh:
+        path.chmod(0o600)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")  # what a power cut takes is made again from the notes
+    return connection
+
+
+def _form(db: sqlite3.Connection) -> str | None:
+    """What its tables are made for; None when it has none."""
+    if db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        return None
+    row = db.execute("SELECT value FROM meta WHERE key = 'form'").fetchone()
+    return str(row[0]) if row else ""
+
+
+def _empty(db: sqlite3.Connection) -> None:
+    for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN"
+                              " ('meta', 'file', 'piece', 'body', 'vector', 'centre', 'words')").fetchall():  # fmt: skip
+        db.execute(f"DROP TABLE {name}")
+
+
+def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> list[tuple[Any]]:
+    """Take a file out; answers with the digests of its pieces."""
+    row = db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
+    if row is None:
+        return []
+    sql = "SELECT id, text, digest FROM piece JOIN body USING (id) WHERE file = ?"
+    pieces = db.execute(sql, row).fetchall()
+    for at, text, _ in pieces:
+        db.execute("INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)", (at, spaced(text)))
+        db.execute("DELETE FROM body WHERE id = ?", (at,))
+    db.execute("DELETE FROM piece WHERE file = ?", row)
+    db.execute("DELETE FROM file WHERE id = ?", row)
+    marks = [(mark,) for _, _, mark in pieces]
+    if not keep_vectors:
+        _drop_vectors(db, marks)
+    return marks
+
+
+def _drop_vectors(db: sqlite3.Connection, marks: Sequence[tuple[Any]]) -> None:
+    """Those whose text is in no piece any more."""
+    db.executemany(
+        "DELETE FROM vector WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM piece WHERE digest = ?1)", marks
+    )
+
+
+@contextmanager
+def _writing(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with closing(db.cursor()), suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -1,0 +1,104 @@
+"""The memories of every agent of a house, and the thread that keeps their indexes in step with the files.
+
+The thread begins with the first turn of an agent that may search, waits a little, so that a single question on the
+command line pays nothing, and works at one file or a few texts at a time.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from claw import ToolError
+
+from claw_memory.embedder import built_in, choose
+from claw_memory.hookspecs import Embedder
+from claw_memory.memory import Memory
+from claw_memory.settings import MemorySettings
+
+_log = logging.getLogger(__name__)
+
+
+class Memories:
+    """:param state_dir: of the plugin; the index of an agent is ``ID.sqlite`` there.
+    :param others: the embedders that other plugins brought.
+    """
+
+    def __init__(
+        self, state_dir: Path, settings: MemorySettings, others: Callable[[], Iterable[Embedder]] = tuple
+    ) -> None:
+        self.settings = settings
+        self._state_dir, self._others = state_dir, others
+        self._own: tuple[Embedder, ...] | None = None
+        self._of: dict[str, Memory] = {}
+        self._watched: dict[str, Any] = {}
+        self._failing: set[str] = set()
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def of(self, agent: Any) -> Memory:
+        """The memory of an agent (``claw.config.Agent``)."""
+        with self._lock:
+            if agent.id not in self._of:
+                index = self._state_dir / f"{agent.id}.sqlite"
+                self._of[agent.id] = Memory(agent.dir / "agent", index, self.settings)
+            return self._of[agent.id]
+
+    def embedder(self, agent: Any) -> Embedder | None:
+        """Who embeds this agent's notes; None when they are searched by words alone.
+
+        :raises ToolError: its settings name one that nobody brought.
+        """
+        if self._own is None:
+            self._own = built_in()
+        wanted = agent.settings.memory_search
+        return choose((*self._own, *self._others()), wanted.provider, wanted.model)
+
+    def watch(self, agent: Any) -> None:
+        """Keep the agent's index in step from now on, in the background."""
+        if self._watched.get(agent.id) is agent or not self.settings.watch:
+            return
+        with self._lock:
+            self._watched[agent.id] = agent
+            if self._thread is None and not self._end.is_set():
+                self._thread = threading.Thread(target=self._keep_in_step, name="claw-memory", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and let go of the files."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+        for memory in self._of.values():
+            memory.index.close()
+
+    def _keep_in_step(self) -> None:
+        rests_ns = int(self.settings.debounce_seconds * 1e9)
+        wait = self.settings.debounce_seconds
+        while not self._end.wait(wait):
+            later = 0
+            for agent in tuple(self._watched.values()):
+                later += self._look_after(agent, rests_ns)
+            wait = self.settings.debounce_seconds if later else self.settings.watch_seconds
+
+    def _look_after(self, agent: Any, rests_ns: int) -> int:
+        """One look at an agent's files; answers with how many changed too lately to be taken up."""
+        memory = self.of(agent)
+        try:
+            later = memory.sync(lambda done, all_: not self._end.is_set(), rests_ns)
+            embedder = self.embedder(agent)
+            if embedder is not None:
+                done = memory.embed(embedder, lambda done: not self._end.is_set())
+                if done:
+                    _log.info("memory of %s: %d texts embedded", agent.id, done)
+            self._failing.discard(agent.id)
+            return later
+        except ToolError:
+            return 0  # told by whoever searches
+        except Exception as why:  # noqa: BLE001 - an embedder is a stranger, and a disk may be full
+            if agent.id not in self._failing:
+                _log.warning("the memory of %s is not indexed", agent.id, exc_info=why)
+            self._failing.add(agent.id)
+            return 0

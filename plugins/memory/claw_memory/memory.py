@@ -1,0 +1,278 @@
+"""The memory of one agent: its notes, their index, and the search over both.
+
+A search takes up what changed on disk before it looks, within a limit of time; it never makes anything anew because
+it found nothing.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from claw import say
+
+from claw_memory.hookspecs import Embedder
+from claw_memory.index import Counts, DamagedIndexError, Found, Index
+from claw_memory.notes import Notes, dated
+from claw_memory.question import any_of, fts_query, spaced, terms, words_of
+from claw_memory.ranking import by_score, decayed, merge, text_score, varied
+from claw_memory.script import ANY_TEXT, script_of
+from claw_memory.settings import MemorySettings
+from claw_memory.vectors import Vectors, packed
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+SNIPPET_CHARS = 700
+_CATCH_UP_SECONDS = 0.5
+_COMMON = 2_000  # a word in more pieces than that says little, and takes long
+_TEXTS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A result.
+
+    :param score: from 0 to 1.
+    :param changed: when its file was last changed, seconds since 1970.
+    :param fresh: it reads so on disk now.
+    """
+
+    path: str
+    first: int
+    last: int
+    text: str
+    score: float
+    changed: float
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found, and in which state the index was.
+
+    :param behind: files whose newest words are not searched yet.
+    :param waiting: pieces that are found by their words alone so far.
+    :param by_meaning: whether vectors took part; ``why_not`` says why they did not.
+    """
+
+    hits: tuple[Hit, ...]
+    behind: int
+    waiting: int
+    by_meaning: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is indexed, and how many files are not as on disk."""
+
+    counts: Counts
+    behind: int
+
+
+class Memory:
+    """:param own: ``CLAW_HOME/agents/ID/agent``.
+    :param index: where the index lies.
+    """
+
+    def __init__(self, own: Path, index: Path, settings: MemorySettings) -> None:
+        self.notes = Notes(own)
+        self.index = Index(index, settings.chunk_tokens, settings.overlap_tokens)
+        self._settings = settings
+        self._vectors = Vectors()
+        self._comparing = Lock()
+
+    def search(
+        self,
+        question: str,
+        embedder: Embedder | None,
+        most: int,
+        private: bool = True,
+        now: float | None = None,
+    ) -> Answer:
+        """The pieces that answer a question best.
+
+        :param embedder: None = by words alone.
+        :param private: a private chat with an owner; MEMORY.md is searched only there.
+        :param now: seconds since 1970.
+        """
+        moment = time.time() if now is None else now
+        return self._twice(lambda: self._search(question, embedder, most, private, moment))
+
+    def state(self) -> State:
+        """How the index stands to the notes; nothing is changed, an index that is not there is not made."""
+        if not self.index.path.exists():
+            return State(Counts(0, 0, 0, ""), len(self.notes.look()))
+        return self._twice(lambda: State(self.index.counts(), len(self.index.differing(self.notes.look()))))
+
+    def sync(self, goes_on: Callable[[int, int], bool] = lambda done, all_: True, rests_ns: int = 0) -> int:
+        """Take up every file that changed; answers with how many still wait (they changed too lately)."""
+        return len(self._twice(lambda: self.index.sync(self.notes, None, goes_on, rests_ns)))
+
+    def embed(self, embedder: Embedder, goes_on: Callable[[int], bool] = lambda done: True) -> int:
+        """Make the vectors that are wanted; answers with how many texts were embedded.
+
+        :param goes_on: told after each few how many are done; False stops.
+        :raises Exception: what the embedder raises.
+        """
+        name = _name(embedder)
+        done = 0
+        self._twice(lambda: self.index.use_embedder(name))
+        while goes_on(done):
+            if not self._twice(self.index.centres):
+                self.index.keep_centres(_middles(embedder))
+            some = self._twice(lambda: self.index.without_vector(_TEXTS_AT_ONCE))
+            if not some:
+                break
+            vectors = packed(embedder.embed([text for _, text in some], query=False))
+            rows = [(mark, script_of(text), data) for (mark, text), data in zip(some, vectors, strict=True)]
+            self._twice(lambda rows=rows: self.index.keep_vectors(name, rows))  # type: ignore[misc]
+            done += len(some)
+        return done
+
+    def _twice(self, act: Callable[[], T]) -> T:
+        """Once more when the index was found damaged: then it is a new one."""
+        try:
+            return act()
+        except DamagedIndexError:
+            return act()
+
+    def _search(
+        self, question: str, embedder: Embedder | None, most: int, private: bool, now: float
+    ) -> Answer:
+        behind = self.index.sync(self.notes, _CATCH_UP_SECONDS)
+        candidates = most * self._settings.candidates
+        by_text = self._by_text(question, candidates, private)
+        by_meaning, why_not = self._by_meaning(question, embedder, candidates, private)
+        if why_not:
+            scored = by_text
+        else:
+            merged = merge(by_meaning, by_text, self._settings.vector_weight, self._settings.text_weight)
+            scored = [one for one in merged if one[1] >= self._settings.min_score]
+        found = self.index.found(piece for piece, _ in scored)
+        best = self._best([(piece, score) for piece, score in scored if piece in found], found, most, now)
+        wanted = words_of(question)
+        hits = tuple(
+            _hit(found[piece], score, wanted, found[piece].path not in behind) for piece, score in best
+        )
+        return Answer(hits, len(behind), self.index.counts().waiting, not why_not, why_not)
+
+    def _by_text(self, question: str, most: int, private: bool) -> list[tuple[int, float]]:
+        """What holds words of the question: all of them first, then the more the better.
+
+        The score is worth as much as the part of the question that was found, rare words counting for more.
+        """
+        every = fts_query(question)
+        if every is None:
+            return []
+        all_ = self.index.counts().pieces
+        holders = {term: self.index.holders(term, _COMMON + 1) for term in terms(question)}
+        telling = [term for term, count in holders.items() if 0 < count <= _COMMON] or list(holders)
+        ranked = dict(self.index.match(spaced(every), most, private))
+        if telling:
+            ranked |= dict(self.index.match(any_of(telling), most, private))
+        whole = sum(math.log(1 + (all_ - count + 0.5) / (count + 0.5)) for count in holders.values()) or 1.0
+        return by_score(
+            (piece, text_score(rank) * min(-rank / whole, 1.0) ** 2) for piece, rank in ranked.items()
+        )
+
+    def _by_meaning(
+        self, question: str, embedder: Embedder | None, most: int, private: bool
+    ) -> tuple[list[tuple[int, float]], str]:
+        """What means the same, and an empty text; or why nothing could be compared."""
+        if embedder is None:
+            return [], say("no embedder is in use")
+        try:
+            vector = embedder.embed([question], query=True)[0]
+            self.index.use_embedder(_name(embedder))
+            hidden = frozenset() if private else self.index.long_term_pieces()
+            with self._comparing:
+                near = self._vectors.nearest(self.index, question, vector, most + len(hidden))
+        except DamagedIndexError:
+            raise
+        except Exception as why:  # noqa: BLE001 - an embedder is a stranger; words alone answer too
+            _log.warning("embedder %s failed", _name(embedder), exc_info=why)
+            return [], say(
+                "embedder {name} failed: {why}", name=embedder.name, why=f"{type(why).__name__}: {why}"
+            )
+        return [(piece, score) for piece, score in near if piece not in hidden and score > 0][:most], ""
+
+    def _best(
+        self, scored: Sequence[tuple[int, float]], found: Mapping[int, Found], most: int, now: float
+    ) -> list[tuple[int, float]]:
+        """The best of the candidates, as the settings weigh age and variety."""
+        decay, mmr = self._settings.time_decay, self._settings.mmr
+        if decay.enabled:
+            days = {piece: dated(found[piece].path) for piece, _ in scored}
+            scored = by_score(
+                (
+                    piece,
+                    score
+                    if (day := days[piece]) is None
+                    else decayed(score, now - day, decay.half_life_days),
+                )
+                for piece, score in scored
+            )
+        if mmr.enabled:
+            return varied(scored, lambda piece: words_of(found[piece].text), mmr.weight, most)
+        return list(scored[:most])
+
+
+def _name(embedder: Embedder) -> str:
+    return f"{embedder.name}/{embedder.model}"
+
+
+def _middles(embedder: Embedder) -> list[tuple[str, bytes]]:
+    """For each script the middle of texts that stand for any."""
+    import numpy as np
+
+    return [
+        (
+            script,
+            np.mean(np.asarray(embedder.embed(texts, query=False), dtype=np.float32), axis=0)
+            .astype("<f2")
+            .tobytes(),
+        )
+        for script, texts in ANY_TEXT.items()
+    ]
+
+
+def _hit(found: Found, score: float, wanted: Set[str], fresh: bool) -> Hit:
+    first, last, text = snippet(found.text, found.first, wanted)
+    return Hit(found.path, first, last, text, round(score, 4), found.changed_ns / 1e9, fresh)
+
+
+def snippet(text: str, first: int, wanted: Set[str]) -> tuple[int, int, str]:
+    """At most ``SNIPPET_CHARS`` of a piece, as whole lines, from where most of the wanted words are.
+
+    :param first: number of its first line.
+    :returns: first and last line, and the text.
+    """
+    lines = text.split("\n")
+    if len(text) <= SNIPPET_CHARS:
+        return first, first + len(lines) - 1, text
+    if len(lines) == 1:
+        return first, first, text[:SNIPPET_CHARS]
+    best, most = 0, -1
+    for begin in range(len(lines)):
+        shown = _window(lines, begin)
+        count = len(wanted & words_of("\n".join(lines[begin:shown])))
+        if count > most:
+            best, most = begin, count
+    end = _window(lines, best)
+    return first + best, first + end - 1, "\n".join(lines[best:end])[:SNIPPET_CHARS]
+
+
+def _window(lines: Sequence[str], begin: int) -> int:
+    """Behind the last line that still fits."""
+    size, end = 0, begin
+    while end < len(lines) and (end == begin or size + len(lines[end]) < SNIPPET_CHARS):
+        size += len(lines[end]) + 1
+        end += 1
+    return end

@@ -1,0 +1,60 @@
+"""What was asked, as queries of full-text search (FTS5), and texts as that search reads them. Pure.
+
+A CJK character is a word of its own: the tokenizer would take a whole sentence of them for one word.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+_WORD = re.compile(r"\w+")
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+_CJK_OR_NOT = re.compile(f"{_CJK.pattern}+|[^\\W{_CJK.pattern[1:-1]}]+")
+
+# Words that say nothing of what is asked for.
+_ENGLISH = frozenset(
+    "a about after again all also am an and any are as at be been before but by can could did do does doing for from get "
+    "had has have he her hers him his how i if in into is it its just let me more most my no not of off on one or our out "
+    "over own please she should so some such tell than that the their them then there these they this those to up us "
+    "was we were what when where which while who whom whose why will with would you your s t d ll m re ve".split()
+)
+_CHINESE = frozenset("的了吗呢吧啊么是在有和与或就都也还我你他她它们这那个些哪谁什怎把被给对从到为以及其之于")
+
+
+def fts_query(question: str) -> str | None:
+    """Every word of the question, quoted, all of them wanted; None when it has none. CJK is not yet spaced."""
+    words = _WORD.findall(question)
+    return " AND ".join(f'"{word}"' for word in words) or None
+
+
+def spaced(text: str) -> str:
+    """The text with blanks round every CJK character, full-width letters and digits made plain."""
+    return _CJK.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def terms(question: str) -> tuple[str, ...]:
+    """What any of which may be found, each as a query of its own: words, and CJK characters alone and in pairs.
+
+    Words that carry no meaning are left out, unless there are no others.
+    """
+    found = list[str]()
+    for run in _CJK_OR_NOT.findall(unicodedata.normalize("NFKC", question)):
+        found += _pairs(run) if _CJK.match(run) else [run.lower()]
+    telling = [
+        term for term in found if term not in _ENGLISH and not _CHINESE.issuperset(term.replace(" ", ""))
+    ]
+    return tuple(dict.fromkeys(f'"{term}"' for term in telling or found))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The telling words of a text, to compare it with another."""
+    return frozenset(terms(text))
+
+
+def any_of(wanted: Iterable[str]) -> str:
+    """The query that finds what holds at least one of ``terms``."""
+    return " OR ".join(wanted)
+
+
+def _pairs(run: str) -> list[str]:
+    return [*run, *(f"{one} {next_}" for one, next_ in zip(run, run[1:], strict=False))]

@@ -1,0 +1,43 @@
+"""``plugins.entries.memory.config``: how the index is made and how scores are weighed. What differs between agents
+(provider, model, citations, number of results) stands in ``memorySearch`` of the agent."""
+
+from claw import Section
+from pydantic import Field
+
+
+class Variety(Section):
+    """Results that say the same as a better one give way (maximal marginal relevance)."""
+
+    enabled: bool = False
+    weight: float = Field(
+        0.7, ge=0, le=1, description="Of the score, against being unlike the results before."
+    )
+
+
+class Decay(Section):
+    """Old day files count less. MEMORY.md and files without a date in their name never age."""
+
+    enabled: bool = False
+    half_life_days: float = Field(30, gt=0)
+
+
+class MemorySettings(Section):
+    """The whole section."""
+
+    chunk_tokens: int = Field(
+        100, ge=8, le=8000, description="Size of an indexed piece; four characters a token."
+    )
+    overlap_tokens: int = Field(20, ge=0, description="What a piece repeats of the one before.")
+    vector_weight: float = Field(0.7, ge=0, le=1, description="Of likeness in meaning.")
+    text_weight: float = Field(0.3, ge=0, le=1, description="Of words in common.")
+    candidates: int = Field(4, ge=1, le=50, description="Looked at for each result wanted.")
+    min_score: float = Field(
+        0.05, ge=0, le=1, description="Results below are left out, when vectors took part."
+    )
+    mmr: Variety = Field({}, validate_default=True)  # type: ignore[assignment]
+    time_decay: Decay = Field({}, validate_default=True)  # type: ignore[assignment]
+    watch: bool = Field(
+        True, description="Keep the index in step while claw runs, not only when it is searched."
+    )
+    watch_seconds: float = Field(10, ge=1, description="How often the files are looked at.")
+    debounce_seconds: float = Field(1.5, ge=0, description="How long a file must rest before it is taken up.")

@@ -1,0 +1,136 @@
+"""The tools ``memory_search`` and ``memory_get``."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from claw import FenceError, Tool, ToolContext, ToolError, ToolResult, say, tool
+from pydantic import Field
+
+from claw_memory.memories import Memories
+from claw_memory.memory import Answer, Hit
+from claw_memory.notes import LONG_TERM, lines_of, plain
+from claw_memory.session import cites, is_private
+
+_MOST_RESULTS = 50
+_GET = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "MEMORY.md or memory/….md, as memory_search names it"},
+        "from": {"type": "integer", "minimum": 1, "description": "first line; 1 when left out"},
+        "lines": {"type": "integer", "minimum": 1, "description": "how many; all that follow when left out"},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+def memory_tools(house: Memories) -> tuple[Tool, Tool]:
+    """Both tools of a house."""
+
+    async def close() -> None:
+        house.close()
+
+    @tool(close=close)
+    def memory_search(
+        query: str,
+        context: ToolContext,
+        max_results: Annotated[int | None, Field(ge=1, le=_MOST_RESULTS)] = None,
+    ) -> ToolResult:
+        """Search your notes (MEMORY.md and memory/*.md) by meaning and by words, in any language. Gives pieces with path, lines, score and age.
+
+        :param query: what you want to know, as a question or in key words.
+        :param max_results: how many pieces at most.
+        """
+        agent = context.agent
+        wanted = agent.settings.memory_search
+        if not wanted.enabled:
+            raise ToolError("the memory is not searched here: memorySearch.enabled is false")
+        private = is_private(context.session_key, context.owner)
+        embedder, unknown = None, ""
+        try:
+            embedder = house.embedder(agent)
+        except ToolError as why:  # words alone find something too
+            unknown = str(why)
+        answer = house.of(agent).search(query, embedder, max_results or wanted.max_results, private)
+        house.watch(agent)
+        cited = cites(wanted.citations, context.session_key)
+        return ToolResult(told(answer, cited, unknown), details=document(answer, unknown))
+
+    @tool(parameters=_GET)
+    def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
+        """Read lines of one of your notes: MEMORY.md or a file in memory/. A file that is not there is empty."""
+        notes = house.of(context.agent).notes
+        place = notes.place(path)
+        if place == LONG_TERM and not is_private(context.session_key, context.owner):
+            raise ToolError(
+                "MEMORY.md is read only in a private chat with an owner. The files in memory/ can be read"
+            )
+        try:
+            text = plain(context.files.read(str(notes.own / place)))
+        except FenceError:
+            if (notes.own / place).exists():
+                raise
+            return ""
+        return lines_of(text, more.get("from", 1), lines)
+
+    return memory_search, memory_get
+
+
+def told(answer: Answer, cited: bool, unknown: str = "") -> str:
+    """A search for the model.
+
+    :param cited: each piece ends with its source, ready to be copied into a reply.
+    :param unknown: why the embedder that the settings name is not there.
+    """
+    parts = [_piece(number, hit, cited) for number, hit in enumerate(answer.hits, 1)]
+    if not parts:
+        parts = [
+            say(
+                "Nothing in the memory matches. Other words may; a new search changes nothing in what is noted."
+            )
+        ]
+    return "\n\n".join([*parts, *_caveats(answer, unknown)])
+
+
+def document(answer: Answer, unknown: str = "") -> dict[str, Any]:
+    """A search for programs."""
+    return {
+        "results": [
+            {
+                "path": hit.path, "from": hit.first, "to": hit.last, "score": hit.score, "text": hit.text,
+                "changed": _moment(hit.changed), "fresh": hit.fresh,
+            }
+            for hit in answer.hits
+        ],
+        "byMeaning": answer.by_meaning,
+        "whyNot": unknown or answer.why_not,
+        "filesBehind": answer.behind,
+        "piecesWaiting": answer.waiting,
+    }  # fmt: skip
+
+
+def _piece(number: int, hit: Hit, cited: bool) -> str:
+    state = say("current") if hit.fresh else say("changed since it was indexed: read it with memory_get")
+    head = say(
+        "{number}. {path} lines {first}-{last} (score {score:.2f}, file of {changed}, {state})",
+        number=number, path=hit.path, first=hit.first, last=hit.last, score=hit.score, changed=_moment(hit.changed),
+        state=state,
+    )  # fmt: skip
+    return f"{head}\n{hit.text}" + (f"\nSource: {hit.path}#{hit.first}" if cited else "")
+
+
+def _caveats(answer: Answer, unknown: str) -> list[str]:
+    lines = []
+    if unknown or not answer.by_meaning:
+        lines.append(say("Searched by words alone: {why}.", why=unknown or answer.why_not))
+    if answer.behind:
+        lines.append(
+            say("{count} files are not indexed yet; that goes on in the background.", count=answer.behind)
+        )
+    if answer.by_meaning and answer.waiting:
+        lines.append(say("{count} pieces are found by their words alone so far.", count=answer.waiting))
+    return [" ".join(lines)] if lines else []
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
