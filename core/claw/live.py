@@ -7,6 +7,7 @@ from typing import Any
 
 from claw.channel import Channel, Writer
 from claw.chunking import Blocks
+from claw.clock import SYSTEM
 from claw.event import Event, StepStarted, TextPiece
 from claw.failpoint import reach
 from claw.journal import Journal
@@ -52,12 +53,17 @@ class Live:
         self._post, self._blocks, self._fed = post, Blocks(), ""
         shown, lost = journal.standing(turn)
         self._streams = post is None and streams and hasattr(channel, "stream")
-        if shown or lost:  # of the process before: its messages become the answer, no others stand beside them
+        if (
+            shown or lost
+        ):  # of the process before: its messages become the answer, no others stand beside them
             self._streams = False
         self._free = free
         self.writer: Writer | None = None
         self._text = ""
         self._noted: tuple[str, ...] = ()
+        self._patience = channel.limits.patience_seconds
+        self._began, self._late = SYSTEM.monotonic(), self._patience <= 0
+        self._starting: asyncio.Task[None] | None = None
         self._typing: asyncio.Task[None] | None = None
         if hasattr(channel, "typing"):
             self._typing = asyncio.ensure_future(self._signs())
@@ -73,10 +79,23 @@ class Live:
             self._text += event.text
             text = self._visible(self._text) if self._streams or self._post else ""
             if text and self._streams:
-                await self._show(text)
+                await self._grow(text)
             elif text.startswith(self._fed) and len(text) > len(self._fed):
                 more, self._fed = text[len(self._fed) :], text
                 self._send(self._blocks.feed(more))
+
+    async def _grow(self, text: str) -> None:
+        """Show it, once the answer has taken so long that people may want to see it come."""
+        if self._late:
+            await self._show(text)
+        elif self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+
+    async def _start(self) -> None:
+        await asyncio.sleep(self._began + self._patience - SYSTEM.monotonic())
+        self._late = True
+        if text := self._visible(self._text):
+            await self._show(text)
 
     def _send(self, blocks: Sequence[str]) -> None:
         for block in blocks:
@@ -85,10 +104,11 @@ class Live:
 
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""
-        if self._typing:
-            self._typing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._typing
+        for task in (self._typing, self._starting):
+            if task:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         if self.writer and not finished:
             await self._stranger(self.writer.abandon())
             self.note()  # a post that was under way: a turn that was parked goes on in that message
@@ -121,6 +141,7 @@ class Live:
 
     async def _signs(self) -> None:
         asked: Any = self._channel
+        await asyncio.sleep(self._patience)
         while True:
             await self._stranger(asked.typing(self._outbound.address, self._outbound.answers))
             for _ in range(_LOOKS):  # a post takes its time, and the model may be silent after it
@@ -148,7 +169,11 @@ async def find_again(channel: Channel, outbound: Outbound, turn: str, journal: J
     The same key is posted again; a service that drops repeats answers with the message that stands there.
     """
     asked: Any = channel
-    if not journal.standing(turn)[1] or "idempotent" not in asked.capabilities or not hasattr(asked, "stream"):
+    if (
+        not journal.standing(turn)[1]
+        or "idempotent" not in asked.capabilities
+        or not hasattr(asked, "stream")
+    ):
         return
     with suppress(Exception):  # a stranger's code; what is not found stays unknown
         writer = asked.stream(outbound)

@@ -161,9 +161,11 @@ async def _over(
         owed = await letters(errand, ending, stage)
     finally:
         is_owed = bool(errand.numbers)
-        shown, lost = rooms.journal.standing(errand.turn)
-        # What a stream of the process before posted and did not note may stand there, beside what is owed now.
-        unsure = is_owed and errand.resumed and (lost or 0 < len(shown) < len(owed))
+        unsure = False
+        if is_owed and errand.resumed:
+            # What a stream of the process before posted and did not note may stand there, beside what is owed now.
+            shown, lost = rooms.journal.standing(errand.turn)
+            unsure = lost or 0 < len(shown) < len(owed)
         rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure)
         reach("turn-ended")
         await told(ending)

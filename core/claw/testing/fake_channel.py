@@ -55,7 +55,7 @@ class FakeChannel:
         known: bool = True,
     ) -> None:
         self.name, self.account = name, account
-        self.limits = limits or Limits()
+        self.limits = limits or Limits(patience_seconds=0.0)
         self.capabilities = capabilities | ({"streaming"} if streaming else set())
         self.sent: list[Outbound] = []
         self.states: list[str] = []

@@ -40,7 +40,7 @@ class Http:
     name = "http"
     account = "default"
     capabilities = frozenset({"streaming", "idempotent"})
-    limits = Limits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0)
+    limits = Limits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, patience_seconds=0.0)
 
     def __init__(self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0) -> None:
         self._config, self._settings = config, settings
