@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from claw.abridging import compact
 from claw.app import App
 from claw.builtin.chat_commands import Costs, Models
 from claw.message import Inbound
@@ -145,10 +146,9 @@ class Desk:
         return [(id, f"{request.agent} · {request.tool}\n{request.shown}") for id, request in asked]
 
     async def compact(self, focus: str) -> str:
-        """What there is so far: a request never holds more of the past than fits."""
-        return say(
-            "nothing to do by hand yet: a request leaves the oldest messages out when they do not fit; /new begins anew"
-        )
+        """Have the older part summarised now; a turn that runs goes on."""
+        done = await compact(await self._stage(), self.app.rooms, focus)
+        return done.said if done else say("there is nothing to make shorter in this conversation yet")
 
     async def _stage(self) -> Stage:
         return await set_stage(self.inbound, self.route, self.app.rooms, self.wish)

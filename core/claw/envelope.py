@@ -43,6 +43,11 @@ CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"
 _PLAIN_ID = r"[A-Za-z0-9_.:@=+/$-]{1,256}"
 
 
+def in_house(channel: str) -> bool:
+    """Whether a channel belongs to the owner or to a program with the owner's token: it is told in its own way."""
+    return channel in _HOUSE
+
+
 def trusted(inbound: Inbound) -> dict[str, Any]:
     """The trusted facts of a message: only what the channel itself says, nothing that a person can write."""
     channel = inbound.address.channel

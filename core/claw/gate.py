@@ -8,6 +8,7 @@ from functools import cached_property
 
 from claw.asking import Asking
 from claw.envelope import contained
+from claw.errors import ClawError
 from claw.event import Event, ToolProgress
 from claw.failpoint import reach
 from claw.guard.environment import child_environment
@@ -15,12 +16,15 @@ from claw.guests import review, review_result
 from claw.loop import Emit, Prepared
 from claw.message import Inbound
 from claw.policy import Judgement
+from claw.shelf import folder_of, keep
 from claw.stage import Rooms, Stage
 from claw.talk import Talk
 from claw.tool import Result, Tool, ToolContext, fit, run, validate
 from claw.transcript import NO_RESULT, Text, ToolCall
 from claw.truncation import result_limit
 from claw.words import say
+
+_READ = "read"
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,27 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
         answer = await run(tool, given, context)
         reach("effect-done")
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
-        return _texts(contained, fit(_texts(rooms.redact.known_masked, result), limit))
+        masked = _texts(rooms.redact.known_masked, result)
+        return _texts(contained, fit(masked, limit, await _rest_of(masked, limit, tool, checked.id, caller)))
 
     return Prepared(ready, tool.parallel)
+
+
+async def _rest_of(result: Result, limit: int, tool: Tool, call: str, caller: Caller) -> str | None:
+    """What a result that is too long ends with: where all of it is. None when it fits, or nobody could read it."""
+    stage = caller.stage
+    text = "\n".join(block.text for block in result.blocks if isinstance(block, Text))
+    if len(text) <= limit or _READ not in stage.tools or tool.name == _READ:
+        return None
+    folder = folder_of(stage.agent.dir, stage.route.session_key)
+    try:
+        path, lines = await keep(folder, f"{caller.turn}-{call}", text)
+    except (OSError, ClawError) as refused:
+        caller.rooms.complain(
+            say("the tool's answer was too long; it could not be kept whole: {why}", why=refused)
+        )
+        return None
+    return f"\n[... {len(text) - limit} chars truncated; all {lines} lines, long ones broken, are in {path}: use {_READ}]"
 
 
 def _texts(change: Callable[[str], str], result: Result) -> Result:

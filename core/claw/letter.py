@@ -7,6 +7,7 @@ from pathlib import Path
 from claw import directives
 from claw.channel import Channel
 from claw.chunking import split_text
+from claw.envelope import in_house
 from claw.event import TurnEnded
 from claw.guests import filtered
 from claw.media import carried_out
@@ -36,6 +37,8 @@ async def letters(
     words = _rest(words, blocks)
     if words and not refused and _was_said(words, said, message.address):
         words = ""
+    if words and errand.shortened and not in_house(message.address.channel):
+        words = "\n\n".join((words, *(f"({line})" for line in errand.shortened)))
     if words and not failed and _shows_thinking(rooms, errand):
         words = "\n".join(f"> {line}" for line in errand.thinking.strip().splitlines()) + f"\n\n{words}"
     whole = Outbound(

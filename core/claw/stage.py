@@ -28,6 +28,7 @@ from claw.provider import SystemPrompt, ToolSpec
 from claw.route import Route
 from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
+from claw.shelf import folder_of
 from claw.tool import Tool
 from claw.wall import name_of
 from claw.words import say
@@ -138,7 +139,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
             rooms.complain(_left_out(piece))
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
-        agent.settings.context_tokens or window_of(models[0], rooms), _fence(agent, workspace, rooms), sandbox,
+        agent.settings.context_tokens or window_of(models[0], rooms),
+        _fence(agent, workspace, rooms, Root(folder_of(agent.dir, route.session_key))), sandbox,
     )  # fmt: skip
 
 
@@ -175,10 +177,11 @@ def fence_of(agent_id: str, rooms: Rooms) -> Fence:
     return _fence(agent, agent.workspace, rooms)
 
 
-def _fence(agent: Agent, workspace: Path, rooms: Rooms) -> Fence:
-    """The roots of this agent: its workspace, its memory, the folders of its skills."""
+def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
+    """The roots of this agent: its workspace, its memory, the folders of its skills, ``more``."""
     own = agent.dir / "agent"
     roots = [
+        *more,
         Root(workspace, write=True),
         Root(own / "MEMORY.md", write=True),
         Root(own / "memory", write=True),

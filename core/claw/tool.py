@@ -229,12 +229,13 @@ async def run(
     return Result(late, is_error=True)
 
 
-def fit(result: Result, limit: int) -> Result:
+def fit(result: Result, limit: int, suffix: str | None = None) -> Result:
     """The result with its texts cut to ``limit`` characters together; images stay.
 
     :param limit: :func:`claw.truncation.result_limit` of the model that will read it.
+    :param suffix: what a cut text ends with; None = how much went.
     """
-    blocks = share(result.blocks, limit)
+    blocks = share(result.blocks, limit, suffix)
     return result if blocks == result.blocks else replace(result, content=blocks)
 
 

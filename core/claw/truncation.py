@@ -49,13 +49,18 @@ def truncate(text: str, limit: int, suffix: str | None = None, min_keep: int = M
     return _head(text, budget) + suffix
 
 
-def share(blocks: Sequence[Text | Image], limit: int) -> tuple[Text | Image, ...]:
-    """Cut several text blocks to ``limit`` characters together, each in proportion to its length; images stay."""
+def share(blocks: Sequence[Text | Image], limit: int, suffix: str | None = None) -> tuple[Text | Image, ...]:
+    """Cut several text blocks to ``limit`` characters together, each in proportion to its length; images stay.
+
+    :param suffix: as in :func:`truncate`.
+    """
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= limit:
         return tuple(blocks)
     return tuple(
-        Text(truncate(block.text, len(block.text) * limit // total)) if isinstance(block, Text) else block
+        Text(truncate(block.text, len(block.text) * limit // total, suffix))
+        if isinstance(block, Text)
+        else block
         for block in blocks
     )
 
