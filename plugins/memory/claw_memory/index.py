@@ -19,6 +19,7 @@ from typing import Any
 from claw import make_folder
 
 from claw_memory.cutting import cut
+from claw_memory.entries import ITEM, entries
 from claw_memory.notes import LONG_TERM, Notes, Stamp
 from claw_memory.question import spaced
 
@@ -41,7 +42,7 @@ CREATE TABLE piece (
 CREATE INDEX piece_of_file ON piece (file);
 CREATE INDEX piece_of_text ON piece (digest);
 CREATE INDEX piece_without_vector ON piece (id) WHERE has_vector = 0;
-CREATE TABLE body (id INTEGER PRIMARY KEY, text TEXT);
+CREATE TABLE body (id INTEGER PRIMARY KEY, heading TEXT, text TEXT);
 CREATE TABLE vector (digest BLOB PRIMARY KEY, script TEXT, data BLOB);
 CREATE TABLE centre (script TEXT PRIMARY KEY, data BLOB);
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicode61 remove_diacritics 2');
@@ -62,6 +63,7 @@ class Found:
     path: str
     first: int
     last: int
+    heading: str
     text: str
     changed_ns: int
 
@@ -163,16 +165,15 @@ class Index:
             "INSERT INTO file (path, mtime_ns, size, inode, digest) VALUES (?, ?, ?, ?, ?)",
             (path, *stamp, digest),
         )
-        for piece in cut(text, *self._cutting):
-            if piece.text.strip():
-                mark = _digest(piece.text)
-                at = db.execute(
-                    "INSERT INTO piece (file, first, last, digest, has_vector)"
-                    " VALUES (?, ?, ?, ?, EXISTS (SELECT 1 FROM vector WHERE digest = ?))",
-                    (cursor.lastrowid, piece.start, piece.end, mark, mark),
-                ).lastrowid
-                db.execute("INSERT INTO body VALUES (?, ?)", (at, piece.text))
-                db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (at, spaced(piece.text)))
+        for piece in _pieces(text, *self._cutting):
+            mark = _digest(piece.indexed)
+            at = db.execute(
+                "INSERT INTO piece (file, first, last, digest, has_vector)"
+                " VALUES (?, ?, ?, ?, EXISTS (SELECT 1 FROM vector WHERE digest = ?))",
+                (cursor.lastrowid, piece.first, piece.last, mark, mark),
+            ).lastrowid
+            db.execute("INSERT INTO body VALUES (?, ?, ?)", (at, piece.heading, piece.text))
+            db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (at, spaced(piece.indexed)))
         _drop_vectors(db, old)
 
     # its words
@@ -201,7 +202,7 @@ class Index:
     def found(self, pieces: Iterable[int]) -> dict[int, Found]:
         """What the pieces say, and where."""
         sql = (
-            "SELECT path, first, last, text, mtime_ns FROM piece JOIN body USING (id) JOIN file ON file.id = piece.file"
+            "SELECT path, first, last, heading, text, mtime_ns FROM piece JOIN body USING (id) JOIN file ON file.id = piece.file"
             " WHERE piece.id = ?"
         )
         with self._open() as db:
@@ -223,9 +224,12 @@ class Index:
 
     def without_vector(self, most: int) -> list[tuple[bytes, str]]:
         """Texts that wait for their vector, the newest first: their digest, and themselves."""
-        sql = "SELECT digest, text FROM piece JOIN body USING (id) WHERE has_vector = 0 ORDER BY id DESC LIMIT ?"
+        sql = (
+            "SELECT digest, heading, text FROM piece JOIN body USING (id)"
+            " WHERE has_vector = 0 ORDER BY id DESC LIMIT ?"
+        )
         with self._open() as db:
-            return list(dict(db.execute(sql, (most,))).items())
+            return list({mark: _indexed(*said) for mark, *said in db.execute(sql, (most,))}.items())
 
     def keep_vectors(self, embedder: str, vectors: Sequence[tuple[bytes, str, bytes]]) -> None:
         """Keep vectors: digest of the text, its script, the vector. Not if another embedder is wanted by now."""
@@ -337,6 +341,33 @@ class Index:
 _LONG_TERM_PIECES = f"SELECT piece.id FROM piece JOIN file ON file.id = piece.file WHERE path = '{LONG_TERM}'"
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    first: int
+    last: int
+    heading: str
+    text: str
+
+    @property
+    def indexed(self) -> str:
+        return _indexed(self.heading, self.text)
+
+
+def _pieces(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[_Piece]:
+    """The entries of a note, long ones in parts."""
+    for entry in entries(text):
+        for part in cut(entry.text, chunk_tokens, overlap_tokens):
+            if part.text.strip():
+                before = entry.first - 1
+                yield _Piece(before + part.start, before + part.end, entry.heading, part.text)
+
+
+def _indexed(heading: str, text: str) -> str:
+    """What is searched: an entry means what it means under its heading."""
+    said = ITEM.sub("", text, count=1)
+    return f"{heading}\n{said}" if heading else said
+
+
 def _connected(path: Path) -> sqlite3.Connection:
     fresh = not path.exists()
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
@@ -366,14 +397,17 @@ def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> li
     row = db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
     if row is None:
         return []
-    sql = "SELECT id, text, digest FROM piece JOIN body USING (id) WHERE file = ?"
+    sql = "SELECT id, heading, text, digest FROM piece JOIN body USING (id) WHERE file = ?"
     pieces = db.execute(sql, row).fetchall()
-    for at, text, _ in pieces:
-        db.execute("INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)", (at, spaced(text)))
+    for at, heading, text, _ in pieces:
+        db.execute(
+            "INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)",
+            (at, spaced(_indexed(heading, text))),
+        )
         db.execute("DELETE FROM body WHERE id = ?", (at,))
     db.execute("DELETE FROM piece WHERE file = ?", row)
     db.execute("DELETE FROM file WHERE id = ?", row)
-    marks = [(mark,) for _, _, mark in pieces]
+    marks = [(mark,) for *_, mark in pieces]
     if not keep_vectors:
         _drop_vectors(db, marks)
     return marks

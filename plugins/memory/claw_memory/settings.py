@@ -27,7 +27,7 @@ class MemorySettings(Section):
     chunk_tokens: int = Field(
         100, ge=8, le=8000, description="Size of an indexed piece; four characters a token."
     )
-    overlap_tokens: int = Field(20, ge=0, description="What a piece repeats of the one before.")
+    overlap_tokens: int = Field(80, ge=0, description="What a part repeats of the one before.")
     vector_weight: float = Field(0.7, ge=0, le=1, description="Of likeness in meaning.")
     text_weight: float = Field(0.3, ge=0, le=1, description="Of words in common.")
     candidates: int = Field(4, ge=1, le=50, description="Looked at for each result wanted.")

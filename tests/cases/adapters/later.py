@@ -8,10 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "memory_chunking": _LASTS,
-    "memory_fts_query": _LASTS,
-    "memory_bm25_score": _LASTS,
-    "memory_hybrid_merge": _LASTS,
     "failover_reason": _MODELS,
     "context_overflow": _MODELS,
     "model_fallback_run": _MODELS,
