@@ -64,6 +64,7 @@ class Live:
         self._patience = channel.limits.patience_seconds
         self._began, self._late = SYSTEM.monotonic(), self._patience <= 0
         self._starting: asyncio.Task[None] | None = None
+        self._showing = False
         self._typing: asyncio.Task[None] | None = None
         if hasattr(channel, "typing"):
             self._typing = asyncio.ensure_future(self._signs())
@@ -93,22 +94,32 @@ class Live:
 
     async def _start(self) -> None:
         await asyncio.sleep(self._began + self._patience - SYSTEM.monotonic())
-        self._late = True
+        self._showing = True
         if text := self._visible(self._text):
             await self._show(text)
+        self._late = True  # not before: a writer is asked one thing at a time
 
     def _send(self, blocks: Sequence[str]) -> None:
         for block in blocks:
             if self._post:
                 self._post(block)
 
+    async def started(self) -> None:
+        """Nothing is shown for the first time any more; a first post that is under way is waited for: it has an id."""
+        if self._starting:
+            if not self._showing:
+                self._starting.cancel()
+            await asyncio.wait({self._starting})
+            if not self._starting.cancelled() and (why := self._starting.exception()):
+                self._failed(why)
+
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""
-        for task in (self._typing, self._starting):
-            if task:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        await self.started()
+        if self._typing:
+            self._typing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._typing
         if self.writer and not finished:
             await self._stranger(self.writer.abandon())
             self.note()  # a post that was under way: a turn that was parked goes on in that message

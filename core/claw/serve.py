@@ -283,6 +283,7 @@ class Serving:
     async def _letters(
         self, live: Live, channel: Channel, errand: Errand, ending: TurnEnded, stage: Stage | None
     ) -> tuple[Outbound, ...]:
+        await live.started()
         live.note()
         return await letters(self.app.rooms, channel, errand, ending, stage)
 
