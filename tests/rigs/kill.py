@@ -101,7 +101,10 @@ class Rig:
         """A first life that is let live: everybody has written once."""
         life = await self._begin()
         for platform in self.platforms:
-            await platform.listened_to()
+            try:
+                await platform.listened_to()
+            except TimeoutError:
+                raise AssertionError(f"nobody listens on {platform.name}: {self.nursery.last_words()}") from None
             for chat in CHATS:
                 self.say(platform, chat, "plain")
         await self._until_quiet(life)
@@ -162,7 +165,7 @@ class Rig:
         died = life.over.is_set()
         life.signal(signal.SIGKILL)
         code = await life.ended()
-        assert code == -signal.SIGKILL, f"a gateway ended by itself with {code}"
+        assert code == -signal.SIGKILL, f"a gateway ended by itself with {code}: {self.nursery.last_words()}"
         self.report.kills += 1
         self.report.fired[how if died else "time"] += 1
         for platform in self.platforms:

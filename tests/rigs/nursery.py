@@ -111,6 +111,10 @@ class Nursery:
         self._lives = [one for one in self._lives if not one.over.is_set()] + [life]
         return life
 
+    def last_words(self) -> str:
+        """The end of what lives said."""
+        return self._said.read_text(errors="replace")[-500:]
+
     async def order(self, **what: Any) -> int:
         """Tell the process; its answer."""
         assert self._process is not None
