@@ -25,14 +25,11 @@ async def message(
     remove: bool = False,
     options: list[str] | None = None,
 ) -> ToolResult:
-    """Say something in this conversation now, or react, edit, delete, ask for votes, as its service can.
+    """Say something here now; or react, edit, delete, poll, as the service can.
 
     :param attachments: files of the workspace
-    :param target: another chat that the settings allow
-    :param to: the same as target
-    :param message_id: which message to reply to, react to, edit or delete
-    :param remove: take the reaction off
-    :param options: answers of a poll; message is its question
+    :param target: another chat
+    :param options: of a poll
     """
     talk = context.talk
     where = talk.place(target or to, channel, account)
