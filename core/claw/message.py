@@ -138,7 +138,8 @@ class Outbound:
     :param reply_to: id of the message to quote.
     :param answers: id of the message that this answers, whether it is quoted or not.
     :param replaces: ids of messages (a channel's own words for them, from :class:`Receipt`) that show a part of this
-        already, left by a stream: they become this one instead of a second message standing beside them.
+        already, left by a stream: they become this one instead of a second message standing beside them. The key may
+        be that of the stream's first message.
     :param voice: the attached sound is a voice note.
     :param tokens: what the models read and wrote for this answer, as their services counted.
     """

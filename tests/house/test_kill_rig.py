@@ -11,7 +11,7 @@ import pytest
 from rigs.checker import Asked, History, Owed, Stands, Taken, Turn, faults
 from rigs.kill import Report, many_deaths
 
-SEEDS, KILLS = 4, 40
+SEEDS, KILLS = 6, 50
 FULL_KILLS, FULL_KILLS_EACH = 10_000, 50
 TOGETHER = 4
 

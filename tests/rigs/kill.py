@@ -104,7 +104,9 @@ class Rig:
             try:
                 await platform.listened_to()
             except TimeoutError:
-                raise AssertionError(f"nobody listens on {platform.name}: {self.nursery.last_words()}") from None
+                raise AssertionError(
+                    f"nobody listens on {platform.name}: {self.nursery.last_words()}"
+                ) from None
             for chat in CHATS:
                 self.say(platform, chat, "plain")
         await self._until_quiet(life)

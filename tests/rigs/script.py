@@ -16,7 +16,7 @@ KINDS = ("plain", "long", "jot", "hush")
 ASKED = re.compile(r"ask-(\d+)-(\w+)")
 LABEL = re.compile(r"\bm(\d+)p(\d+)x(\d+)\b")
 SILENCE = "NO_REPLY"
-_PARTS, _PART_CHARS = 3, 1500
+_PARTS, _PART_CHARS, _SHORT_CHARS, _FEW = 3, 1500, 200, 3
 
 
 def question(number: int, kind: str) -> str:
@@ -45,16 +45,18 @@ def answer(request: Received) -> Reply:
         return Reply(calls=[("jot", {"number": number}) for number in to_jot])
     if all(kind == "hush" for kind in left.values()):
         return Reply(SILENCE)
-    return Reply("\n\n".join(_answered(number, kind) for number, kind in left.items()))
+    chars = _PART_CHARS if len(left) <= _FEW else _SHORT_CHARS  # one card of Feishu's holds it all
+    text = "\n\n".join(_answered(number, kind, chars) for number, kind in left.items())
+    if "long" in left.values():  # slowly, so that people see it grow
+        return Reply(text, delay_seconds=0.3, pause_seconds=0.1)
+    return Reply(text)
 
 
-def _answered(number: int, kind: str) -> str:
+def _answered(number: int, kind: str, chars: int) -> str:
     if kind != "long":
         return f"m{number}p1x1 is what I have to say about that, and it is not much."
     filler = "All of this was asked for, word by word. "
-    parts = (
-        f"m{number}p{part}x{_PARTS} {filler * (_PART_CHARS // len(filler))}" for part in range(1, _PARTS + 1)
-    )
+    parts = (f"m{number}p{part}x{_PARTS} {filler * (chars // len(filler))}" for part in range(1, _PARTS + 1))
     return "\n\n".join(part.strip() for part in parts)
 
 

@@ -211,7 +211,8 @@ class FakeChannel:
 
         :raises DeliveryError: it does not fit into one message, or was told to fail.
         """
-        if "idempotent" in self.capabilities and (known := self._receipts.get(outbound.key)):
+        drops = "idempotent" in self.capabilities and not outbound.replaces
+        if drops and (known := self._receipts.get(outbound.key)):
             return known
         error, shows = self._failures.popleft() if self._failures else (None, True)
         if not shows:

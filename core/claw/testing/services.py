@@ -30,7 +30,7 @@ class Reply:
     :param piece_bytes: cut the stream in pieces of this size; 0 = one piece for each event.
     :param cut: break the connection at the end, where the end of the body should stand.
     :param hang: send half of the events, then stay silent until the client leaves.
-    :param delay_seconds: wait before answering.
+    :param delay_seconds: wait before answering; ``pause_seconds`` between two pieces of a stream.
     """
 
     text: str = ""
@@ -48,6 +48,7 @@ class Reply:
     cut: bool = False
     hang: bool = False
     delay_seconds: float = 0.0
+    pause_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class _ModelService:
     ) -> bool:
         headers = {**reply.headers, "transfer-encoding": "chunked"}
         _head(writer, 200, headers, "text/event-stream; charset=utf-8")
-        async for piece in _pieces(events, reply.piece_bytes):
+        async for piece in _pieces(events, reply.piece_bytes, reply.pause_seconds):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
         if reply.hang:
@@ -192,14 +193,14 @@ def _in_order(script: Iterable[Reply | str]) -> Callable[[Received], Reply | str
     return lambda request: next(replies, over)
 
 
-async def _pieces(events: Sequence[bytes], size: int) -> AsyncIterator[bytes]:
+async def _pieces(events: Sequence[bytes], size: int, pause_seconds: float) -> AsyncIterator[bytes]:
     """The events one by one, or all of them cut into pieces; the loop turns between two, so that they arrive apart."""
     if size:
         whole = b"".join(events)
         events = [whole[start : start + size] for start in range(0, len(whole), size)]
     for event in events:
         yield event
-        await asyncio.sleep(0)
+        await asyncio.sleep(pause_seconds)
 
 
 async def _read(reader: asyncio.StreamReader) -> Received | None:

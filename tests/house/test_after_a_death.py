@@ -1,0 +1,145 @@
+"""What a death in the middle of a turn leaves is put together again: found by the kill rig, each held here by itself."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from claw.editing import EditWriter
+from claw.message import Address, Inbound, Outbound, Sender
+from claw.provider import Finished, TextDelta
+from claw.serve import Serving
+from claw.testing import FakeChannel, FakeProvider, House, says
+from claw.transcript import Text, User
+
+
+@asynccontextmanager
+async def served(house):
+    stop, serving = asyncio.Event(), Serving(house.app)
+    running = asyncio.ensure_future(serving.run(stop))
+    try:
+        yield serving
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 20)
+        await house.close()
+
+
+def wrote(number: int, text: str) -> Inbound:
+    """A message of the fake channel's chat."""
+    return Inbound(
+        Address("fake", "chat-1"), text, Sender("user-1"), message_id=f"m{number}", event_id=f"e{number}"
+    )
+
+
+class Editing(FakeChannel):
+    """A channel that shows a growing reply by edits, and drops what is posted with a key that it knows."""
+
+    def stream(self, outbound: Outbound) -> EditWriter:
+        async def post(piece: Outbound) -> str:
+            return (await self.send(piece)).message_ids[0]
+
+        async def edit(id: str, text: str, last: Outbound | None) -> None:
+            await self.edit(outbound.address, id, text)
+
+        return EditWriter(outbound, pieces=lambda text: (text,), post=post, edit=edit)
+
+
+async def leave_a_turn(home, *texts: str, told: int = 1) -> None:
+    """What a killed process leaves: a turn that took all of ``texts``, of which ``told`` are in its session."""
+    house = House(FakeProvider(), channels=[FakeChannel()], home=home)
+    rooms = house.app.rooms
+    accepted = [rooms.journal.accept(wrote(number, text)) for number, text in enumerate(texts)]
+    key = "agent:default:fake:direct:user-1"
+    rooms.journal.began("turn-1", key, [one.number for one in accepted])
+    session = await rooms.sessions.open(key, "default")
+    for one in accepted[:told]:
+        session.append(User((Text(one.inbound.text),), source=str(one.number)))
+    session.release()
+    await house.close()
+
+
+def asked(model: FakeProvider) -> str:
+    """Everything that people say in the newest request."""
+    return "\n".join(
+        "".join(block.text for block in message.content)
+        for message in model.requests[-1].request.messages
+        if isinstance(message, User)
+    )
+
+
+async def test_what_had_joined_a_turn_and_was_not_written_down_is_told_to_the_model(tmp_path):
+    await leave_a_turn(tmp_path, "the first", "and the second", told=1)
+
+    channel, model = FakeChannel(), FakeProvider(says("both"))
+    house = House(model, channels=[channel], home=tmp_path)
+    async with served(house):
+        assert await channel.until_shown() == ["both"]
+
+    assert "the first" in asked(model) and "and the second" in asked(model)
+
+
+async def test_a_turn_that_was_begun_is_not_dropped_by_the_messages_that_wait_behind_it(tmp_path):
+    await leave_a_turn(tmp_path, "the first", told=0)
+    house = House(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
+    for number in range(1, 8):
+        house.app.rooms.journal.accept(wrote(number, f"later {number}"))
+    await house.close()
+
+    channel = FakeChannel()
+    model = FakeProvider(says("to the first"), *[says(f"answer {number}") for number in range(8)])
+    config = {"messages": {"queue": {"mode": "collect", "cap": 2, "debounce": 0}}}
+    house = House(model, channels=[channel], home=tmp_path, config=config)
+    async with served(house):
+        await channel.until_shown(2)
+        journal = house.app.rooms.journal
+        assert journal.unfinished() == () and journal.waiting() == ()
+
+    assert channel.shown[0] == "to the first"
+
+
+async def test_a_whole_answer_is_sent_when_somebody_writes_while_it_is_being_finished(tmp_path):
+    class Talking(FakeProvider):
+        async def stream(self, request):
+            self.requests.append(request)
+            if len(self.requests) == 1:
+                yield TextDelta("the whole ")
+                channel.says("and one thing more")
+                await asyncio.sleep(0.1)
+                yield Finished(says("the whole answer"))
+            else:
+                yield Finished(says("the other thing"))
+
+    channel, model = FakeChannel(), Talking()
+    house = House(model, channels=[channel], home=tmp_path)
+    async with served(house):
+        channel.says("tell me")
+        assert await channel.until_shown(2) == ["the whole answer", "the other thing"]
+
+
+async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_answer(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel, model = Editing(), FakeProvider(says("the whole answer"))
+    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
+    await channel.until_shown()
+    house = House(model, channels=[channel], home=tmp_path)
+    house.app.rooms.journal.shown("turn-1", ())
+    async with served(house):
+        async with asyncio.timeout(5):
+            while channel.shown != ["the whole answer"]:
+                await asyncio.sleep(0.02)
+
+
+async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel = Editing()
+    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
+    await channel.until_shown()
+    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    journal = house.app.rooms.journal
+    for _ in range(2):
+        journal.began("turn-1", "agent:default:fake:direct:user-1", [1])
+    journal.shown("turn-1", ())
+    async with served(house):
+        async with asyncio.timeout(5):
+            while not (channel.shown and "could not answer" in channel.shown[-1]):
+                await asyncio.sleep(0.02)
+        assert len(channel.shown) == 1, "nothing is left beside it"
