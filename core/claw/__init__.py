@@ -7,7 +7,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     8   turn                          the path of one message
     7   gate  asking  abridging  view  flushing          every tool call: checked, reviewed, run; a past that stays short
     6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire
+    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing  shelf
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
     3   question  chunking  pruning

@@ -7,6 +7,7 @@
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _NO_DATABASE = (
     "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
 )
+_TRIES, _PAUSE_SECONDS = 3, 0.005  # of a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
 
 
@@ -184,7 +186,7 @@ class Lock:
             except OSError as refused:
                 raise cannot_write(self.path, refused) from refused
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock()
         except BlockingIOError:
             raise self._busy() from None
         except OSError as refused:
@@ -197,6 +199,15 @@ class Lock:
         self.held = True
         # Of fixed width: one write, and no longer number of an earlier holder shines through.
         os.pwrite(self._fd, f"{os.getpid():<19}\n".encode(), 0)
+
+    def _flock(self) -> None:
+        """Tried more than once: who only looks (``holder``) has the lock for a moment."""
+        for _ in range(_TRIES - 1):
+            with suppress(BlockingIOError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(_PAUSE_SECONDS)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def free(self) -> None:
         """Let others have it; the file stays open for the next turn."""
@@ -215,6 +226,27 @@ class Lock:
         pid = int(said[0]) if said and said[0].isdigit() else None
         self.close()
         return BusyError(self._problem, pid=pid, where=self._where, fix=self._fix)
+
+
+def holder(path: Path) -> int | None:
+    """The process that holds the :class:`Lock` of ``path``; None when nobody does, 0 when it has not left its number."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who look are not in each other's way
+    except BlockingIOError:
+        words = os.pread(fd, 20, 0).split()
+        return int(words[0]) if words and words[0].isdigit() else 0
+    except OSError:
+        return None
+    else:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        return None
+    finally:
+        os.close(fd)
 
 
 class Database:

@@ -20,6 +20,7 @@ _NOUNS = {
     "channels": "claw.cli.channels",
     "pairing": "claw.cli.pairing",
     "route": "claw.cli.route",
+    "sessions": "claw.cli.sessions",
     "turns": "claw.cli.turns",
     "logs": "claw.cli.logs",
     "plugins": "claw.cli.plugins",

@@ -1,11 +1,9 @@
 """One gateway per home: a kernel lock held for life, so that a dead one is out of the way at once."""
 
-import fcntl
-import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
+from claw import store
 from claw.errors import BusyError
 from claw.lifecycle.layer import GATEWAY_LOCK
 from claw.store import SYSTEM as DISK, Lock
@@ -40,20 +38,4 @@ def hold(home: Path) -> Lock:
 
 def holder(home: Path) -> int | None:
     """The process that holds the lock of ``home``; None when nobody does. 0 = one that has not left its number."""
-    try:
-        fd = os.open(home / GATEWAY_LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who look are not in each other's way
-    except BlockingIOError:
-        words = os.pread(fd, 20, 0).split()
-        return int(words[0]) if words and words[0].isdigit() else 0
-    except OSError:
-        return None
-    else:
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        return None
-    finally:
-        os.close(fd)
+    return store.holder(home / GATEWAY_LOCK)

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from claw import __version__, survey
 from claw.app import App, House, look_round
 from claw.clock import SYSTEM
+from claw.conversations.tended import archive
 from claw.errors import ClawError
 from claw.gateway import status
 from claw.gateway.logs import FILE, Book, Sink, level_of, logging_to
@@ -30,6 +31,7 @@ _SERVING_SECONDS, _CLOSING_SECONDS = 12.0, 2.0  # of the fifteen that a stop may
 _LEFT_SECONDS = (
     0.5  # for what does not even end when it is cancelled; everything that counts is on disk by then
 )
+_TIDY_AFTER_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
 _held: list[Any] = []
 
 
@@ -148,6 +150,7 @@ class Gateway:
         beside = {
             asyncio.ensure_future(self._report(serving)),
             asyncio.ensure_future(self._watch(serving, house)),
+            asyncio.ensure_future(self._tidy(serving)),
         }
         try:
             await asyncio.sleep(0)
@@ -270,6 +273,23 @@ class Gateway:
         self._log.info(say("the new configuration is in force"))
         self._kept(verdict.text)
         return verdict.house
+
+    async def _tidy(self, serving: Serving) -> None:
+        """Once a day, what ``session.keep`` says of conversations that were set aside."""
+        pause = _TIDY_AFTER_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = _DAY_SECONDS
+            try:
+                done = await asyncio.to_thread(archive, self._home, serving.app.config.settings.session.keep)
+            except (ClawError, OSError) as refused:
+                self._log.error(say("old conversations could not be tidied: {why}", why=refused))
+                continue
+            if done.compressed or done.removed:
+                packed, gone = len(done.compressed), len(done.removed)
+                self._log.info(
+                    say("old conversations: {packed} compressed, {gone} removed", packed=packed, gone=gone)
+                )
 
     def _kept(self, text: bytes) -> None:
         if text:
