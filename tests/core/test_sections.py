@@ -109,7 +109,7 @@ def test_a_core_tool_is_summed_up_by_us_another_by_the_first_line_of_its_maker()
 
 @pytest.mark.parametrize(
     ("tool", "heading"),
-    [("memory_search", "Memory Recall"), ("gateway", "Self-Update"), ("exec", "Control")],
+    [("gateway", "Self-Update"), ("exec", "Control")],
 )
 def test_a_section_about_a_tool_stands_only_with_it(tool: str, heading: str):
     assert heading in headings(facts(tool))

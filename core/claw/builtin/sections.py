@@ -61,7 +61,6 @@ def sections() -> tuple[PromptSection, ...]:
         PromptSection("Execution Bias", 40, _execution_bias, modes=FULL_ONLY),
         PromptSection("Safety", 50, _safety, modes=WORKING),
         PromptSection("Control", 60, _control, modes=FULL_ONLY),
-        PromptSection("Memory Recall", 80, _memory_recall, modes=FULL_ONLY),
         PromptSection("Self-Update", 90, _self_update, modes=FULL_ONLY),
         PromptSection("Model Aliases", 100, _model_aliases, modes=FULL_ONLY),
         PromptSection("Workspace", 110, _workspace, modes=WORKING),
@@ -145,21 +144,6 @@ def _control(facts: PromptFacts) -> str:
     if _can(facts, "exec"):
         lines.append("Make up no `claw` commands. Start, stop or restart the gateway only when asked to.")
     return "\n".join(["## Control", *lines]) if lines else ""
-
-
-def _memory_recall(facts: PromptFacts) -> str:
-    if not _can(facts, "memory_search"):
-        return ""
-    then = ", then fetch just the lines you need with `memory_get`" if _can(facts, "memory_get") else ""
-    if facts.agent.settings.memory_search.citations == "off":
-        cite = "Name no memory files or lines in replies."
-    else:
-        cite = "Where it helps to check, add `Source: path#line`."
-    return (
-        "## Memory Recall\n"
-        "Asked about earlier work, decisions, dates, people, likings or open tasks: first run `memory_search` over "
-        f"MEMORY.md and memory/*.md{then}. Still unsure: say that you looked.\n{cite}"
-    )
 
 
 def _self_update(facts: PromptFacts) -> str:

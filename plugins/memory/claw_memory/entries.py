@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from claw_memory.cutting import cut
+
 _HEADING = re.compile(r"#{1,6}\s+\S")
-ITEM = re.compile(r"^([-*+]|\d{1,9}[.)])\s")
+_ITEM = re.compile(r"^([-*+]|\d{1,9}[.)])\s")
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 
@@ -25,6 +27,39 @@ class Entry:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is indexed: an entry, or a part of a long one.
+
+    :param first: its first line; ``last``: its last one, inclusive.
+    """
+
+    first: int
+    last: int
+    heading: str
+    text: str
+
+    @property
+    def indexed(self) -> str:
+        """What is searched of it."""
+        return indexed(self.heading, self.text)
+
+
+def pieces_of(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[Piece]:
+    """The entries of a note, long ones in parts (``cut``)."""
+    for entry in entries(text):
+        for part in cut(entry.text, chunk_tokens, overlap_tokens):
+            if part.text.strip():
+                before = entry.first - 1
+                yield Piece(before + part.start, before + part.end, entry.heading, part.text)
+
+
+def indexed(heading: str, text: str) -> str:
+    """An entry means what it means under its heading; the mark of a list item means nothing."""
+    said = _ITEM.sub("", text, count=1)
+    return f"{heading}\n{said}" if heading else said
+
+
 def entries(text: str) -> Iterator[Entry]:
     """Every entry, in order. A list item holds what is indented below it; a fenced block is never parted; a heading is
     an entry only when nothing follows it."""
@@ -32,7 +67,7 @@ def entries(text: str) -> Iterator[Entry]:
     held: list[str] = []
     first, fence = 1, ""
     for number, line in enumerate((*text.split("\n"), "# end"), 1):
-        if not fence and (_HEADING.match(line) or ITEM.match(line) or not line.strip()):
+        if not fence and (_HEADING.match(line) or _ITEM.match(line) or not line.strip()):
             if held:
                 yield Entry(first, heading, "\n".join(held))
                 heading_at = 0

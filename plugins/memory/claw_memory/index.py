@@ -1,6 +1,6 @@
 """The index of one agent's notes: a SQLite file that may be thrown away, for the notes are the truth.
 
-Pieces of files (``cutting``), their words in FTS5, and a vector for each text that an embedder was given. Several
+Pieces of files (``entries``), their words in FTS5, and a vector for each text that an embedder was given. Several
 processes may use it at once; one that finds it damaged begins it anew.
 """
 
@@ -11,46 +11,22 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from claw import make_folder
 
-from claw_memory.cutting import cut
-from claw_memory.entries import ITEM, entries
+from claw_memory.entries import indexed, pieces_of
 from claw_memory.notes import LONG_TERM, Notes, Stamp
 from claw_memory.question import spaced
+from claw_memory.tables import DamagedIndexError, connected, is_damage, prepare, writing
 
-_FORM = "1"
 _SETTLED_NS = (
-    50_000_000  # a file system's clock ticks in milliseconds: what changed just now may change again unseen
+    50_000_000  # a file system's clock ticks in milliseconds: what changed just now may change unseen
 )
 _MOMENT_SECONDS = 0.1
-_WAIT_SECONDS = 10.0
-# https://www.sqlite.org/rescode.html; an SQLITE_ERROR of ours is a table that is not there.
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE file (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE, mtime_ns INTEGER, size INTEGER, inode INTEGER, digest BLOB
-);
-CREATE TABLE piece (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, first INTEGER, last INTEGER, digest BLOB, has_vector INTEGER
-);
-CREATE INDEX piece_of_file ON piece (file);
-CREATE INDEX piece_of_text ON piece (digest);
-CREATE INDEX piece_without_vector ON piece (id) WHERE has_vector = 0;
-CREATE TABLE body (id INTEGER PRIMARY KEY, heading TEXT, text TEXT);
-CREATE TABLE vector (digest BLOB PRIMARY KEY, script TEXT, data BLOB);
-CREATE TABLE centre (script TEXT PRIMARY KEY, data BLOB);
-CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicode61 remove_diacritics 2');
-"""
-
-
-class DamagedIndexError(Exception):
-    """The file was no sound index; it was thrown away, and an empty one is in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +108,7 @@ class Index:
 
     def _forget_all(self, paths: Sequence[str]) -> None:
         if paths:
-            with self._open() as db, _writing(db):
+            with self._open() as db, writing(db):
                 for path in paths:
                     _forget(db, path)
 
@@ -140,7 +116,7 @@ class Index:
         """In one transaction as many as a moment holds, so that others get their turn; answers with how many."""
         until = min(until, time.monotonic() + _MOMENT_SECONDS)
         done = 0
-        with self._open() as db, _writing(db):
+        with self._open() as db, writing(db):
             for path, stamp in files:
                 self._take_up(db, notes, path, stamp)
                 done += 1
@@ -165,11 +141,11 @@ class Index:
             "INSERT INTO file (path, mtime_ns, size, inode, digest) VALUES (?, ?, ?, ?, ?)",
             (path, *stamp, digest),
         )
-        for piece in _pieces(text, *self._cutting):
+        for piece in pieces_of(text, *self._cutting):
             mark = _digest(piece.indexed)
             at = db.execute(
-                "INSERT INTO piece (file, first, last, digest, has_vector)"
-                " VALUES (?, ?, ?, ?, EXISTS (SELECT 1 FROM vector WHERE digest = ?))",
+                "INSERT INTO piece (file, first, last, digest, script)"
+                " VALUES (?, ?, ?, ?, (SELECT script FROM vector WHERE digest = ?))",
                 (cursor.lastrowid, piece.first, piece.last, mark, mark),
             ).lastrowid
             db.execute("INSERT INTO body VALUES (?, ?, ?)", (at, piece.heading, piece.text))
@@ -202,8 +178,8 @@ class Index:
     def found(self, pieces: Iterable[int]) -> dict[int, Found]:
         """What the pieces say, and where."""
         sql = (
-            "SELECT path, first, last, heading, text, mtime_ns FROM piece JOIN body USING (id) JOIN file ON file.id = piece.file"
-            " WHERE piece.id = ?"
+            "SELECT path, first, last, heading, text, mtime_ns FROM piece"
+            " JOIN body USING (id) JOIN file ON file.id = piece.file WHERE piece.id = ?"
         )
         with self._open() as db:
             rows = {at: db.execute(sql, (at,)).fetchone() for at in pieces}
@@ -216,31 +192,30 @@ class Index:
         with self._open() as db:
             row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
             if row is None or row[0] != name:
-                with _writing(db):
+                with writing(db):
                     db.execute("DELETE FROM vector")
                     db.execute("DELETE FROM centre")
-                    db.execute("UPDATE piece SET has_vector = 0")
+                    db.execute("UPDATE piece SET script = NULL")
                     db.execute("REPLACE INTO meta VALUES ('embedder', ?)", (name,))
 
     def without_vector(self, most: int) -> list[tuple[bytes, str]]:
         """Texts that wait for their vector, the newest first: their digest, and themselves."""
         sql = (
             "SELECT digest, heading, text FROM piece JOIN body USING (id)"
-            " WHERE has_vector = 0 ORDER BY id DESC LIMIT ?"
+            " WHERE script IS NULL ORDER BY id DESC LIMIT ?"
         )
         with self._open() as db:
-            return list({mark: _indexed(*said) for mark, *said in db.execute(sql, (most,))}.items())
+            return list({mark: indexed(*said) for mark, *said in db.execute(sql, (most,))}.items())
 
-    def keep_vectors(self, embedder: str, vectors: Sequence[tuple[bytes, str, bytes]]) -> None:
-        """Keep vectors: digest of the text, its script, the vector. Not if another embedder is wanted by now."""
-        with self._open() as db, _writing(db):
+    def keep_vectors(self, embedder: str, vectors: Sequence[tuple[bytes, str, bytes]]) -> bool:
+        """Keep vectors: digest of the text, its script, the vector. False if another embedder is wanted by now."""
+        with self._open() as db, writing(db):
             row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
             if row is None or row[0] != embedder:
-                return
+                return False
             db.executemany("REPLACE INTO vector VALUES (?, ?, ?)", vectors)
-            db.executemany(
-                "UPDATE piece SET has_vector = 1 WHERE digest = ?", [(mark,) for mark, *_ in vectors]
-            )
+            db.executemany("UPDATE piece SET script = ?2 WHERE digest = ?1", [row[:2] for row in vectors])
+            return True
 
     def centres(self) -> list[tuple[str, bytes]]:
         """For scripts, the vector that lies in the middle of any texts in it."""
@@ -249,7 +224,7 @@ class Index:
 
     def keep_centres(self, centres: Sequence[tuple[str, bytes]]) -> None:
         """Keep them."""
-        with self._open() as db, _writing(db):
+        with self._open() as db, writing(db):
             db.executemany("REPLACE INTO centre VALUES (?, ?)", centres)
 
     def state(self) -> tuple[int, ...]:
@@ -260,7 +235,7 @@ class Index:
     def with_vector(self) -> list[tuple[int, str]]:
         """The pieces that have one, in order, with the script of their text."""
         with self._open() as db:
-            sql = "SELECT id, script FROM piece JOIN vector USING (digest) WHERE has_vector = 1 ORDER BY id"
+            sql = "SELECT id, script FROM piece WHERE script IS NOT NULL ORDER BY id"
             return list(db.execute(sql))
 
     def vectors(self, pieces: Sequence[int]) -> Iterator[tuple[int, bytes]]:
@@ -279,9 +254,9 @@ class Index:
         """How much is in it."""
         with self._open() as db:
             row = db.execute("SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM piece),"
-                             " (SELECT count(*) FROM piece WHERE has_vector = 0)").fetchone()  # fmt: skip
+                             " (SELECT count(*) FROM piece WHERE script IS NULL)").fetchone()  # fmt: skip
             name = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
-            return Counts(*row, name[0] if name else "")
+            return Counts(row[0], row[1], row[2], name[0] if name else "")
 
     def throw_away(self) -> None:
         """Begin anew, with nothing."""
@@ -305,7 +280,7 @@ class Index:
             try:
                 yield self._ready()
             except sqlite3.DatabaseError as why:
-                if (getattr(why, "sqlite_errorcode", 0) or 0) & 0xFF not in _DAMAGED:
+                if not is_damage(why):
                     raise
                 self.throw_away()
                 raise DamagedIndexError(str(why)) from why
@@ -319,77 +294,13 @@ class Index:
         if self._connection is None or inode != self._inode:
             self.close()
             make_folder(self.path.parent)
-            self._connection = _connected(self.path)
+            self._connection = connected(self.path)
             self._inode, self._connections = self.path.stat().st_ino, self._connections + 1
-            self._prepare(self._connection)
+            prepare(self._connection, self._cutting)
         return self._connection
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        form = ":".join(map(str, (_FORM, *self._cutting)))
-        if _form(db) == form:
-            return
-        with _writing(db):  # one process at a time; a second one finds it done
-            if (old := _form(db)) == form:
-                return
-            if old is not None:
-                _empty(db)
-            for statement in _TABLES.split(";"):
-                db.execute(statement)
-            db.execute("INSERT INTO meta VALUES ('form', ?)", (form,))
 
 
 _LONG_TERM_PIECES = f"SELECT piece.id FROM piece JOIN file ON file.id = piece.file WHERE path = '{LONG_TERM}'"
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    first: int
-    last: int
-    heading: str
-    text: str
-
-    @property
-    def indexed(self) -> str:
-        return _indexed(self.heading, self.text)
-
-
-def _pieces(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[_Piece]:
-    """The entries of a note, long ones in parts."""
-    for entry in entries(text):
-        for part in cut(entry.text, chunk_tokens, overlap_tokens):
-            if part.text.strip():
-                before = entry.first - 1
-                yield _Piece(before + part.start, before + part.end, entry.heading, part.text)
-
-
-def _indexed(heading: str, text: str) -> str:
-    """What is searched: an entry means what it means under its heading."""
-    said = ITEM.sub("", text, count=1)
-    return f"{heading}\n{said}" if heading else said
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    fresh = not path.exists()
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-    if fresh:
-        path.chmod(0o600)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = OFF")  # what a power cut takes is made again from the notes
-    return connection
-
-
-def _form(db: sqlite3.Connection) -> str | None:
-    """What its tables are made for; None when it has none."""
-    if db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-        return None
-    row = db.execute("SELECT value FROM meta WHERE key = 'form'").fetchone()
-    return str(row[0]) if row else ""
-
-
-def _empty(db: sqlite3.Connection) -> None:
-    for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN"
-                              " ('meta', 'file', 'piece', 'body', 'vector', 'centre', 'words')").fetchall():  # fmt: skip
-        db.execute(f"DROP TABLE {name}")
 
 
 def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> list[tuple[Any]]:
@@ -402,7 +313,7 @@ def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> li
     for at, heading, text, _ in pieces:
         db.execute(
             "INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)",
-            (at, spaced(_indexed(heading, text))),
+            (at, spaced(indexed(heading, text))),
         )
         db.execute("DELETE FROM body WHERE id = ?", (at,))
     db.execute("DELETE FROM piece WHERE file = ?", row)
@@ -418,18 +329,6 @@ def _drop_vectors(db: sqlite3.Connection, marks: Sequence[tuple[Any]]) -> None:
     db.executemany(
         "DELETE FROM vector WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM piece WHERE digest = ?1)", marks
     )
-
-
-@contextmanager
-def _writing(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with closing(db.cursor()), suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
 
 
 def _digest(text: str) -> bytes:

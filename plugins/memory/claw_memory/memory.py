@@ -16,12 +16,13 @@ from typing import TypeVar
 from claw import say
 
 from claw_memory.hookspecs import Embedder
-from claw_memory.index import Counts, DamagedIndexError, Found, Index
+from claw_memory.index import Counts, Found, Index
 from claw_memory.notes import Notes, dated
 from claw_memory.question import any_of, fts_query, spaced, terms, words_of
 from claw_memory.ranking import by_score, decayed, merge, text_score, varied
 from claw_memory.script import ANY_TEXT, script_of
 from claw_memory.settings import MemorySettings
+from claw_memory.tables import DamagedIndexError
 from claw_memory.vectors import Vectors, packed
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 SNIPPET_CHARS = 700
 _CATCH_UP_SECONDS = 0.5
 _COMMON = 2_000  # a word in more pieces than that says little, and takes long
+_MOST_TERMS = 64
+_QUESTION_CHARS = 1_000
 _TEXTS_AT_ONCE = 4
 
 
@@ -98,6 +101,8 @@ class Memory:
     ) -> Answer:
         """The pieces that answer a question best.
 
+        What changed on disk is taken up first, within half a second; the rest is named in the answer.
+
         :param embedder: None = by words alone.
         :param private: a private chat with an owner; MEMORY.md is searched only there.
         :param now: seconds since 1970.
@@ -121,18 +126,21 @@ class Memory:
         :param goes_on: told after each few how many are done; False stops.
         :raises Exception: what the embedder raises.
         """
-        name = _name(embedder)
-        done = 0
-        self._twice(lambda: self.index.use_embedder(name))
+        return self._twice(lambda: self._embed(embedder, goes_on))
+
+    def _embed(self, embedder: Embedder, goes_on: Callable[[int], bool]) -> int:
+        name, done = _name(embedder), 0
+        self.index.use_embedder(name)
+        if not self.index.centres():
+            self.index.keep_centres(_middles(embedder))
         while goes_on(done):
-            if not self._twice(self.index.centres):
-                self.index.keep_centres(_middles(embedder))
-            some = self._twice(lambda: self.index.without_vector(_TEXTS_AT_ONCE))
+            some = self.index.without_vector(_TEXTS_AT_ONCE)
             if not some:
                 break
             vectors = packed(embedder.embed([text for _, text in some], query=False))
             rows = [(mark, script_of(text), data) for (mark, text), data in zip(some, vectors, strict=True)]
-            self._twice(lambda rows=rows: self.index.keep_vectors(name, rows))  # type: ignore[misc]
+            if not self.index.keep_vectors(name, rows):
+                break  # another process embeds with another one
             done += len(some)
         return done
 
@@ -146,17 +154,18 @@ class Memory:
     def _search(
         self, question: str, embedder: Embedder | None, most: int, private: bool, now: float
     ) -> Answer:
+        question = question[:_QUESTION_CHARS]
         behind = self.index.sync(self.notes, _CATCH_UP_SECONDS)
         candidates = most * self._settings.candidates
         by_text = self._by_text(question, candidates, private)
         by_meaning, why_not = self._by_meaning(question, embedder, candidates, private)
-        if why_not:
-            scored = by_text
-        else:
-            merged = merge(by_meaning, by_text, self._settings.vector_weight, self._settings.text_weight)
-            scored = [one for one in merged if one[1] >= self._settings.min_score]
+        weights = self._settings.vector_weight, self._settings.text_weight
+        merged = by_text if why_not else merge(by_meaning, by_text, *weights)
+        by_words = dict(by_text)  # a piece without a vector is judged by its words alone
+        least = self._settings.min_score
+        scored = [one for one in merged if max(one[1], by_words.get(one[0], 0.0)) >= least]
         found = self.index.found(piece for piece, _ in scored)
-        best = self._best([(piece, score) for piece, score in scored if piece in found], found, most, now)
+        best = self._best([one for one in scored if one[0] in found], found, most, now)
         wanted = words_of(question)
         hits = tuple(
             _hit(found[piece], score, wanted, found[piece].path not in behind) for piece, score in best
@@ -173,7 +182,10 @@ class Memory:
             return []
         all_ = self.index.counts().pieces
         holders = {term: self.index.holders(term, _COMMON + 1) for term in terms(question)}
-        telling = [term for term, count in holders.items() if 0 < count <= _COMMON] or list(holders)
+        rare = sorted(
+            (term for term, count in holders.items() if 0 < count <= _COMMON), key=holders.__getitem__
+        )
+        telling = rare[:_MOST_TERMS] or list(holders)[:_MOST_TERMS]
         ranked = dict(self.index.match(spaced(every), most, private))
         if telling:
             ranked |= dict(self.index.match(any_of(telling), most, private))

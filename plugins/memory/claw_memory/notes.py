@@ -2,7 +2,10 @@
 
 import os
 import re
+import stat
 from calendar import timegm
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +16,7 @@ FOLDER = "memory"
 MOST_BYTES = 4_000_000
 """What is read of one file."""
 
+_SUFFIX = ".md"
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 
 Stamp = tuple[int, int, int]
@@ -31,19 +35,30 @@ class Notes:
         Links that lead out are left out.
         """
         found: dict[str, Stamp] = {}
-        if stamp := _stamp(self.own / LONG_TERM):
-            found[LONG_TERM] = stamp
-        walked = os.walk(self.own / FOLDER)  # follows no link to a folder
-        names = [os.path.join(folder, name) for folder, _, files in walked for name in files]
-        for name in sorted(names, reverse=True):
-            path = os.path.relpath(name, self.own)
-            if (
-                is_note(path)
-                and (stamp := _stamp(Path(name)))
-                and (not os.path.islink(name) or self._holds(path))
-            ):
-                found[path] = stamp
+        with suppress(OSError):
+            if _is_regular(status := os.stat(self.own / LONG_TERM)):
+                found[LONG_TERM] = _stamp(status)
+        for path, status in sorted(self._walk(FOLDER), reverse=True):
+            found[path] = _stamp(status)
         return found
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+        """The notes below a folder; it goes through no link to a folder."""
+        try:
+            with os.scandir(os.path.join(self.own, folder)) as entries:
+                there = [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            return
+        for entry in there:
+            path = f"{folder}/{entry.name}"
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._walk(path)
+                elif self._is_note(entry, path) and _is_regular(status := entry.stat()):
+                    yield path, status
+
+    def _is_note(self, entry: "os.DirEntry[str]", path: str) -> bool:
+        return entry.name.lower().endswith(_SUFFIX) and (not entry.is_symlink() or self._holds(path))
 
     def read(self, path: str) -> str | None:
         """The text of a file that ``look`` named, line ends as ``\\n``; None when it is gone."""
@@ -63,7 +78,7 @@ class Notes:
         plain_path = str(PurePosixPath(inside))
         if ".." in PurePosixPath(inside).parts or not is_note(plain_path) or not self._holds(plain_path):
             raise ToolError(
-                "{path} is no file of the memory. memory_get reads MEMORY.md and memory/*.md; for other files there is read",
+                "{path} is no file of the memory: memory_get reads MEMORY.md and memory/*.md, the tool read any other",
                 path=path,
             )
         return plain_path
@@ -78,7 +93,9 @@ def is_note(path: str) -> bool:
     """Whether a path relative to the agent's folder names a note."""
     pure = PurePosixPath(path)
     hidden = any(part.startswith(".") for part in pure.parts)
-    return path == LONG_TERM or (pure.parts[:1] == (FOLDER,) and pure.suffix.lower() == ".md" and not hidden)
+    return path == LONG_TERM or (
+        pure.parts[:1] == (FOLDER,) and pure.suffix.lower() == _SUFFIX and not hidden
+    )
 
 
 def plain(data: bytes) -> str:
@@ -102,9 +119,10 @@ def lines_of(text: str, first: int, count: int | None) -> str:
     return "\n".join(lines[begin : None if count is None else begin + count])
 
 
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino) if path.is_file() else None
+def _is_regular(status: os.stat_result) -> bool:
+    """A file, no folder and no device."""
+    return stat.S_ISREG(status.st_mode)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_size, status.st_ino

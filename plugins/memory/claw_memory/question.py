@@ -6,18 +6,20 @@ A CJK character is a word of its own: the tokenizer would take a whole sentence 
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import pairwise
 
 _WORD = re.compile(r"\w+")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _CJK_OR_NOT = re.compile(f"{_CJK.pattern}+|[^\\W{_CJK.pattern[1:-1]}]+")
 
 # Words that say nothing of what is asked for.
-_ENGLISH = frozenset(
-    "a about after again all also am an and any are as at be been before but by can could did do does doing for from get "
-    "had has have he her hers him his how i if in into is it its just let me more most my no not of off on one or our out "
-    "over own please she should so some such tell than that the their them then there these they this those to up us "
-    "was we were what when where which while who whom whose why will with would you your s t d ll m re ve".split()
-)
+_ENGLISH_WORDS = """
+    a about after again all also am an and any are as at be been before but by can could did do does doing for from get
+    had has have he her hers him his how i if in into is it its just let me more most my no not of off on one or our out
+    over own please she should so some such tell than that the their them then there these they this those to up us
+    was we were what when where which while who whom whose why will with would you your s t d ll m re ve
+"""
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())
 _CHINESE = frozenset("的了吗呢吧啊么是在有和与或就都也还我你他她它们这那个些哪谁什怎把被给对从到为以及其之于")
 
 
@@ -57,4 +59,4 @@ def any_of(wanted: Iterable[str]) -> str:
 
 
 def _pairs(run: str) -> list[str]:
-    return [*run, *(f"{one} {next_}" for one, next_ in zip(run, run[1:], strict=False))]
+    return [*run, *(f"{one} {next_}" for one, next_ in pairwise(run))]

@@ -1,5 +1,6 @@
 """Scores, and the order that follows from them. Pure."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
@@ -40,7 +41,7 @@ def by_score(scored: Iterable[tuple[K, float]]) -> list[tuple[K, float]]:
 
 def decayed(score: float, age_seconds: float, half_life_days: float) -> float:
     """The score of something old: after ``half_life_days`` half of it is left. What comes from the future is new."""
-    return score * 0.5 ** (max(age_seconds, 0.0) / SECONDS_A_DAY / half_life_days)
+    return score * math.exp2(-max(age_seconds, 0.0) / SECONDS_A_DAY / half_life_days)
 
 
 def varied(

@@ -1,8 +1,26 @@
 """The section ``Memory Recall`` of the system prompt."""
 
-from claw import PromptFacts
+from collections.abc import Callable
+from typing import Any
+
+from claw import PromptFacts, PromptSection
 
 from claw_memory.session import cites
+
+
+def recall_section(watch: Callable[[Any], None]) -> PromptSection:
+    """The section as the prompt takes it.
+
+    :param watch: told each agent that may search: its notes are worth indexing before it does.
+    """
+
+    def render(facts: PromptFacts) -> str:
+        text = recall(facts)
+        if text:
+            watch(facts.agent)
+        return text
+
+    return PromptSection("Memory Recall", 80, render)
 
 
 def recall(facts: PromptFacts) -> str:

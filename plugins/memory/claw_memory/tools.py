@@ -36,7 +36,7 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
         context: ToolContext,
         max_results: Annotated[int | None, Field(ge=1, le=_MOST_RESULTS)] = None,
     ) -> ToolResult:
-        """Search your notes (MEMORY.md and memory/*.md) by meaning and by words, in any language. Gives pieces with path, lines, score and age.
+        """Search your notes, MEMORY.md and memory/*.md, by meaning and by words.
 
         :param query: what you want to know, as a question or in key words.
         :param max_results: how many pieces at most.

@@ -70,7 +70,7 @@ class Vectors:
         held = self._rows[: len(old)][stays] if len(old) and not stays.all() else self._rows
         self._rows = self._with(index, held, int(stays.sum()), new.tolist())
         self._pieces = np.concatenate([old[stays], new])
-        self._scripts = np.array([scripts[piece] for piece in self._pieces.tolist()], dtype=object)
+        self._scripts = np.array([scripts[piece] for piece in self._pieces.tolist()])
         self._find_centres(index)
         self._state = state
 
@@ -100,18 +100,17 @@ class Vectors:
         usual = {
             script: np.frombuffer(data, dtype="<f2").astype(np.float32) for script, data in index.centres()
         }
+        scripts = list(dict.fromkeys([LATIN, *usual, *self._scripts.tolist()]))
         nowhere = np.zeros(rows.shape[1], dtype=np.float32)
-        self._centres = {}
-        self._shifts = np.zeros(len(rows), dtype=np.int64)
-        self._scales = np.ones(len(rows), dtype=np.float32)
-        for at, script in enumerate(dict.fromkeys([LATIN, *usual, *self._scripts.tolist()])):
-            own = np.flatnonzero(self._scripts == script)
-            before = usual.get(script, usual.get(LATIN, nowhere))
-            sum_ = rows[own].sum(axis=0) if len(own) < len(rows) else rows.sum(axis=0)
-            centre = (sum_ + _TEXTS_FOR_SURE * before) / (len(own) + _TEXTS_FOR_SURE)
-            self._centres[script], self._shifts[own] = centre, at
-            lengths = 1 - 2 * ((rows @ centre)[own]) + centre @ centre
-            self._scales[own] = 1 / np.sqrt(np.maximum(lengths, 1e-6))
+        before = np.array([usual.get(script, usual.get(LATIN, nowhere)) for script in scripts])
+        belongs = np.array([self._scripts == script for script in scripts], dtype=np.float32)
+        sums, counts = belongs @ rows, belongs.sum(axis=1, keepdims=True)
+        centres = (sums + _TEXTS_FOR_SURE * before) / (counts + _TEXTS_FOR_SURE)
+        self._centres = dict(zip(scripts, centres, strict=True))
+        self._shifts = belongs.argmax(axis=0)
+        toward = (rows @ centres.T)[np.arange(len(rows)), self._shifts]
+        lengths = 1 - 2 * toward + (centres * centres).sum(axis=1)[self._shifts]
+        self._scales = (1 / np.sqrt(np.maximum(lengths, 1e-6))).astype(np.float32)
 
 
 def _unit(rows: Any) -> Any:

@@ -11,9 +11,15 @@ from claw.config.agents import AgentSettings
 from claw.guard.admission import owner_hash
 from claw.prompt import ContextFile, PromptFacts, assemble
 from claw.provider import ToolSpec
+from claw_memory.section import recall_section
 from claw_skills import skills_section
 
-FUNCTIONS = ("claw.prompt:assemble", "claw.builtin.sections:sections", "claw_skills:skills_section")
+FUNCTIONS = (
+    "claw.prompt:assemble",
+    "claw.builtin.sections:sections",
+    "claw_skills:skills_section",
+    "claw_memory.section:recall_section",
+)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -37,7 +43,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         extra=given["extra"] or "",
     )
 
-    prompt, _ = assemble((*sections(), skills_section({}, None)), facts)
+    prompt, _ = assemble((*sections(), skills_section({}, None), recall_section(lambda agent: None)), facts)
 
     lines = prompt.whole.splitlines()
     headings = [found[1] for line in lines if (found := re.match(r"##? (.+)", line))]

@@ -1,0 +1,93 @@
+"""The SQLite file of an index: its tables, and when it has to be made anew."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+_FORM = "1"
+_WAIT_SECONDS = 10.0
+_DAMAGED = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+)  # https://www.sqlite.org/rescode.html
+# A piece has a script as soon as its text has a vector.
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, mtime_ns INTEGER, size INTEGER, inode INTEGER, digest BLOB
+);
+CREATE TABLE piece (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, first INTEGER, last INTEGER, digest BLOB, script TEXT
+);
+CREATE INDEX piece_of_file ON piece (file);
+CREATE INDEX piece_of_text ON piece (digest);
+CREATE INDEX piece_without_vector ON piece (id) WHERE script IS NULL;
+CREATE TABLE body (id INTEGER PRIMARY KEY, heading TEXT, text TEXT);
+CREATE TABLE vector (digest BLOB PRIMARY KEY, script TEXT, data BLOB);
+CREATE TABLE centre (script TEXT PRIMARY KEY, data BLOB);
+CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicode61 remove_diacritics 2');
+"""
+
+
+class DamagedIndexError(Exception):
+    """The file was no sound index; it was thrown away, and an empty one is in its place."""
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file itself is broken, not only busy, or the disk full."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in _DAMAGED or str(error).startswith("no such ")  # a table that is not there
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    """The file, open; made when it is not there."""
+    fresh = not path.exists()
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    if fresh:
+        path.chmod(0o600)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")  # what a power cut takes is made again from the notes
+    return connection
+
+
+def _form(db: sqlite3.Connection) -> str | None:
+    """What its tables are made for; None when it has none."""
+    if db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        return None
+    row = db.execute("SELECT value FROM meta WHERE key = 'form'").fetchone()
+    return str(row[0]) if row else ""
+
+
+def _empty(db: sqlite3.Connection) -> None:
+    for name in ("meta", "file", "piece", "body", "vector", "centre", "words"):
+        db.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def prepare(db: sqlite3.Connection, cutting: tuple[int, int]) -> None:
+    """Make the tables, unless they are there for pieces of this size; others are thrown away."""
+    form = ":".join(map(str, (_FORM, *cutting)))
+    if _form(db) == form:
+        return
+    with writing(db):  # one process at a time; a second one finds it done
+        if (old := _form(db)) == form:
+            return
+        if old is not None:
+            _empty(db)
+        for statement in _TABLES.split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO meta VALUES ('form', ?)", (form,))
+
+
+@contextmanager
+def writing(db: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with closing(db.cursor()), suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
