@@ -104,16 +104,20 @@ def planned(
     session: Session,
     keep_tokens: int,
     density: float = 1.0,
+    head: int = 0,
 ) -> Plan | None:
     """Where to cut; None when nothing can go.
 
     :param messages: as they stand in the session, the summary so far first when there is one; ``costs`` their tokens.
     :param keep_tokens: of the newest part, by the estimate.
+    :param head: so many at the beginning only stand for what went before; they go again, whatever is cut.
     """
     at = int(bool(messages) and is_summary(messages[0], session))
     body, each = messages[at:], costs[at:]
     cut = cut_point(body, each, keep_tokens)
-    places = [place for place in range(1, len(body)) if isinstance(body[place], User | Assistant)]
+    places = [
+        place for place in range(max(1, head - at), len(body)) if isinstance(body[place], User | Assistant)
+    ]
     if cut.first_kept == 0 and sum(each) > keep_tokens and places:
         cut = cut_at(body, places[-1])  # what came last is larger than all that should stay
     if cut.first_kept == 0:

@@ -6,6 +6,7 @@ long" is met rung by rung: up to three compactions, short tool results, then the
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from claw.pruning import Pruning, prune
 from claw.record import SUMMARY, MemoryFlush
 from claw.session import Session
 from claw.stage import Rooms, Stage
-from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, limit_turns
+from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, User, limit_turns
 from claw.truncation import result_limit, share
 from claw.words import say
 
@@ -59,11 +60,14 @@ class View:
         self._dressed, self._save = dressed, save
         self._settings = stage.agent.settings
         self._budget = Budget.of(self._settings.compaction, stage.window_tokens)
+        self._at = at
         self._from = at - len(limit_turns(past[:at], self._settings.history_limit))
         self._head: tuple[Message, ...] = ()
         if past and abridging.is_summary(past[0], session):
             self._head, self._from = (past[0],), max(self._from, 1)
         self._compactions = self._cuts = 0
+        self._room = int(stage.window_tokens * PROMPT_SHARE) - len(stage.system.whole) // CHARS_PER_TOKEN
+        self._sent = 0
         self._in_vain_at = -_PATIENCE
         self._is_first, self._told_left_out = True, False
         self._left_out: tuple[int, Message | None] = (0, None)
@@ -103,7 +107,7 @@ class View:
                 self._session.append_entry(mark)
         self._is_first = False
         tries = budget.is_over(tokens) and len(messages) - self._in_vain_at >= _PATIENCE
-        if tries and not await self._shorten(messages, budget.keep, tokens):
+        if tries and not await self._shorten(messages, tokens, budget.keep):
             self._in_vain_at = len(messages)
 
     def _has_grown(self) -> bool:
@@ -113,32 +117,46 @@ class View:
         return grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes
 
     async def _smaller(self, messages: Sequence[Message]) -> bool:
-        """One rung down after "too long"; False below the last one."""
+        """One rung down after "too long"; False below the last one. The service knows better than any estimate: what was
+        sent is halved, whatever the window is said to be."""
         if self._budget.enabled and self._compactions < MOST_COMPACTIONS:
             self._compactions += 1
-            real = max(
-                self._tokens(messages), self._budget.window
-            )  # the service knows better than the estimate
-            if await self._shorten(messages, self._budget.keep >> (self._compactions - 1), real):
+            real = max(self._tokens(messages), self._budget.window)
+            if await self._shorten(messages, real, self._sent // 2):
                 return True
             self._compactions = MOST_COMPACTIONS
         self._cuts += 1
+        self._room = min(self._room, self._sent if self._cuts == 1 else self._sent // 2)
         return self._cuts <= _MOST_CUTS
 
-    async def _shorten(self, messages: Sequence[Message], keep_tokens: int, real_tokens: int) -> bool:
+    async def _shorten(self, messages: Sequence[Message], real_tokens: int, most_tokens: int) -> bool:
+        """Compact. At most ``most_tokens`` stay, by the estimate."""
         raw = [*self._head, *messages[self._from :]]
         costs = [*Costs(self._head).each, *self._read[1][self._from :]]
         density = abridging.density(real_tokens, sum(costs) + self._overhead)
-        plan = abridging.planned(raw, costs, self._session, int(keep_tokens / density), density)
-        done = await abridging.written(plan, self._stage, self._rooms) if plan else None
+        keep = min(int(self._budget.keep / density), most_tokens)
+        head = len(self._head)
+        plan = abridging.planned(raw, costs, self._session, keep, density, head)
+        if plan is None:
+            return False
+        start = self._from + plan.first_kept - head
+        asked = self._asked(start)
+        total, kept = plan.tokens
+        plan = replace(plan, tokens=(total, kept + sum(Costs(asked).each)))
+        done = await abridging.written(plan, self._stage, self._rooms)
         if done is None:
             return False
         self._session.append_entry(done.record)
-        self._from += done.first_kept - len(self._head)
-        self._head = (self._session.spoken[0],)
+        self._from, self._head = start, (self._session.spoken[0], *asked)
         self.said.append(done.said)
         await self._told(Notice(done.said))
         return True
+
+    def _asked(self, start: int) -> tuple[Message, ...]:
+        """What this turn answers, when that stands before ``start``: it is never left to a summary alone."""
+        asked = [message for message in self._read[0][self._at : start] if isinstance(message, User)]
+        ends = asked if len(asked) < 3 else [asked[0], asked[-1]]
+        return squeezed(ends, self._budget.window // 20 * len(ends))
 
     def _tokens(self, messages: Sequence[Message]) -> int:
         """How large the request would be: what the service said of the newest one, and an estimate of what came since."""
@@ -162,12 +180,11 @@ class View:
         if pruned := self._session.past.pruned:
             shown = [pruned[id(message)][1] if id(message) in pruned else message for message in shown]
             each = Costs(shown).each
-        room = int(self._budget.window * PROMPT_SHARE) - len(self._stage.system.whole) // CHARS_PER_TOKEN
+        room = self._room
         if self._cuts:
             limit = result_limit(self._budget.window) // 4
             shown = [_with_short_results(message, limit) for message in shown]
             each = Costs(shown).each
-            room //= 2 ** (self._cuts - 1)
         view = fit(shown, each, room - sum(Costs(self._head).each))
         start = view.left_out
         if self._cuts > 1 and view.tokens > room:  # the newest turn alone is too much
@@ -177,7 +194,9 @@ class View:
             await self._told(Notice(say(_LEFT_OUT, count=start)))
         head = self._standing_for(shown[:start], room) if start else self._head
         whole = (*head, *shown[start:])
-        return squeezed(whole, room) if self._cuts > 1 else whole
+        whole = squeezed(whole, room) if self._cuts > 1 else whole
+        self._sent = sum(Costs(whole).each) if self._cuts else sum(each[start:]) + sum(Costs(head).each)
+        return whole
 
     def _standing_for(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
         """What stands for messages that are not shown and were not summarised: made without a model, in memory only."""
