@@ -25,6 +25,7 @@ from claw.record import Compaction, MessageRecord, Record, encode, read
 from claw.session import Sessions
 from claw.store import Database, holder
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, Usage, User
+from house.test_manual import Example, examples, home_with
 from hypothesis import given, settings, strategies as st
 from typer.testing import CliRunner, Result
 
@@ -601,3 +602,34 @@ def test_the_command_speaks_chinese(home: Path, monkeypatch: pytest.MonkeyPatch)
 def test_harmless_leaves_what_people_write_as_it_is() -> None:
     for text in ("门\tand\nlines", "❤️ 👩‍👩‍👧 नमस्ते می‌خواهم", html.escape("<b>")):
         assert harmless(text) == text
+
+
+# --- docs/conversations.md
+
+
+def as_printed_on_a_page(text: str) -> list[str]:
+    """Times, ids and sizes as the page has them, columns two blanks apart."""
+    for what, shown in (
+        (r"\d{4}-\d\d-\d\d", "2026-06-15"), (r"\b\d\d:\d\d\b", "14:31"), (r"\b[0-9a-f]{8}\b", "6b0fdc08"),
+        (r"\d[\d.]* k?B", "1.2 kB"), (r"all \d+ bytes", "all 7133 bytes"), (r"(?<=\S)  +(?=\S)", "  "),
+        (r"\d+(?=  2026)", "92"),
+    ):  # fmt: skip
+        text = re.sub(what, shown, text)
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("example", examples("conversations.md"), ids=str)
+def test_conversations_are_handled_as_the_page_says(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_with(example.config, tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert example.commands, "an example shows what comes out"
+    for command, shown in example.commands:
+        answer = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), command
+        printed = iter(as_printed_on_a_page(answer.stdout))
+        wanted = as_printed_on_a_page("\n".join(shown))
+        assert all(line in printed for line in wanted), f"{command}\n{answer.stdout}\n{answer.stderr}"
