@@ -165,14 +165,24 @@ class Delivery:
         try:
             while waiting:
                 letter = waiting.popleft()
-                if isinstance(letter, _Growing):
-                    await self._end(letter)
-                elif isinstance(letter, _Letter):
-                    await self._send(letter)
-                else:
-                    await self._settle(letter)
+                try:
+                    await self._one(letter)
+                except Exception as broken:  # noqa: BLE001 - one message; the ledger keeps it for the next start
+                    self._complain(
+                        say("channel {name} failed: {why}", name=place.channel, why=name_of(broken))
+                    )
+                    if isinstance(letter, _Letter) and letter.arrived and not letter.arrived.done():
+                        letter.arrived.set_exception(broken)
         finally:  # no await between the last look and this: what comes later gets a worker of its own
             del self._workers[place], self._chats[place]
+
+    async def _one(self, letter: _Letter | _Growing | _Settled) -> None:
+        if isinstance(letter, _Growing):
+            await self._end(letter)
+        elif isinstance(letter, _Letter):
+            await self._send(letter)
+        else:
+            await self._settle(letter)
 
     async def _settle(self, settled: _Settled) -> None:
         channel: Any = self._channel_of(settled.address)
