@@ -24,7 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 def search(
     query: Annotated[str, typer.Argument(help="A question, or key words.")],
     agent: AgentId = "",
-    most: Annotated[int, typer.Option("--max", min=1, max=50, help="How many pieces; as configured.")] = 0,
+    most: Annotated[
+        int, typer.Option("--max", min=0, max=50, help="How many pieces; 0 = as configured.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Search as the agent would, MEMORY.md included. Exit 1 when nothing was found."""

@@ -8,14 +8,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import ToolError
 
-from claw_memory.embedder import built_in, choose
-from claw_memory.hookspecs import Embedder
-from claw_memory.memory import Memory
 from claw_memory.settings import MemorySettings
+
+if TYPE_CHECKING:  # search and index are imported when they are first needed, not at start
+    from claw_memory.hookspecs import Embedder
+    from claw_memory.memory import Memory
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class Memories:
     """
 
     def __init__(
-        self, state_dir: Path, settings: MemorySettings, others: Callable[[], Iterable[Embedder]] = tuple
+        self, state_dir: Path, settings: MemorySettings, others: "Callable[[], Iterable[Embedder]]" = tuple
     ) -> None:
         self.settings = settings
         self._state_dir, self._others = state_dir, others
@@ -38,19 +39,23 @@ class Memories:
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def of(self, agent: Any) -> Memory:
+    def of(self, agent: Any) -> "Memory":
         """The memory of an agent (``claw.config.Agent``)."""
+        from claw_memory.memory import Memory
+
         with self._lock:
             if agent.id not in self._of:
                 index = self._state_dir / f"{agent.id}.sqlite"
                 self._of[agent.id] = Memory(agent.dir / "agent", index, self.settings)
             return self._of[agent.id]
 
-    def embedder(self, agent: Any) -> Embedder | None:
+    def embedder(self, agent: Any) -> "Embedder | None":
         """Who embeds this agent's notes; None when they are searched by words alone.
 
         :raises ToolError: its settings name one that nobody brought.
         """
+        from claw_memory.embedder import built_in, choose
+
         if self._own is None:
             self._own = built_in()
         wanted = agent.settings.memory_search

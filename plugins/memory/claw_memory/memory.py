@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 SNIPPET_CHARS = 700
 _CATCH_UP_SECONDS = 0.5
-_COMMON = 2_000  # a word in more pieces than that says little, and takes long
-_MOST_TERMS = 64
+_COMMON = 1_000  # a word in more pieces than that says little, and takes long
+_MOST_ROWS = 4_000
 _QUESTION_CHARS = 1_000
 _TEXTS_AT_ONCE = 4
 
@@ -162,7 +162,7 @@ class Memory:
         weights = self._settings.vector_weight, self._settings.text_weight
         merged = by_text if why_not else merge(by_meaning, by_text, *weights)
         by_words = dict(by_text)  # a piece without a vector is judged by its words alone
-        least = self._settings.min_score
+        least = 0.0 if why_not else self._settings.min_score
         scored = [one for one in merged if max(one[1], by_words.get(one[0], 0.0)) >= least]
         found = self.index.found(piece for piece, _ in scored)
         best = self._best([one for one in scored if one[0] in found], found, most, now)
@@ -182,14 +182,11 @@ class Memory:
             return []
         all_ = self.index.counts().pieces
         holders = {term: self.index.holders(term, _COMMON + 1) for term in terms(question)}
-        rare = sorted(
-            (term for term, count in holders.items() if 0 < count <= _COMMON), key=holders.__getitem__
-        )
-        telling = rare[:_MOST_TERMS] or list(holders)[:_MOST_TERMS]
+        telling = _telling(holders)
         ranked = dict(self.index.match(spaced(every), most, private))
         if telling:
             ranked |= dict(self.index.match(any_of(telling), most, private))
-        whole = sum(math.log(1 + (all_ - count + 0.5) / (count + 0.5)) for count in holders.values()) or 1.0
+        whole = sum(_weight(count, all_) for count in holders.values())
         return by_score(
             (piece, text_score(rank) * min(-rank / whole, 1.0) ** 2) for piece, rank in ranked.items()
         )
@@ -234,6 +231,22 @@ class Memory:
         if mmr.enabled:
             return varied(scored, lambda piece: words_of(found[piece].text), mmr.weight, most)
         return list(scored[:most])
+
+
+def _telling(holders: Mapping[str, int]) -> list[str]:
+    """The words that say most, the rarest first, as many as are quickly gone through; a common one if all are."""
+    chosen, rows = list[str](), 0
+    for term in sorted((term for term, count in holders.items() if count), key=holders.__getitem__):
+        rows += holders[term]
+        if chosen and (rows > _MOST_ROWS or holders[term] > _COMMON):
+            break
+        chosen.append(term)
+    return chosen
+
+
+def _weight(holders: int, all_: int) -> float:
+    """What a word counts, as in ``bm25()`` (https://www.sqlite.org/fts5.html#the_bm25_function, IDF)."""
+    return max(math.log((all_ - holders + 0.5) / (holders + 0.5)), 1e-6) if holders < all_ else 1e-6
 
 
 def _name(embedder: Embedder) -> str:

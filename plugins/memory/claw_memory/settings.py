@@ -31,7 +31,9 @@ class MemorySettings(Section):
     vector_weight: float = Field(0.7, ge=0, le=1, description="Of likeness in meaning.")
     text_weight: float = Field(0.3, ge=0, le=1, description="Of words in common.")
     candidates: int = Field(4, ge=1, le=50, description="Looked at for each result wanted.")
-    min_score: float = Field(0.05, ge=0, le=1, description="Results below are left out.")
+    min_score: float = Field(
+        0.05, ge=0, le=1, description="Results below are left out, where meaning is compared."
+    )
     mmr: Variety = Field({}, validate_default=True)
     time_decay: Decay = Field({}, validate_default=True)
     watch: bool = Field(

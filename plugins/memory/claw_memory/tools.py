@@ -1,15 +1,16 @@
 """The tools ``memory_search`` and ``memory_get``."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from claw import FenceError, Tool, ToolContext, ToolError, ToolResult, say, tool
 from pydantic import Field
 
 from claw_memory.memories import Memories
-from claw_memory.memory import Answer, Hit
-from claw_memory.notes import LONG_TERM, lines_of, plain
 from claw_memory.session import cites, is_private
+
+if TYPE_CHECKING:
+    from claw_memory.memory import Answer, Hit
 
 _MOST_RESULTS = 50
 _GET = {
@@ -59,6 +60,8 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
     @tool(parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
         """Read lines of one of your notes: MEMORY.md or a file in memory/. A file that is not there is empty."""
+        from claw_memory.notes import LONG_TERM, lines_of, plain
+
         notes = house.of(context.agent).notes
         place = notes.place(path)
         if place == LONG_TERM and not is_private(context.session_key, context.owner):
@@ -76,7 +79,7 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
     return memory_search, memory_get
 
 
-def told(answer: Answer, cited: bool, unknown: str = "") -> str:
+def told(answer: "Answer", cited: bool, unknown: str = "") -> str:
     """A search for the model.
 
     :param cited: each piece ends with its source, ready to be copied into a reply.
@@ -92,7 +95,7 @@ def told(answer: Answer, cited: bool, unknown: str = "") -> str:
     return "\n\n".join([*parts, *_caveats(answer, unknown)])
 
 
-def document(answer: Answer, unknown: str = "") -> dict[str, Any]:
+def document(answer: "Answer", unknown: str = "") -> dict[str, Any]:
     """A search for programs."""
     return {
         "results": [
@@ -109,7 +112,7 @@ def document(answer: Answer, unknown: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _piece(number: int, hit: Hit, cited: bool) -> str:
+def _piece(number: int, hit: "Hit", cited: bool) -> str:
     state = say("current") if hit.fresh else say("changed since it was indexed: read it with memory_get")
     head = say(
         "{number}. {path} lines {first}-{last} (score {score:.2f}, file of {changed}, {state})",
@@ -119,7 +122,7 @@ def _piece(number: int, hit: Hit, cited: bool) -> str:
     return f"{head}\n{hit.text}" + (f"\nSource: {hit.path}#{hit.first}" if cited else "")
 
 
-def _caveats(answer: Answer, unknown: str) -> list[str]:
+def _caveats(answer: "Answer", unknown: str) -> list[str]:
     lines = []
     if unknown or not answer.by_meaning:
         lines.append(say("Searched by words alone: {why}.", why=unknown or answer.why_not))
