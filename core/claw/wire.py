@@ -276,18 +276,21 @@ class CallIds:
     def __init__(self, limit: int = 40) -> None:
         self._fits = re.compile(rf"[A-Za-z0-9_-]{{1,{limit}}}")
         self._used: dict[str, int] = {}
+        self._open: dict[str, list[str]] = {}
         self._now: dict[str, str] = {}
 
     def of_call(self, call_id: str) -> str:
         """The id to write for a call."""
         times = self._used[call_id] = self._used.get(call_id, 0) + 1
-        if times == 1 and self._fits.fullmatch(call_id):
-            self._now[call_id] = call_id
-        else:
-            digest = hashlib.sha256(f"{times}:{call_id}".encode()).hexdigest()
-            self._now[call_id] = f"call_{digest[:24]}"
-        return self._now[call_id]
+        written = call_id
+        if times > 1 or not self._fits.fullmatch(call_id):
+            digest = hashlib.sha256(f"{times}:{call_id}".encode("utf-8", "surrogatepass")).hexdigest()
+            written = f"call_{digest[:24]}"
+        self._open.setdefault(call_id, []).append(written)
+        return written
 
     def of_result(self, call_id: str) -> str:
-        """The id to write for the result of the latest call of that id."""
+        """The id to write for the result of the oldest call of that id that has none: one answer may use an id twice."""
+        if waiting := self._open.get(call_id):
+            self._now[call_id] = waiting.pop(0)
         return self._now.get(call_id, call_id)

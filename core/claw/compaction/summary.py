@@ -79,15 +79,15 @@ class _Writer:
     async def ask(self, material: str, *rules: str) -> str:
         """A text for this; empty when there is none after as many tries as are left."""
         told_to = "\n\n".join(filter(None, (instructions.SUMMARISE, *rules, self.task.extra)))
-        tries = 0
+        failures = 0
         while self.left > 0:
-            if tries:
-                await self.pause(_PAUSES[min(tries, len(_PAUSES)) - 1])
-            tries += 1
+            if failures:
+                await self.pause(_PAUSES[min(failures, len(_PAUSES)) - 1])
             self.calls += 1
             try:
                 text = (await self.write(told_to, material)).strip()
             except Exception as why:  # noqa: BLE001 - a stranger's code: this is one failed try
+                failures += 1
                 self.is_lost = getattr(why, "retryable", True) is False
                 continue
             if text and not self._is_echo(text, material):
