@@ -15,7 +15,11 @@ from claw.conversations.told import CALL, Passage, passages
 from claw.record import Header, encode, read
 
 _AROUND = 70
-_ESCAPED = re.compile(rb"\\[u/]")  # how others may write what we write as it is
+_UNSURE = re.compile(
+    "\\\\[u/]|[\u0300-\u036f]"
+)  # how others may write what we write as it is; a mark that joins with an escape's letter
+_WIDE, _COMBINING = re.compile("[０-９Ａ-Ｚａ-ｚ]"), re.compile("[\u0300-\u036f]")
+_NARROW = {code: code - 0xFEE0 for code in range(0xFF10, 0xFF5B) if _WIDE.match(chr(code))}
 _FIRST = encode(Header(id="-"))[1]
 
 
@@ -68,16 +72,21 @@ def search(
 
 
 def folded(text: str) -> str:
-    """As it is compared."""
-    return text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    """As it is compared: without capitals, full-width letters as others, accents composed."""
+    if _WIDE.search(text):
+        text = text.translate(_NARROW)
+    if _COMBINING.search(text):
+        text = unicodedata.normalize("NFC", text)
+    return text.casefold()
 
 
 def _in_file(kept: Kept, words: Sequence[str]) -> Iterator[_Find]:
     written = [json.dumps(word, ensure_ascii=False)[1:-1] for word in words]
     with opened(kept.path) as file:
         for number, line in enumerate(file):
-            plain = folded(line.decode("utf-8", "replace"))
-            if not all(word in plain for word in written) and not _ESCAPED.search(line):
+            decoded = line.decode("utf-8", "replace")
+            plain = folded(decoded)
+            if not all(word in plain for word in written) and not _UNSURE.search(decoded):
                 continue
             for passage in passages(read(_FIRST + line).entries, str):
                 plain = folded(_searched(passage))
