@@ -33,6 +33,7 @@ SNIPPET_CHARS = 700
 _CATCH_UP_SECONDS = 0.5
 _COMMON = 1_000  # a word in more pieces than that says little, and takes long
 _MOST_ROWS = 4_000
+_LEAST_SCORE = 0.5
 _QUESTION_CHARS = 1_000
 _TEXTS_AT_ONCE = 4
 
@@ -173,10 +174,7 @@ class Memory:
         return Answer(hits, len(behind), self.index.counts().waiting, not why_not, why_not)
 
     def _by_text(self, question: str, most: int, private: bool) -> list[tuple[int, float]]:
-        """What holds words of the question: all of them first, then the more the better.
-
-        The score is worth as much as the part of the question that was found, rare words counting for more.
-        """
+        """What holds words of the question: the more of them, and the rarer, the better."""
         every = fts_query(question)
         if every is None:
             return []
@@ -187,9 +185,7 @@ class Memory:
         if telling:
             ranked |= dict(self.index.match(any_of(telling), most, private))
         whole = sum(_weight(count, all_) for count in holders.values())
-        return by_score(
-            (piece, text_score(rank) * min(-rank / whole, 1.0) ** 2) for piece, rank in ranked.items()
-        )
+        return by_score((piece, _text_score(rank, whole)) for piece, rank in ranked.items())
 
     def _by_meaning(
         self, question: str, embedder: Embedder | None, most: int, private: bool
@@ -231,6 +227,14 @@ class Memory:
         if mmr.enabled:
             return varied(scored, lambda piece: words_of(found[piece].text), mmr.weight, most)
         return list(scored[:most])
+
+
+def _text_score(rank: float, whole: float) -> float:
+    """The score of a rank, by how much of the question it stands for.
+
+    :param whole: what all words of the question count. Among few notes no word counts for much, and is none the worse.
+    """
+    return max(text_score(rank), _LEAST_SCORE) * min(-rank / whole, 1.0) ** 2
 
 
 def _telling(holders: Mapping[str, int]) -> list[str]:

@@ -25,7 +25,7 @@ class MemorySettings(Section):
     """The whole section."""
 
     chunk_tokens: int = Field(
-        100, ge=8, le=8000, description="Size of an indexed piece; four characters a token."
+        400, ge=8, le=8000, description="Longer entries are indexed in parts of this size."
     )
     overlap_tokens: int = Field(80, ge=0, description="What a part repeats of the one before.")
     vector_weight: float = Field(0.7, ge=0, le=1, description="Of likeness in meaning.")
