@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import claw_http
+import claw_memory
 import msgspec
 from claw import hookspecs
 from claw.config.settings import Settings
@@ -20,7 +21,7 @@ def hooks() -> str:
     """Every hook with its signature and its docstring."""
     parts = ["# Hooks\n", inspect.getdoc(hookspecs) or "", "", *_hooks_of(hookspecs, "##")]
     parts += ["\n## Hooks of plugins\n", "They are asked while the plugin that specifies them is loaded."]
-    parts += _hooks_of(claw_http.hookspecs, "###")
+    parts += [*_hooks_of(claw_http.hookspecs, "###"), *_hooks_of(claw_memory.hookspecs, "###")]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -15,8 +15,8 @@ class Limits:
     :param text_chars: characters, or UTF-16 code units when ``utf16`` is set.
     :param media_in_bytes: the largest file that is fetched; ``media_out_bytes`` the largest that is sent.
     :param edit_seconds: pause between two edits of a message that grows.
-    :param patience_seconds: how long a turn may take before signs of life and a text that grows are shown: what is answered
-        sooner is one message, and no call more.
+    :param patience_seconds: how long a turn may take before signs of life and a text that grows are shown: what is
+        answered sooner is one message, and no call more.
     """
 
     text_chars: int = 4000

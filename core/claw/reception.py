@@ -165,9 +165,7 @@ class Reception:
         if why not in _UNSEEN:
             self._delivery.settle(accepted.inbound.address, accepted.inbound.message_id)
 
-    def _say(
-        self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()
-    ) -> tuple[Outbound, ...]:
+    def _say(self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
         channel = self._rooms.kit.channel(inbound.address.channel, inbound.address.account)
         whole = Outbound(key, inbound.address, text, answers=inbound.message_id)
         return pieces(whole, channel, shown) if channel and text else ()

@@ -32,7 +32,9 @@ class Talk:
         :raises ToolError: the agent's settings do not name that chat.
         """
         here = self._inbound.address
-        named, _, chat = target.rpartition(":") if target.split(":", maxsplit=1)[0] in self._names() else ("", "", target)
+        named, _, chat = (
+            target.rpartition(":") if target.split(":", maxsplit=1)[0] in self._names() else ("", "", target)
+        )
         channel, account = channel or named or here.channel, account or here.account
         if (channel, account) == (here.channel, here.account) and chat in ("", here.chat):
             return here

@@ -270,7 +270,7 @@ SERVING = {
 
 
 def test_core_stays_small() -> None:
-    """The plan's 7,500 lines for everything are passed nearly three times; what stands is held here, so that it shrinks."""
+    """The plan's 7,500 lines for everything are passed nearly three times; what stands is held here, to shrink."""
     beside = {
         "builtin",
         "testing",

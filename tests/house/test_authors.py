@@ -186,7 +186,9 @@ def test_a_name_that_cannot_be_an_id_is_refused(name: str, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
-ALL_THE_SAME = {("feishu_bitable_write", "openai-strict")}  # a record's fields have the names that people gave them
+ALL_THE_SAME = {
+    ("feishu_bitable_write", "openai-strict")
+}  # a record's fields have the names that people gave them
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)

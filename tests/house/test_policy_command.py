@@ -73,7 +73,11 @@ MUTATIONS = {
     "tools: {profile: default}": ("tools: {profile: full, deny: [message]}", True, False),
     "allow: [acme_restart]}": ("deny: [gateway]}", True, False),
     "allow: [acme]}": ("allow: [acme_status]}", True, False),
-    '["group:plugins"]': ("[acme, read, exec]", True, False),  # other plugins with optional tools are installed
+    '["group:plugins"]': (
+        "[acme, read, exec]",
+        True,
+        False,
+    ),  # other plugins with optional tools are installed
     "alsoAllow: [acme], deny: [acme_restart]": ("alsoAllow: [acme]", True, True),
     "[read, write, grep]": ("[read, write, grep, ls]", True, True),
 }

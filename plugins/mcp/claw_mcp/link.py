@@ -138,7 +138,9 @@ class Link:
         new.task = loop.create_task(self._live(new, murmur), name=f"mcp {self.name}")
         self._session = new
         try:
-            async with asyncio.timeout(self.server.connect_seconds):  # no wait_for: in 3.11 it can lose a cancelling
+            async with asyncio.timeout(
+                self.server.connect_seconds
+            ):  # no wait_for: in 3.11 it can lose a cancelling
                 client = await asyncio.shield(new.ready)
             if not isinstance(client, BaseException):
                 async with asyncio.timeout(self.server.connect_seconds):

@@ -6,12 +6,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from claw import Address, ToolContext, ToolError, ToolResult, tool
 
-
 Action = Literal["send", "reply", "react", "edit", "delete", "poll"]
 
 
 @tool(effects="once", parallel=False)
-async def message(
+async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
     context: ToolContext,
     message: str = "",
     action: Action = "send",
