@@ -14,18 +14,12 @@ from claw.truncation import truncate
 MOST_FAILURES, FAILURE_CHARS = 8, 240
 _ASKED_CHARS = 300
 _IDENTIFIER_CHARS = 200
+_LOOKED_AT_CHARS = 200_000  # of one message
 _FILES = 40
 
-# What a model cannot make up again once it is gone. Linear: no class overlaps its neighbour.
-_IDENTIFIER = re.compile(
-    r"https?://[^\s<>\"'`)\]}]+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-    r"|(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@%+-]+){2,}"
-    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-    r"|\b[\w-]*\d[\w.:-]*\w\b"
-    r"|`[^`\n]{2,80}`",
-    re.ASCII,
-)
+# Runs of what identifiers are made of, also amid Chinese; one class each, so that time grows with length alone.
+_RUN = re.compile(r"[A-Za-z0-9_~./@:%+?=&#-]+")
+_QUOTED = re.compile(r"`([^`\n]{2,80})`")
 _READS = frozenset({"read"})
 _WRITES = frozenset({"write", "edit", "apply_patch"})
 _PATHS = ("file_path", "path")
@@ -40,19 +34,28 @@ class Files:
 
 
 def identifiers(messages: Iterable[Message], most_chars: int) -> tuple[str, ...]:
-    """The identifiers in what was said, newest first, as many as fit: words with a digit, paths, addresses, code."""
+    """The identifiers in what was said, newest first, as many as fit: words with a digit, paths, addresses, quoted code.
+
+    These are what a model cannot make up again once they are gone.
+    """
     kept: dict[str, None] = {}
     room = most_chars
     for message in reversed(list(messages)):
-        for found in _IDENTIFIER.findall(texts(message)[:200_000]):
-            name = found.rstrip(".,;:!?")
-            if len(name) < 3 or len(name) > _IDENTIFIER_CHARS or name in kept:
-                continue
-            room -= len(name) + 2
-            if room < 0:
-                return tuple(kept)
-            kept[name] = None
+        text = texts(message)[:_LOOKED_AT_CHARS]
+        found = [run.strip(".:?=&#-").removesuffix("/") for run in _RUN.findall(text)]
+        for name in (*filter(_identifies, found), *_QUOTED.findall(text)):
+            if name not in kept:
+                room -= len(name) + 2
+                if room < 0:
+                    return tuple(kept)
+                kept[name] = None
     return tuple(kept)
+
+
+def _identifies(run: str) -> bool:
+    if not 3 <= len(run) <= _IDENTIFIER_CHARS:
+        return False
+    return any(map(str.isdigit, run)) or "://" in run or run.count("/") > 1 or "@" in run.strip("@")
 
 
 def failures(messages: Iterable[Message]) -> tuple[str, ...]:
