@@ -11,11 +11,11 @@ from weakref import WeakValueDictionary
 from claw import hookimpl
 
 from claw_memory import hookspecs as hookspecs
+from claw_memory.hookspecs import Embedder as Embedder
 
 if TYPE_CHECKING:
     from claw import PluginConfig, PromptSection, Tool
 
-    from claw_memory.hookspecs import Embedder as Embedder
     from claw_memory.memories import Memories
 
 _open: "WeakValueDictionary[int, Memories]" = WeakValueDictionary()

@@ -28,13 +28,13 @@ def recall(facts: PromptFacts) -> str:
     tools = {tool.name for tool in facts.tools}
     if "memory_search" not in tools:
         return ""
-    then = ", then fetch just the lines you need with `memory_get`" if "memory_get" in tools else ""
+    then = ", then read the lines with `memory_get`" if "memory_get" in tools else ""
     if cites(facts.agent.settings.memory_search.citations, facts.runtime.get("session", "")):
         cite = "Where it helps to check, add `Source: path#line`."
     else:
         cite = "Name no memory files or lines in replies."
     return (
         "## Memory Recall\n"
-        "Asked about earlier work, decisions, dates, people, likings or open tasks: first run `memory_search` over "
+        "Before answers about earlier work, decisions, dates, people, likings or open tasks: `memory_search` over "
         f"MEMORY.md and memory/*.md{then}. Still unsure: say that you looked.\n{cite}"
     )

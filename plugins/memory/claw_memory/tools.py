@@ -1,10 +1,9 @@
 """The tools ``memory_search`` and ``memory_get``."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from claw import FenceError, Tool, ToolContext, ToolError, ToolResult, say, tool
-from pydantic import Field
 
 from claw_memory.memories import Memories
 from claw_memory.session import cites, is_private
@@ -16,9 +15,9 @@ _MOST_RESULTS = 50
 _GET = {
     "type": "object",
     "properties": {
-        "path": {"type": "string", "description": "MEMORY.md or memory/….md, as memory_search names it"},
-        "from": {"type": "integer", "minimum": 1, "description": "first line; 1 when left out"},
-        "lines": {"type": "integer", "minimum": 1, "description": "how many; all that follow when left out"},
+        "path": {"type": "string"},
+        "from": {"type": "integer", "minimum": 1},
+        "lines": {"type": "integer", "minimum": 1},
     },
     "required": ["path"],
     "additionalProperties": False,
@@ -35,13 +34,9 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
     def memory_search(
         query: str,
         context: ToolContext,
-        max_results: Annotated[int | None, Field(ge=1, le=_MOST_RESULTS)] = None,
+        max_results: int | None = None,
     ) -> ToolResult:
-        """Search your notes, MEMORY.md and memory/*.md, by meaning and by words.
-
-        :param query: what you want to know, as a question or in key words.
-        :param max_results: how many pieces at most.
-        """
+        """Search your notes by meaning and by words."""
         agent = context.agent
         wanted = agent.settings.memory_search
         if not wanted.enabled:
@@ -52,14 +47,14 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
             embedder = house.embedder(agent)
         except ToolError as why:  # words alone find something too
             unknown = str(why)
-        answer = house.of(agent).search(query, embedder, max_results or wanted.max_results, private)
+        answer = house.of(agent).search(query, embedder, _within(max_results or wanted.max_results), private)
         house.watch(agent)
         cited = cites(wanted.citations, context.session_key)
         return ToolResult(told(answer, cited, unknown), details=document(answer, unknown))
 
     @tool(parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
-        """Read lines of one of your notes: MEMORY.md or a file in memory/. A file that is not there is empty."""
+        """Read lines of MEMORY.md or memory/*.md."""
         from claw_memory.notes import LONG_TERM, lines_of, plain
 
         notes = house.of(context.agent).notes
@@ -77,6 +72,10 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
         return lines_of(text, more.get("from", 1), lines)
 
     return memory_search, memory_get
+
+
+def _within(results: int) -> int:
+    return min(max(results, 1), _MOST_RESULTS)
 
 
 def told(answer: "Answer", cited: bool, unknown: str = "") -> str:
