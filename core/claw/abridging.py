@@ -6,6 +6,7 @@ append, so a process that dies in the middle leaves the old or the new. No lock 
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from claw.compaction.budget import Budget
@@ -28,6 +29,7 @@ from claw.words import say
 _SUMMARY_SHARE = 0.7
 """Of the tokens that go, a summary may take so many at most: they always fall."""
 
+_RULES = "offline"  # the provider that is no model
 _LEAST_GAIN_TOKENS = 100
 _MOST_DENSITY = 4.0
 _CROWDED = 1.2  # times the share of the window: more than so much of it is new (spec/runtime.md F4)
@@ -156,12 +158,11 @@ async def written(plan: Plan, stage: Stage, rooms: Rooms, focus: str = "") -> Sh
     )  # fmt: skip
     crowded = kept * plan.density > stage.window_tokens * settings.max_history_share * _CROWDED
     drops = settings.mode == "safeguard" and crowded
-    try:
-        summary = await within(
-            settings.timeout_seconds, _summarised(task, _writer(stage, rooms, most), settings.max_history_share, drops)
-        )  # fmt: skip
-    except TimeoutError:
-        summary = Summary(digest(plan.gone, plan.previous, most), 0, 0)
+    summary = Summary(digest(plan.gone, plan.previous, most), 0, 0)
+    if can_write(stage, rooms):
+        writing = _summarised(task, _writer(stage, rooms, most), settings.max_history_share, drops)
+        with suppress(TimeoutError):
+            summary = await within(settings.timeout_seconds, writing)
     if not summary.written and settings.mode == "safeguard":
         return None
     text = neutral(summary.text)
@@ -279,11 +280,17 @@ def _writer(stage: Stage, rooms: Rooms, most_chars: int) -> Write:
     return write
 
 
+def can_write(stage: Stage, rooms: Rooms) -> bool:
+    """Whether a real model is there for this: the offline rules would answer something else."""
+    return any(model.provider != _RULES for model in _writing_models(stage, rooms))
+
+
 def _writing_models(stage: Stage, rooms: Rooms) -> tuple[ModelRef, ...]:
     chosen = stage.agent.settings.compaction.model
-    if not chosen:
-        return stage.models
-    return candidates(chosen, str(stage.models[0]), (), rooms.config.settings.models.aliases)
+    models = stage.models
+    if chosen:
+        models = candidates(chosen, str(stage.models[0]), (), rooms.config.settings.models.aliases)
+    return tuple(model for model in models if model.provider != _RULES) or models
 
 
 def _writing_window(stage: Stage, rooms: Rooms) -> int:

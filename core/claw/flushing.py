@@ -50,10 +50,10 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
         flush.system_prompt, flush.prompt or _PROMPT, f"File: {path}",
         f"When that is done, or when there is nothing to save, answer with {silent} and nothing else.",
     )  # fmt: skip
-    fence = fence_round(
-        (Root(stage.workspace), Root(own / "MEMORY.md", append_only=True), Root(own / "memory", append_only=True)),
-        stage.workspace, rooms.config.home,
-    )  # fmt: skip
+    roots = [Root(stage.workspace), Root(own / "memory", append_only=True)]
+    if stage.route.owner and stage.route.chat_type == "direct":  # nobody else's words belong into that file
+        roots.append(Root(own / "MEMORY.md", append_only=True))
+    fence = fence_round(roots, stage.workspace, rooms.config.home)
     origin = f"<!-- {moment:%Y-%m-%d %H:%M}, {stage.route.session_key} -->"
     tools = {name: stage.tools[name] for name in _READS if name in stage.tools}
     tools[WRITES] = replace(stage.tools[WRITES], run=_adding(own, origin), parallel=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from claw import flushing
+from claw.abridging import can_write
 from claw.config import Config
 from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
@@ -347,7 +348,7 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
     save = partial(flushing.save, ask=ask, caller=caller, session=session)
     view = View(
         ask, stage, session, rooms, told, start.past, start.at, dressed,
-        save if flushing.may_save(stage.tools) else None,
+        save if flushing.may_save(stage.tools) and can_write(stage, rooms) else None,
     )  # fmt: skip
     errand.shortened = view.said
     return view.ask

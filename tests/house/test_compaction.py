@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from claw.cli.main import app
 from claw.compaction import instructions
 from claw.errors import ClawError, ProviderError
 from claw.event import Notice
@@ -12,11 +13,13 @@ from claw.record import SUMMARY
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
 from claw.transcript import Assistant, Text, ToolResult, User, pair
 from house.test_serving import OPEN, served
+from typer.testing import CliRunner
 
 TOO_LONG = ProviderError("the conversation is too long for this model", reason="context_overflow")
 OFF = {"memoryFlush": {"enabled": False}}
 
 
+KEY = "agent:default:main"
 OURS = {"tools": {"suppliers": {"read": "acme", "write": "acme"}}}
 """The tools of these tests may bear the names of core tools."""
 
@@ -358,6 +361,25 @@ async def test_a_person_has_it_compacted_with_a_focus():
         assert "the colour of the doors" in model.summaries[0].system.whole
         await house.hear("and now?")
         assert words(model.turns[-1])[0].startswith(SUMMARY + "THE SUMMARY")
+
+
+async def test_the_same_from_the_command_line(tmp_path):
+    home = tmp_path / "home" / ".claw"
+    async with House(Model(window=200_000), config=settings(), home=home) as house:
+        await talk(house, 6)
+    edited = (home / "config.yaml").read_text().replace("fake/m1", "offline/rules")
+    (home / "config.yaml").write_text(edited)
+
+    def claw(*words):
+        return CliRunner().invoke(app, ["sessions", "compact", *words])
+
+    done = await asyncio.to_thread(claw, "main", "--focus", "doors", "--json")
+    told = json.loads(done.stdout)
+    assert (told["key"], told["compacted"], told["by"], told["focus"]) == (KEY, True, "cut", "doors")
+    assert told["tokensAfter"] < told["tokensBefore"]
+
+    assert "older messages" in (await asyncio.to_thread(claw, "main")).stdout
+    assert (await asyncio.to_thread(claw, "nobody")).exit_code != 0
 
 
 async def test_a_short_conversation_has_nothing_to_compact():

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from claw.cli import session_care
+from claw.cli import session_care, session_compact
 from claw.cli.show import document, on_terminal, table
 from claw.conversations.kept import CURRENT, LEFT, Kept, content, conversations, figures, named, reading_of
 from claw.conversations.page import as_html, as_lines, as_markdown, local_time
@@ -130,6 +130,7 @@ app.command()(session_care.reset)
 app.command()(session_care.delete)
 app.command()(session_care.repair)
 app.command()(session_care.archive)
+app.command()(session_compact.compact)
 
 
 # --- what is told
