@@ -24,12 +24,13 @@ def recall_section(watch: Callable[[Any], None]) -> PromptSection:
 
 
 def recall(facts: PromptFacts) -> str:
-    """When to search the memory, and whether to say where something stands. Empty without ``memory_search``."""
-    tools = {tool.name for tool in facts.tools}
-    if "memory_search" not in tools:
+    """When to search the memory, and whether to say where something stands. Empty without ``memory_search``, and where
+    ``memorySearch.enabled`` is false."""
+    tools, settings = {tool.name for tool in facts.tools}, facts.agent.settings.memory_search
+    if "memory_search" not in tools or not settings.enabled:
         return ""
     then = ", then read the lines with `memory_get`" if "memory_get" in tools else ""
-    if cites(facts.agent.settings.memory_search.citations, facts.runtime.get("session", "")):
+    if cites(settings.citations, facts.runtime.get("session", "")):
         cite = "Where it helps to check, add `Source: path#line`."
     else:
         cite = "Name no memory files or lines in replies."

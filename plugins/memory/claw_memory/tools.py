@@ -1,5 +1,6 @@
 """The tools ``memory_search`` and ``memory_get``."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
     """Both tools of a house."""
 
     async def close() -> None:
-        house.close()
+        await asyncio.to_thread(house.close)  # it waits for the text that is being embedded
 
     @tool(close=close)
     def memory_search(

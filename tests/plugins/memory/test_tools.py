@@ -151,6 +151,8 @@ def test_the_section_stands_only_with_the_tool():
     assert recall(replace(facts, tools=(SEARCH,))).startswith("## Memory Recall\n")
     assert "memory_get" not in recall(replace(facts, tools=(SEARCH,)))
     assert "memory_get" in recall(replace(facts, tools=(SEARCH, GET)))
+    off = agent(Path("/home"), enabled=False)
+    assert recall(replace(facts, tools=(SEARCH,), agent=off)) == ""
 
 
 def test_the_first_embedder_is_used_unless_the_settings_name_another_or_none():
