@@ -72,12 +72,14 @@ class View:
         self._is_first, self._told_left_out = True, False
         self._left_out: tuple[int, Message | None] = (0, None)
         self._read: tuple[list[Message], list[int]] = ([], [])
+        self._total = 0
         self.said: list[str] = []
 
     async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         """One model call, with what is in its way cleared first."""
         shown = self._dressed(messages)
-        self._read = shown, self._rooms.costs.of(shown).each
+        costs = self._rooms.costs.of(shown)
+        self._read, self._total = (shown, costs.each), costs.total
         await self._make_room(messages)
         while True:
             request, spoke = await self._request(), False
@@ -142,7 +144,7 @@ class View:
         start = self._from + plan.first_kept - head
         asked = self._asked(start)
         total, kept = plan.tokens
-        plan = replace(plan, tokens=(total, kept + sum(Costs(asked).each)))
+        plan = replace(plan, tokens=(total, kept + Costs(asked).total))
         done = await abridging.written(plan, self._stage, self._rooms)
         if done is None:
             return False
@@ -166,7 +168,7 @@ class View:
             for at in range(len(messages) - 1, self._from - 1, -1):
                 if messages[at] is answer:
                     return tokens + sum(each[at + 1 :])
-        return self._overhead + sum(each[self._from :]) + sum(Costs(self._head).each)
+        return self._overhead + sum(each[self._from :]) + Costs(self._head).total
 
     @property
     def _overhead(self) -> int:
@@ -176,16 +178,24 @@ class View:
 
     async def _request(self) -> tuple[Message, ...]:
         """The messages to send."""
-        shown, each = self._read[0][self._from :], self._read[1][self._from :]
-        if pruned := self._session.past.pruned:
+        (shown, each), room, pruned = self._read, self._room, self._session.past.pruned
+        total = self._total
+        if self._from:
+            total -= sum(each[: self._from])
+            shown, each = shown[self._from :], each[self._from :]
+        if pruned:
             shown = [pruned[id(message)][1] if id(message) in pruned else message for message in shown]
-            each = Costs(shown).each
-        room = self._room
         if self._cuts:
             limit = result_limit(self._budget.window) // 4
             shown = [_with_short_results(message, limit) for message in shown]
-            each = Costs(shown).each
-        view = fit(shown, each, room - sum(Costs(self._head).each))
+        if pruned or self._cuts:
+            made = Costs(shown)
+            each, total = made.each, made.total
+        before = Costs(self._head).total
+        self._sent = before + total
+        if self._sent <= room:  # as mostly: nothing of it is looked at one by one
+            return (*self._head, *shown)
+        view = fit(shown, each, room - before)
         start = view.left_out
         if self._cuts > 1 and view.tokens > room:  # the newest turn alone is too much
             start += cut_point(view.messages, each[start:], room // 2).first_kept
@@ -195,7 +205,7 @@ class View:
         head = self._standing_for(shown[:start], room) if start else self._head
         whole = (*head, *shown[start:])
         whole = squeezed(whole, room) if self._cuts > 1 else whole
-        self._sent = sum(Costs(whole).each) if self._cuts else sum(each[start:]) + sum(Costs(head).each)
+        self._sent = Costs(whole).total
         return whole
 
     def _standing_for(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:

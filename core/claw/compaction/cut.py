@@ -10,14 +10,16 @@ from claw.truncation import truncate
 
 
 class Costs:
-    """The estimate of each message of a conversation, in tokens."""
+    """The estimate of each message of a conversation, in tokens, and of all."""
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self.each = [estimate_tokens(message) for message in messages]
+        self.total = sum(self.each)
 
     def add(self, message: Message) -> None:
         """One more message."""
         self.each.append(estimate_tokens(message))
+        self.total += self.each[-1]
 
 
 @dataclass(frozen=True, slots=True)
