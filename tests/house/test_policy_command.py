@@ -263,7 +263,7 @@ def test_show_has_every_gate_and_layer_with_key_line_and_what_it_takes_away(home
         ("profile", ["coding"], "tools.profile", 2),
         ("alsoAllow", ["message"], "tools.alsoAllow", 3),
     ]
-    assert stages["profile"]["takes"] == ["session_status"]
+    assert stages["profile"]["takes"] == ["memory_search", "memory_get", "session_status"]
     [rule] = stages["globalProvider"]["rules"]
     assert (rule["model"], rule["line"], stages["globalProvider"]["takes"]) == ("openai/b", 4, ["ls"])
     [rule] = stages["agent"]["rules"]

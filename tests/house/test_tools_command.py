@@ -68,7 +68,7 @@ def test_the_list_is_what_a_turn_of_that_agent_gets(home: Path) -> None:
 
 def test_explain_leaves_with_0_for_an_available_tool_and_1_for_any_other(home: Path) -> None:
     configured(home, tools={"deny": ["exec"]})
-    assert [claw("explain", name).exit_code for name in ("read", "exec", "memory_search", "no_such")] == [
+    assert [claw("explain", name).exit_code for name in ("read", "exec", "sessions_send", "no_such")] == [
         0,
         1,
         1,
@@ -109,9 +109,9 @@ def test_a_model_that_is_named_is_judged_alone(home: Path) -> None:
 
 
 def test_words_that_name_nothing_are_told_on_stderr_and_absent_core_tools_too(home: Path) -> None:
-    configured(home, tools={"profile": "coding", "alsoAllow": ["memory_search", "raed"]})
+    configured(home, tools={"profile": "coding", "alsoAllow": ["sessions_send", "raed"]})
     told = claw("list").stderr
-    assert "memory_search is not here" in told
+    assert "sessions_send is not here" in told
     assert "raed is the name of no tool" in told and "did you mean read?" in told
 
 
