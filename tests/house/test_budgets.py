@@ -15,9 +15,9 @@ from claw.provider import SystemPrompt
 from claw.testing import FakeProvider, House, says
 
 FIRST_REQUEST_BYTES = 8192
-# About a hundred: a dozen look whether a context file, a skill or a root of the fence has changed, each of the two plugins
-# that bring a section takes twenty in its yard, the journal, the lock and the flush take the rest; how often two threads
-# wait for each other differs from run to run.
+# About a hundred: a dozen look whether a context file, a skill or a root of the fence has changed, each of the two
+# plugins that bring a section takes twenty in its yard, the journal, the lock and the flush take the rest; how often two
+# threads wait for each other differs from run to run.
 SYSTEM_CALLS = 125
 
 # Five turns warm the house up. Between the two marks the sixth one runs.
