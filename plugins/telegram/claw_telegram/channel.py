@@ -108,7 +108,7 @@ class TelegramChannel:
                 submit = self._into(door, beside)
                 beside.create_task(self._show_menu())
                 await (self._hear(bot, submit) if self._receiver else self._poll(bot, submit))
-        except* Exception as refused:  # noqa: BLE001 - the one reason, not a group of one
+        except ExceptionGroup as refused:  # the one reason, not a group of one
             raise refused.exceptions[0] from None
         finally:
             if self._state.state != "failed":
