@@ -60,6 +60,12 @@ def from_data(data: Mapping[str, Any]) -> Pin:
     return Pin(**{**data, "needs": tuple(data["needs"])})
 
 
+def _sha256(archive: Mapping[str, Any]) -> str:
+    """The hash of a file as a report says it; pip before 23.1, as Debian 12 has it, knows the one-line form alone."""
+    name, _, digest = str(archive.get("hash", "")).partition("=")
+    return str(archive.get("hashes", {}).get("sha256", "")) or (digest if name == "sha256" else "")
+
+
 def from_report(entry: Mapping[str, Any]) -> Pin:
     """One entry of pip's installation report. Source: pip.pypa.io, "Installation Report", version 1."""
     about, origin = entry["metadata"], entry["download_info"]
@@ -76,7 +82,7 @@ def from_report(entry: Mapping[str, Any]) -> Pin:
         version=about["version"],
         source=source,
         url=origin["url"],
-        sha256=origin.get("archive_info", {}).get("hashes", {}).get("sha256", ""),
+        sha256=_sha256(origin.get("archive_info", {})),
         commit=(repository or {}).get("commit_id", ""),
         editable=bool((folder or {}).get("editable")),
         needs=needs,
