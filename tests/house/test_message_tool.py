@@ -4,18 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from claw.errors import DeliveryError
-from claw.hookspecs import hookimpl
-from claw.serve import Serving
 from claw.testing import FakeChannel, FakeProvider, House, calls, says
-
-
-class Channels:
-    def __init__(self, *channels):
-        self.channels = channels
-
-    @hookimpl
-    def register_channels(self, config):
-        return self.channels
 
 
 @asynccontextmanager
@@ -26,16 +15,12 @@ async def served(model, *channels, home, targets=()):
         "channels": {"fake": {"allowFrom": ["u1"]}, "other": {}},
         "tools": {"message": {"targets": list(targets)}},
     }
-    plugins = {"channels": Channels(*channels), "tools-std": claw_tools_std}
-    house = House(model, home=home, config=config, plugins=plugins)
-    stop = asyncio.Event()
-    running = asyncio.ensure_future(Serving(house.app).run(stop))
-    try:
+    plugins = {"tools-std": claw_tools_std}
+    async with (
+        House(model, home=home, config=config, plugins=plugins, channels=channels) as house,
+        house.served(),
+    ):
         yield house
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        await house.close()
 
 
 def result(model):
