@@ -83,9 +83,6 @@ class Delivery:
         self._chats: dict[Address, deque[_Letter | _Growing | _Settled]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._chats.values())) + len(self._workers)
-
     def busy(self, address: Address) -> bool:
         """Whether something is on its way to this chat."""
         return replace(address, thread=None) in self._workers

@@ -6,7 +6,7 @@ the replies it owes end in one commit, so that a death leaves a turn either to b
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -332,8 +332,3 @@ def _taking(turn: str, number: int) -> tuple[str, tuple[Any, ...]]:
 
 def _accepted(number: int, body: bytes) -> Accepted:
     return Accepted(number, msgspec.json.decode(body, type=Inbound))
-
-
-def unsent(outbound: Outbound, message_ids: Sequence[str]) -> Outbound:
-    """The same message, to become what stands in ``message_ids``."""
-    return replace(outbound, replaces=tuple(message_ids))
