@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from claw import survey, words
 from claw.approval import Approvals
-from claw.builtin.context_files import ContextFiles
+from claw.builtin.context_files import ContextFiles, repo_of
 from claw.catalog import CORE_TOOLS, GROUPS
 from claw.channel import Channel
 from claw.clock import SYSTEM, Clock
@@ -172,6 +172,7 @@ class App:
             machine=_machine(),
             approvals=self._approvals(self._clock),
             overrides=Overrides(self._database),
+            repo=cache(repo_of),
         )
         self._tell_what_is_odd(facts)
 
@@ -260,7 +261,9 @@ class App:
         paired = self.pairing.paired(inbound.address.channel, inbound.address.account)
         route = admit(inbound, self.config, wish.agent, wish.session, paired)
         if route is None:
-            raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
+            why = "claw route explain --channel {channel} --sender ID says why"
+            place, who = inbound.address.channel, inbound.sender.id or say("a sender without an id")
+            raise UsageError("nobody would answer {sender} there", fix=why, sender=who, channel=place)
         return await set_stage(inbound, route, self.rooms, wish)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], inbound: Inbound, wish: Wish) -> Result:
@@ -339,6 +342,7 @@ class App:
                 own,
                 settings.bootstrap_max_chars,
                 settings.bootstrap_total_max_chars,
+                self.complain,
             )
         return self._context[key].load(private)
 

@@ -44,9 +44,11 @@ class PromptFacts:
     :param owners: hashed ids of the owners (``owner_hash``), never raw ones.
     :param context_files: within budget already (``bootstrap``).
     :param extra: group or sub-agent context, empty when there is none.
+    :param docs: folder or address of documentation, ``prompt.docsPath``.
     :param inbound_meta: the trusted metadata of this message, None when it goes elsewhere.
     :param sandbox: what a command finds round itself, empty without walls.
-    :param runtime: agent, session, host, repo, os, python, model, default_model, shell, thinking: the last line.
+    :param runtime: agent, session, host, repo, os, python, model, default_model (when it is another), shell, thinking,
+        reasoning (``shown`` where the person sees it): the last lines.
     """
 
     agent: Any
@@ -64,6 +66,7 @@ class PromptFacts:
     silent_token: str = "NO_REPLY"
     model_aliases: tuple[tuple[str, str], ...] = ()
     runtime: dict[str, str] = field(default_factory=dict)
+    docs: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
 from claw.fallback import ModelRef, candidates
 from claw.growing import Growing
-from claw.guard.admission import owner_hash
+from claw.guard.admission import group_of, owner_hash
 from claw.guard.fence import Fence, fence_round
 from claw.guard.redact import Redactor
 from claw.guard.way import Root
@@ -23,9 +23,9 @@ from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
 from claw.overrides import NONE, Overrides
 from claw.policy import Judgement, Run, ToolFact, resolve
-from claw.prompt import FULL, ContextFile, Piece, PromptFacts, assemble
+from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
-from claw.route import Route
+from claw.route import Route, SessionKey, parse_key
 from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
 from claw.shelf import folder_of
@@ -46,6 +46,7 @@ class Wish:
     :param model: this one and no other, ``provider/model``.
     :param workspace: the folder to work in, whatever the agent names.
     :param folder: where a terminal chat stands; worked in when the agent names no workspace.
+    :param mode: of the prompt: full, minimal or none; empty = as the conversation asks.
     """
 
     agent: str = ""
@@ -54,6 +55,7 @@ class Wish:
     tool_choice: str = ""
     workspace: Path | None = None
     folder: Path | None = None
+    mode: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Rooms:
     costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
     approvals: Approvals | None = None
     overrides: Overrides | None = None
+    repo: Callable[[Path], str] = lambda workspace: ""
 
     @cached_property
     def rulings(self) -> Callable[[Run, tuple[str, ...]], Judgement]:
@@ -100,6 +103,7 @@ class Stage:
     window_tokens: int
     fence: Fence
     sandbox: Sandbox | None = None
+    files: tuple[ContextFile, ...] = ()
 
 
 async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
@@ -112,12 +116,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     workspace, own = _workspace(agent, inbound, wish)
     choice = agent.settings.model
     aliases = config.settings.models.aliases
-    models = candidates(
-        wish.model or override.model,
-        (choice and choice.primary) or rooms.default_model,
-        choice.fallbacks if choice else (),
-        aliases,
-    )
+    usual, asked = (choice and choice.primary) or rooms.default_model, wish.model or override.model
+    models = candidates(asked, usual, choice.fallbacks if choice else (), aliases)
     sandbox = choose(agent.settings.sandbox.mode, agent.settings.sandbox.backend or "", rooms.kit.sandboxes)
     run_facts = Run(
         agent_id=agent.id,
@@ -130,7 +130,15 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     ).on(str(models[0]))
     judgement = rooms.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
     tools = {rooms.facts[at].name: rooms.kit.tools[at] for at in judgement.positions}
-    facts = _prompt_facts(inbound, route, agent, models, tools, workspace, own, rooms)
+    facts = replace(
+        _prompt_facts(inbound, route, agent, tools, workspace, own, rooms, wish.mode),
+        sandbox=_walls(sandbox),
+        runtime={
+            "agent": agent.id, "session": route.session_key, **rooms.machine, "repo": rooms.repo(workspace),
+            "model": str(models[0]), "default_model": _other(models, usual, aliases) if asked else "",
+            "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
+        },
+    )  # fmt: skip
     prompt = config.settings.prompt
     sections = await rendered(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
     system, pieces = assemble(sections, facts, prompt.positions, prompt.disabled)  # the prompt
@@ -140,7 +148,7 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
         agent.settings.context_tokens or window_of(models[0], rooms),
-        _fence(agent, workspace, rooms, Root(folder_of(agent.dir, route.session_key))), sandbox,
+        _fence(agent, workspace, rooms, Root(folder_of(agent.dir, route.session_key))), sandbox, facts.context_files,
     )  # fmt: skip
 
 
@@ -205,30 +213,44 @@ def _left_out(piece: Piece) -> str:
 
 
 def _prompt_facts(
-    inbound: Inbound, route: Route, agent: Agent, models: Sequence[ModelRef], tools: Mapping[str, Tool],
-    workspace: Path, own: bool, rooms: Rooms,
+    inbound: Inbound, route: Route, agent: Agent, tools: Mapping[str, Tool], workspace: Path, own: bool, rooms: Rooms,
+    mode: str,
 ) -> PromptFacts:  # fmt: skip
-    settings = rooms.config.settings
+    settings, key = rooms.config.settings, parse_key(route.session_key)
+    group = None if inbound.chat_type == "direct" else group_of(inbound, rooms.config)
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
     channel = rooms.kit.channel(inbound.address.channel, inbound.address.account)
     meta = trusted(inbound) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,
-        mode=FULL,
+        mode=mode or (MINIMAL if key.is_subagent else FULL),
         tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
         workspace=workspace,
         channel=inbound.address.channel,
         capabilities=tuple(sorted(channel.capabilities)) if channel else (),
         zone=agent.settings.user_timezone or "",
         owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
-        context_files=rooms.context_files(agent, workspace, own, inbound.chat_type == "direct" and route.owner),
-        extra=group_context(inbound),
+        context_files=rooms.context_files(agent, workspace, own, is_private(inbound, route, key)),
+        extra=group_context(inbound, (group and group.system_prompt) or ""),
         inbound_meta=meta,
         silent_token=settings.messages.silent_token,
         model_aliases=tuple(settings.models.aliases.items()),
-        runtime={
-            "agent": agent.id, "session": route.session_key, **rooms.machine, "model": str(models[0]),
-            "thinking": agent.settings.thinking_default,
-        },
-    )  # fmt: skip
+        docs=settings.prompt.docs_path or "",
+    )
+
+
+def is_private(inbound: Inbound, route: Route, key: SessionKey) -> bool:
+    """A direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there (spec B4)."""
+    apart = key.is_subagent or key.is_cron or key.is_acp
+    return route.owner and inbound.chat_type == "direct" and not apart
+
+
+def _walls(sandbox: Sandbox | None) -> str:
+    return f"{sandbox.name}, writing only below the working folder." if sandbox else ""
+
+
+def _other(models: Sequence[ModelRef], usual: str, aliases: Mapping[str, str]) -> str:
+    """The agent's usual model, when this turn has another one."""
+    known = candidates("", usual, (), aliases)
+    return str(known[0]) if known and known[0] != models[0] else ""

@@ -6,16 +6,18 @@ Whether a file came or went shows in its folder's time, so that only the files t
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from claw import ContextFile, bootstrap
+from claw import ContextFile, bootstrap, say
 
 # By weight: when the budget runs out, the later ones give way.
 _NAMES = (
     "AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "MEMORY.md", "CLAUDE.md",
     "HEARTBEAT.md",
 )  # fmt: skip
+_MEMORY = "MEMORY.md"
+_OF_A_WORKSPACE = tuple(name for name in _NAMES if name != _MEMORY)  # a memory lies where the fence guards it
 _OF_A_PROJECT = ("AGENTS.md", "CLAUDE.md")  # what a folder that is not the agent's own may say
 _READ_BYTES = 1_000_000
 
@@ -34,6 +36,7 @@ class ContextFiles:
     :param own_workspace: False when it is a foreign chat folder: of that only AGENTS.md and CLAUDE.md are read.
     :param per_file: characters of one file in the prompt; ``agents.*.bootstrapMaxChars``.
     :param total: characters of all files; ``agents.*.bootstrapTotalMaxChars``.
+    :param warn: told once of a file that is there and not in the prompt, and why.
     """
 
     def __init__(
@@ -43,10 +46,13 @@ class ContextFiles:
         own_workspace: bool,
         per_file: int = 20_000,
         total: int = 60_000,
+        warn: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._limits = per_file, total
+        self._warn = warn
+        self._warned: set[str] = set()
         places = [(agent_dir, name) for name in _NAMES]
-        places += [(workspace, name) for name in (_NAMES if own_workspace else _OF_A_PROJECT)]
+        places += [(workspace, name) for name in (_OF_A_WORKSPACE if own_workspace else _OF_A_PROJECT)]
         self._places = sorted(places, key=lambda place: _NAMES.index(place[1]))
         self._agent_dir = agent_dir
         self._folders = (str(agent_dir), str(workspace))
@@ -65,9 +71,27 @@ class ContextFiles:
         if not self._settled or self._look() != self._seen:
             self._read_all()
         if private not in self._fitted:
-            files = [file for name, file in self._read if private or name != "MEMORY.md"]
+            files = [file for name, file in self._read if private or name != _MEMORY]
             self._fitted[private] = bootstrap(files, *self._limits)
+            self._tell_of_those_left_out(files, self._fitted[private])
         return self._fitted[private]
+
+    def _tell_of_those_left_out(self, files: Sequence[ContextFile], kept: Sequence[ContextFile]) -> None:
+        there = {file.path for file in kept}
+        for path in (file.path for file in files if (file.text or "").strip() and file.path not in there):
+            self._tell(
+                say(
+                    "{path} is not in the prompt: the files before it take all {total} characters that "
+                    "agents.defaults.bootstrapTotalMaxChars gives",
+                    path=path,
+                    total=self._limits[1],
+                )
+            )
+
+    def _tell(self, line: str) -> None:
+        if line not in self._warned:
+            self._warned.add(line)
+            self._warn(line)
 
     def _look(self) -> tuple[_Stat, ...]:
         return tuple(map(_stat, (*self._folders, *self._watched)))
@@ -94,11 +118,20 @@ class ContextFiles:
             if self._there.get(str(folder / name)) is None or (name in taken and name not in _OF_A_PROJECT):
                 continue
             text = _text(folder / name, folder)
-            if text is None or (name in _OF_A_PROJECT and text in texts):
+            if text is None:
+                why = "{path} is not in the prompt: it cannot be read, or is a link out of its folder"
+                self._tell(say(why, path=folder / name))
+                continue
+            if name in _OF_A_PROJECT and text in texts:
                 continue
             taken.add(name)
             texts.add(text)
             yield name, ContextFile(str(folder / name) if folder == self._agent_dir else name, text)
+
+
+def repo_of(folder: Path) -> str:
+    """The git working tree that a folder lies in; empty when it lies in none."""
+    return next((str(place) for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), "")
 
 
 def _stat(path: str) -> _Stat:

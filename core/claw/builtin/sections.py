@@ -167,15 +167,16 @@ def _workspace(facts: PromptFacts) -> str:
 
 
 def _documentation(facts: PromptFacts) -> str:
+    more = f" More: {_literal(facts.docs)}" if facts.docs else ""
     return (
         "## Documentation\n"
         "Of claw itself: `claw --help` and `claw COMMAND --help`. Why a tool is missing: `claw tools explain NAME`. "
-        "How things stand: `claw status`."
+        f"How things stand: `claw status`.{more}"
     )
 
 
 def _sandbox(facts: PromptFacts) -> str:
-    return f"## Sandbox\nTools run inside walls: {facts.sandbox.strip()}" if facts.sandbox.strip() else ""
+    return f"## Sandbox\nCommands run inside walls: {facts.sandbox.strip()}" if facts.sandbox.strip() else ""
 
 
 def _authorized_senders(facts: PromptFacts) -> str:
@@ -260,7 +261,8 @@ def _runtime(facts: PromptFacts) -> str:
         ]
     parts.append(("thinking", told.get("thinking") or "off"))
     line = " | ".join(f"{name}={_literal(value)}" for name, value in parts if value)
-    return f"## Runtime\nRuntime: {line}\nReasoning: hidden; the person sees only the answer."
+    hidden = "hidden; the person sees only the answer."
+    return f"## Runtime\nRuntime: {line}\nReasoning: {told.get('reasoning') or hidden}"
 
 
 def _can(facts: PromptFacts, tool: str) -> bool:

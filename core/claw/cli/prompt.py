@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from claw.cli import tools as of
 from claw.cli.show import document, table
 from claw.cli.stability import stability
-from claw.prompt import Piece, price
+from claw.message import Inbound
+from claw.prompt import ContextFile, Piece, price
+from claw.route import TERMINAL
+from claw.scenario import Scenario
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -25,19 +29,26 @@ _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]*)</name>.*?</skill>", re.S)
 
 @app.command()
 def show(
-    agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
+    *,
+    agent: of.Agent = "",
     by: Annotated[
-        Literal["section", "plugin", "skill", "tool"], typer.Option(help="Whose price to list.")
+        Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Whose price to list.")
     ] = "section",
+    mode: Annotated[
+        Literal["", "full", "minimal", "none"],
+        typer.Option(help="full, minimal (a sub-agent's) or none; default: as the conversation asks."),
+    ] = "",
+    channel: of.Channel = TERMINAL, account: of.Account = "default", group: of.Group = "", sender: of.Person = "",
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
-    """Show each section of the prompt that a message from this terminal would meet: owner, size, stable or not."""
-    stage = asyncio.run(_stage(agent))
+    as_json: of.AsJson = False,
+) -> None:  # fmt: skip
+    """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
+    asked = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
+    stage = asyncio.run(_stage(of.inbound_of(asked), agent, mode))
     if text and not as_json:
         typer.echo(stage.system.whole)
         return
-    body = described(stage.pieces, stage.tools.values())
+    body = described(stage.pieces, stage.tools.values(), stage.files)
     if as_json:
         extra = {"text": {"stable": stage.system.stable, "volatile": stage.system.volatile}} if text else {}
         document("prompt", {"agent": stage.agent.id, **body, **extra})
@@ -51,11 +62,14 @@ def show(
 app.command()(stability)
 
 
-def described(pieces: Sequence[Piece], tools: Iterable["Tool"]) -> dict[str, Any]:
-    """The prompt as plain data: every piece, the sums, and what each plugin, skill and tool adds to a request.
+def described(
+    pieces: Sequence[Piece], tools: Iterable["Tool"], files: Sequence[ContextFile] = ()
+) -> dict[str, Any]:
+    """The prompt as plain data: every piece, the sums, and what each plugin, skill, tool and file adds to a request.
 
+    :param files: the context files, within budget.
     :returns: ``sections`` in order, ``stable``, ``volatile`` and ``tools`` (their schemas, as JSON), ``byPlugin``,
-        ``bySkill`` and ``byTool`` (the dearest first), each with bytes and estimated tokens.
+        ``bySkill``, ``byTool`` and ``byFile`` (the dearest first), each with bytes and estimated tokens.
     """
     offered = list(tools)
     schemas = [
@@ -76,6 +90,7 @@ def described(pieces: Sequence[Piece], tools: Iterable["Tool"]) -> dict[str, Any
         "byPlugin": _dearest(_by_plugin(sections, by_tool)),
         "bySkill": _dearest(_skills(pieces)),
         "byTool": _dearest(by_tool),
+        "byFile": _dearest(_files(pieces, files)),
     }
 
 
@@ -106,6 +121,14 @@ def _skills(pieces: Iterable[Piece]) -> Iterator[dict[str, Any]]:
             }
 
 
+def _files(pieces: Iterable[Piece], files: Iterable[ContextFile]) -> Iterator[dict[str, Any]]:
+    """Each of the agent's own files that stands in the prompt, and whether it is cut."""
+    told = "".join(piece.text for piece in pieces)
+    for file in files:
+        if file.text and file.text in told:
+            yield {"file": file.path, "state": file.state, **_cost(file.text)}
+
+
 def _dearest(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: -line["bytes"])
 
@@ -113,23 +136,22 @@ def _dearest(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _price_list(by: str, body: dict[str, Any]) -> None:
     lines = body[f"by{by.capitalize()}"]
     if not lines:
-        typer.echo(
-            say("no skill is in this prompt") if by == "skill" else say("no tool is in this request"),
-            err=True,
-        )
+        none = {
+            "skill": say("no skill is in this prompt"),
+            "tool": say("no tool is in this request"),
+            "file": say("no file of the agent's own is in this prompt"),
+        }
+        typer.echo(none[by], err=True)
         return
-    if by == "plugin":
-        head = [say("plugin"), say("sections"), say("tools"), say("bytes"), say("tokens, about")]
-        table(
-            head,
-            [
-                [line["plugin"], *(str(line[k]) for k in ("sections", "tools", "bytes", "tokens"))]
-                for line in lines
-            ],
-        )
-        return
-    head = [say("skill") if by == "skill" else say("tool"), say("plugin"), say("bytes"), say("tokens, about")]
-    table(head, [[line[by], line["plugin"], str(line["bytes"]), str(line["tokens"])] for line in lines])
+    heads = {
+        "plugin": {"plugin": say("plugin"), "sections": say("sections"), "tools": say("tools")},
+        "skill": {"skill": say("skill"), "plugin": say("plugin")},
+        "tool": {"tool": say("tool"), "plugin": say("plugin")},
+        "file": {"file": say("file"), "state": say("state")},
+    }[by] | {"bytes": say("bytes"), "tokens": say("tokens, about")}
+    states = {"whole": say("whole"), "cut": say("cut"), "missing": say("missing")} if by == "file" else {}
+    rows = [[states.get(str(line[key]), str(line[key])) for key in heads] for line in lines]
+    table([*heads.values()], rows)
 
 
 def _section(piece: Piece) -> dict[str, Any]:
@@ -160,12 +182,12 @@ def _sums(body: dict[str, Any]) -> list[list[str]]:
     return [[name, "", str(body[key]["bytes"]), str(body[key]["tokens"]), ""] for key, name in names.items()]
 
 
-async def _stage(agent: str) -> "Stage":
-    from claw.app import App, from_terminal, look_round
+async def _stage(message: Inbound, agent: str, mode: str) -> "Stage":
+    from claw.app import App, look_round
     from claw.stage import Wish
 
-    house = App(look_round())
+    house = App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
     try:
-        return await house.stage(from_terminal(""), Wish(agent=agent, folder=Path.cwd()))
+        return await house.stage(message, Wish(agent=agent, folder=Path.cwd(), mode=mode))
     finally:
         await house.close()

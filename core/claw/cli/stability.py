@@ -10,13 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from claw.cli import tools as of
 from claw.cli.show import document
 from claw.clock import SYSTEM, Clock
 from claw.kit import BUILTIN
+from claw.message import Inbound
+from claw.route import TERMINAL
+from claw.scenario import Scenario
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -98,11 +102,12 @@ def clocks(parts: Iterable[Part], now: float) -> Iterator[tuple[Part, str]]:
 
 
 def stability(
-    agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+    *, agent: of.Agent = "", channel: of.Channel = TERMINAL, account: of.Account = "default", group: of.Group = "",
+    sender: of.Person = "", as_json: of.AsJson = False,
+) -> None:  # fmt: skip
     """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
-    stages = asyncio.run(_two_turns(agent))
+    asked = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
+    stages = asyncio.run(_two_turns(of.inbound_of(asked), agent))
     first, second = map(parts_of, stages)
     broken, timed = list(breaks(first, second)), list(clocks(second, SYSTEM.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
@@ -137,20 +142,22 @@ def parts_of(stage: "Stage") -> list[Part]:
     return tools + sections
 
 
-async def _two_turns(agent: str) -> "tuple[Stage, Stage]":
+async def _two_turns(message: Inbound, agent: str) -> "tuple[Stage, Stage]":
     """What two messages of one conversation meet, the second one a good day later."""
-    from claw.app import App, from_terminal, look_round
+    from claw.app import App, look_round
     from claw.stage import Wish
 
     later = [0.0]
     house = App(look_round(), clock=Clock(now=lambda: SYSTEM.now() + later[0]))
     wish = Wish(agent=agent, folder=Path.cwd())
     try:
-        one = replace(from_terminal("Good morning", "first"), event_id="event-1", sent_at=SYSTEM.now())
+        one = replace(
+            message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM.now()
+        )
         first = await house.stage(one, wish)
         later[0] = _LATER_SECONDS
         other = replace(
-            from_terminal("绿色的门在哪里？ And where is its key?", "second"), event_id="event-2",
+            message, text="绿色的门在哪里？ And where is its key?", message_id="second", event_id="event-2",
             sent_at=SYSTEM.now() + later[0],
         )  # fmt: skip
         return first, await house.stage(other, wish)

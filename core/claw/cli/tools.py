@@ -105,7 +105,7 @@ def call(
 ) -> None:  # fmt: skip
     """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
     arguments = _arguments(args)
-    inbound = _inbound(Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender))
+    inbound = inbound_of(Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender))
     wish = Wish(agent=agent, model=model, folder=Path.cwd())
     with _house() as house, own_stdout():
         result = asyncio.run(house.call_tool(name, arguments, inbound, wish))
@@ -139,7 +139,8 @@ def _house() -> Iterator[App]:
         asyncio.run(house.close())
 
 
-def _inbound(asked: Scenario) -> Inbound:
+def inbound_of(asked: Scenario) -> Inbound:
+    """A message without words from that place and person, addressed to us."""
     if asked.channel == TERMINAL:
         return from_terminal("")
     person = sender_of(asked) or Sender("")

@@ -241,7 +241,7 @@ class AgentSettings(Section):
     timeout_seconds: float | None = Field(None, gt=0, description="Longest turn.")
     history_limit: int | None = Field(None, ge=0, description="User turns kept in a request; 0 = all.")
     bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
-    bootstrap_total_max_chars: int = Field(150_000, ge=0, description="Of all context files in the prompt.")
+    bootstrap_total_max_chars: int = Field(60_000, ge=0, description="Of all context files in the prompt.")
     compaction: Compaction = part()
     context_pruning: ContextPruning = part()
     subagents: Subagents = part()

@@ -55,6 +55,7 @@ class GroupSettings(Section):
     tools_by_sender: dict[str, ToolLists] = part()
     require_mention: bool = True
     allow_from: tuple[str, ...] | None = None
+    system_prompt: str | None = Field(None, description="Your instructions for this group, in its prompt.")
 
 
 class GroupEntry(GroupSettings):
@@ -358,7 +359,7 @@ class PromptSettings(Section):
     )
     positions: dict[str, int] = Field({}, description="Section name → position, to reorder sections.")
     disabled: tuple[str, ...] = Field((), description="Sections to leave out.")
-    docs_path: str | None = None
+    docs_path: str | None = Field(None, description="Folder or address of documentation that the prompt names.")
 
 
 class Peer(Section):

@@ -83,6 +83,14 @@ def owner_hash(owner_id: str, secret: str = "") -> str:
     return digest.hexdigest()[:12]
 
 
+def group_of(inbound: Inbound, config: Any) -> Any:
+    """What the file says of the group of a message, or of all others (``*``): a ``GroupSettings``, or None."""
+    address = inbound.address
+    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
+    groups = rules.get("groups") if rules.channel is not None else {}
+    return groups.get(address.chat, groups.get("*"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """The rules of one account: its own keys in the place of the channel's, and where each of them stands."""
