@@ -20,6 +20,8 @@ _SETTINGS = "check the settings of the model and of providers.{name}"
 # What went wrong, in our words; the service's own words stand behind.
 _WORDS = {
     "auth": ("the service refused the key{said}", "check the key: providers.{name}.apiKey, or its environment variable"),
+    "auth_permanent": ("the service refused the key for good{said}", "put another key in: claw auth add {name}"),
+    "session_expired": ("the service no longer knows the conversation{said}", _ANEW),
     "permission": ("this key may not use the model{said}", "use another model, or a key that may use it"),
     "billing": ("the account has no credit left{said}", "check the plan and billing of this account"),
     "rate_limit": ("the service asks us to slow down{said}", _LATER),
@@ -36,19 +38,73 @@ _WORDS = {
 }  # fmt: skip
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout"})
 
-_OVERFLOW = re.compile(
-    r"context[ _]length[ _]exceeded|context (?:window|size|length)|context overflow|上下文(?:过长|长度超)"
-    r"|(?:prompt|input)\b.{0,40}\btoo (?:long|large)"
-    r"|(?:prompt|input|request)\b.{0,60}\bexceed\w*\b.{0,40}\b(?:tokens?|limit|maximum|window|context)"
-    r"|token limit|tokens? > \d+",
-    re.IGNORECASE | re.DOTALL,
+_TRUSTED_CHARS = 512
+"""Longer than this, a text about money or with a number in it is prose and proves nothing."""
+_READ_CHARS = 4000
+
+# Patterns stay text until a call fails: compiling them all would cost a start 10 ms of CPU.
+_OVERFLOW = (
+    r"context[ _]length[ _]exceeded|context[ _]?window[ _]?exceeded|request_too_large|^\W*413\b"
+    r"|context (?:window )?overflow|(?:context|window) exceed|exceeds?\b.{0,40}\bcontext (?:window|size|length)"
+    r"|maximum context length|context length of only"
+    r"|(?:prompt|input|messages?|context)\b.{0,40}\btoo (?:long|large)"
+    r"|(?:prompt|input|request|messages?)\b.{0,60}\b(?:exceed\w*|over|resulted in)\b.{0,60}"
+    r"\b(?:tokens?|limit|maximum|window|context)"
+    r"|input token count\b.{0,40}\bonly supports|\btoken limit|tokens? > \d+"
+    r"|上下文(?:窗口)?(?:过长|长度超|超)|压缩上下文"
 )
-_NOT_OVERFLOW = re.compile(
-    r"rate.?limit|tokens? per minute|\btpm\b|too many requests|quota|window too small", re.IGNORECASE
+_NOT_OVERFLOW = (
+    r"rate.?limit|tokens? per minute|requests? per minute|\btpm\b|too many requests|throttl|quota|^\W*429\b"
+    r"|too small|requires? reasoning|array too long"
 )
-_BILLING = re.compile(
-    r"insufficient[ _](?:quota|balance|credits?)|credit balance|exceeded your current quota", re.IGNORECASE
+_BILLING = (
+    r"insufficient[ _](?:quota|balance|credits?)|credit balance|exceeded your current quota|requires more credits"
+    r"|payment required|billing_error|billing_not_active|余额不足"
 )
+_KEY_REFUSED = r"\b(?:incorrect|invalid) api key|api[ _]key[ _](?:not valid|invalid)"
+_FOR_GOOD = (
+    r"revoked|deactivated|(?:key|account) has been disabled|^\s*(?:\w+ )?invalid_api_key\s*$|could not authenticate"
+    r"|permission_error|invalid_grant"
+)
+_SESSION = (
+    r"\b(?:session|conversation) (?:(?:id|was|has|is) )*(?:not found|expired|does not exist|invalid)"
+    r"|no such session"
+)
+_NUMBER = r"(?:^\W*|\b(?:http|code|status)[\"']?[\s:=]+)([45]\d\d)\b"
+_IMAGE = r"\bimage\b.{0,80}\b(?:dimensions?|exceeds?|too large)"
+_BY_WORDS = (
+    ("session_expired", _SESSION),
+    ("model_not_found", r"unknown model|model[_ ]not[_ ]found|not_found_error|invalid model(?! reference)\b"
+     r"|\bmodels?\b.{0,80}?(?:does not exist|not found)"),
+    ("rate_limit", r"rate[ _-]?limit|too many requests|(?<!insufficient_)quota|resource (?:has been )?exhausted"
+     r"|resource_exhausted|usage limit|model_cooldown|(?:tokens|requests) per (?:min|day)|\btpm\b|throttl"
+     r"|请求过于频繁"),
+    ("overloaded", r"overloaded|service unavailable|high demand|\bcapacity\b"),
+    ("bad_request", r"string should match pattern|tool_use|tool[ _]call[ _]id|roles must alternate"
+     r"|invalid request format"),
+    ("billing", rf"{_BILLING}|\bbilling\b"),
+    ("truncated", r"without sending (?:any )?chunks|stop reason: (?:abort|error)|^\W*terminated\b"),
+    ("server", r"internal server error|\bapi_error|server_error"),
+    ("timeout", r"timed out|time-?out|deadline[ _](?:exceeded|expired)"
+     r"|^(?:AbortError )?\W*request (?:was )?aborted\W*$"),
+    ("network", r"connection error|network (?:error|request failed)|socket hang up|fetch failed|connection failure"
+     r"|\bE(?:TIMEDOUT|SOCKETTIMEDOUT|CONN(?:RESET|ABORTED|REFUSED)|NETUNREACH|HOSTUNREACH|NETRESET|AI_AGAIN|PIPE"
+     r"|HOSTDOWN)\b|\bENOTFOUND\b"),
+    ("auth_permanent", _FOR_GOOD),
+    ("auth", rf"{_KEY_REFUSED}|api key\b.{{0,30}}\binvalid|invalid token|authenticat|unauthorized|forbidden"
+     r"|access denied|\b(?:token|key|credential)s?\b.{0,30}\bexpired|no (?:auth )?(?:credentials|api key)"
+     r"|missing scopes|insufficient permissions"),
+    ("bad_request", r"invalid_request|BadRequest"),
+)  # fmt: skip
+_BY_STATUS = {
+    402: "billing", 404: "model_not_found", 408: "timeout", 413: "request_too_large", 429: "rate_limit",
+    529: "overloaded",
+}  # fmt: skip
+_SAYS_NOTHING = frozenset({409, 499})
+
+
+def _has(pattern: str, text: str) -> re.Match[str] | None:
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL)
 
 
 def failed(
@@ -83,39 +139,51 @@ def failed(
 
 
 def reason_of(status: int | None, kind: str, text: str) -> str:
-    """Which kind of failure it is. Order matters: the first that fits.
+    """Which kind of failure it is: by its number, by what the service calls it, by its words; the first that fits.
 
     Sources: the error pages of both vendors' API references; what compatible servers send (``tests/fixtures``).
+
+    :param kind: error type and code, as the service or its library writes them.
     """
-    text = text[:4000]
-    words = f"{kind} {text}"
-    if status == 402 or "billing_error" in kind or (_BILLING.search(words) and len(text) <= 512):
+    text = text[:_READ_CHARS]
+    words = f"{kind} {text}".strip()
+    short = len(text) <= _TRUSTED_CHARS
+    if status in (None, 200) and short and (number := _has(_NUMBER, text)):
+        status = int(number[1])
+    if short and _has(_BILLING, words) and status not in (401, 403, 404):
         return "billing"
     if status == 413 or "request_too_large" in kind:
         return "request_too_large"
     if status == 429 or "rate_limit" in kind:
         return "rate_limit"
-    if status in (None, 200, 400, 422, 500) and _OVERFLOW.search(words) and not _NOT_OVERFLOW.search(words):
+    if status in (None, 200, 400, 422, 500) and is_overflow(words):
         return "context_overflow"
-    if (
-        status == 529
-        or "overloaded_error" in kind
-        or ((status or 500) >= 500 and "overloaded" in text.lower())
-    ):
-        return "overloaded"
-    if status == 401 or "authentication_error" in kind or "invalid_api_key" in kind:
+    if status is not None and status >= 400 and status not in _SAYS_NOTHING:
+        return _by_status(status, kind, text)
+    if _has(_IMAGE, text):
+        return "unknown"
+    found = (reason for reason, pattern in _BY_WORDS if _has(pattern, words))
+    return next((reason for reason in found if reason != "billing" or short), "unknown")
+
+
+def _by_status(status: int, kind: str, text: str) -> str:
+    words = f"{kind} {text}"
+    if status in (401, 403):
+        plain = "auth" if status == 401 or "authentication" in kind else "permission"
+        return "auth_permanent" if _has(_FOR_GOOD, words) else plain
+    if status >= 500:
+        return "overloaded" if status == 529 or "overloaded" in words.lower() else "server"
+    if status in (400, 422) and _has(_KEY_REFUSED, words):
         return "auth"
-    if status == 403 or "permission" in kind:
-        return "permission"
-    if status == 408 or "timeout" in kind:
-        return "timeout"
-    if "model_not_found" in kind or "not_found_error" in kind or status == 404:
-        return "model_not_found"
-    if (status or 0) >= 500 or "server_error" in kind or "api_error" in kind:
-        return "server"
-    if (status or 0) >= 400 or "invalid_request" in kind or "BadRequest" in kind:
-        return "bad_request"
-    return "unknown"
+    if status == 410:
+        return "session_expired" if _has(_SESSION, text) else "timeout"
+    return _BY_STATUS.get(status, "bad_request")
+
+
+def is_overflow(text: str) -> bool:
+    """Whether a text says that what was sent is longer than the model takes: never when it speaks of rates or quotas."""
+    text = text[:_READ_CHARS]
+    return bool(_has(_OVERFLOW, text)) and not _NOT_has(_OVERFLOW, text) and not _has(_IMAGE, text)
 
 
 def said(

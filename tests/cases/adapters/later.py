@@ -8,8 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "failover_reason": _MODELS,
-    "context_overflow": _MODELS,
     "model_fallback_run": _MODELS,
     "auth_profile_order": _MODELS,
     "auth_profile_cooldown": _MODELS,

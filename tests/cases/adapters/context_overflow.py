@@ -1,0 +1,13 @@
+"""context_overflow: what a service says → whether the request was too long for the model."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.failure import is_overflow
+
+FUNCTIONS = ("claw.failure:is_overflow",)
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    wanted = [case["expect"], *case.get("also_ok", [])]
+    assert {"overflow": is_overflow(case["input"]["message"])} in wanted

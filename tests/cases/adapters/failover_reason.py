@@ -1,0 +1,32 @@
+"""failover_reason: an exception → the class of failure, in the table's words."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.failure import reason_of
+
+FUNCTIONS = ("claw.failure:reason_of",)
+_NAMES = {
+    **dict.fromkeys(
+        ("server", "network", "truncated", "timeout"), "timeout"
+    ),  # one class of the table, four of ours
+    **dict.fromkeys(("context_overflow", "request_too_large"), "unknown"),  # no reason to ask another model
+    "permission": "auth",
+    "bad_request": "format",
+}
+
+
+def in_table(reason: str) -> str:
+    """The table's word for a reason of ours."""
+    return _NAMES.get(reason, reason)
+
+
+def kind_of(given: dict[str, Any]) -> str:
+    """What the library calls the error."""
+    return f"{given.get('error_name', '')} {given.get('code', '')}".strip()
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    given = case["input"]
+    reason = in_table(reason_of(given.get("status"), kind_of(given), given["message"]))
+    assert {"reason": reason} in [case["expect"], *case.get("also_ok", [])]
