@@ -4,7 +4,7 @@ The file is a tree: a header, then records with an id and the id of the record t
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -226,13 +226,18 @@ def lines_of(data: bytes) -> list[bytes]:
     return data.removeprefix(_BOM).split(b"\n")
 
 
-def read(data: bytes) -> Reading:
-    """Read a session file. A bad line costs only itself; a record whose parent is gone hangs on the one before it."""
-    header: Header | None = None
+def read(data: bytes, lost: Header | None = None) -> Reading:
+    """Read a session file. A bad line costs only itself; a record whose parent is gone hangs on the one before it.
+
+    So does one whose place in the tree cannot be believed, because lines were moved or doubled.
+
+    :param lost: stands for the first line of a file that has lost its own; then every line is looked at for records.
+    """
+    header, first = lost, lost is None
     entries: list[Entry] = []
     bad: list[int] = []
     seen: dict[str, bytes] = {}
-    first = True
+    adrift: set[str] = set()
     for number, line in enumerate(lines_of(data), 1):
         bare = line.strip()
         if not bare:
@@ -247,13 +252,38 @@ def read(data: bytes) -> Reading:
         elif isinstance(record, Header) or not record.id or seen.get(record.id) == bare:
             continue
         else:
-            if record.parent_id is not None and record.parent_id not in seen:
-                record = msgspec.structs.replace(record, parent_id=entries[-1].id if entries else None)
+            if entries and _misplaced(record, entries[-1], seen, adrift):
+                adrift.add(record.id)
+                record = msgspec.structs.replace(record, parent_id=entries[-1].id)
+            elif not entries and record.parent_id is not None:
+                record = msgspec.structs.replace(record, parent_id=None)
             seen[record.id] = bare
             entries.append(record)
     if header is None:
         return Reading(None, (), tuple(bad), "empty session file" if first else "invalid session header")
     return Reading(header, tuple(entries), tuple(bad))
+
+
+def _misplaced(record: Record, before: Record, seen: Mapping[str, bytes], adrift: Set[str]) -> bool:
+    """Whether its parent is not to be believed: unknown, or further back, and one of the two was not written there.
+
+    Who goes back to an earlier record writes later than those who were there; no id is given twice.
+    """
+    if record.parent_id == before.id:
+        return False
+    known = record.parent_id is None or (record.parent_id in seen and record.parent_id not in adrift)
+    return not known or record.id in seen or record.timestamp < before.timestamp
+
+
+def rewritten(data: bytes, bad_lines: Sequence[int], lost: Header | None = None) -> bytes:
+    """The file without its bad and blank lines, each line with its end.
+
+    :param lost: is put in front.
+    """
+    bad = set(bad_lines)
+    lines = [line.rstrip(b"\r") for number, line in enumerate(lines_of(data), 1) if number not in bad]
+    head = encode(lost)[1] if lost else b""
+    return head + b"".join(line + b"\n" for line in lines if line.strip())
 
 
 def _record(line: bytes) -> Header | Entry | None:

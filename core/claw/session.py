@@ -23,7 +23,7 @@ from claw.clock import SYSTEM, Clock
 from claw.errors import ClawError
 from claw.guard.names import safe_name, session_file
 from claw.past import Past
-from claw.record import Entry, Header, MessageRecord, Reading, Record, encode, lines_of, read
+from claw.record import Entry, Header, MessageRecord, Other, Reading, Record, encode, read, rewritten
 from claw.store import Database, Disk, Lock, cannot_write
 from claw.transcript import Assistant, Message, User, sendable
 from claw.usage import Ledger
@@ -261,12 +261,7 @@ class Session:
 
     def _load(self) -> None:
         try:
-            data = self._open_file()
-            reading = read(data) if data else Reading(Header(id=self.id))
-            if reading.reason:
-                data, reading = self._begin_afresh(data), Reading(Header(id=self.id))
-            elif reading.bad_lines:
-                data = self._mend(data, reading.bad_lines)
+            data, reading = self._sound(self._open_file())
             if not data:
                 self._begin()
         except OSError as refused:
@@ -280,19 +275,32 @@ class Session:
         with FileIO(self._fd, closefd=False) as file:
             return file.readall()
 
+    def _header(self) -> Header:
+        return Header(id=self.id, timestamp=_moment(self._house.clock), cwd=self._cwd, key=self.key)
+
     def _begin(self) -> None:
-        moment = _moment(self._house.clock)
-        header = Header(id=self.id, timestamp=moment, cwd=self._cwd, key=self.key)
-        self._house.disk.append(self._fd, encode(header)[1])
+        self._house.disk.append(self._fd, encode(self._header())[1])
         self._unsynced = self._name_is_new = True
 
+    def _sound(self, data: bytes) -> tuple[bytes, Reading]:
+        """The file once what cannot be read is out of the way, and what it says."""
+        reading = read(data)
+        if not data or not (reading.reason or reading.bad_lines):
+            return data, reading
+        lost = self._header() if reading.reason else None
+        if lost:
+            reading = read(data, lost)
+        if all(isinstance(entry, Other) for entry in reading.entries) and lost:
+            return self._begin_afresh(data), Reading(lost)
+        return self._mend(data, reading.bad_lines, lost), reading
+
     def _begin_afresh(self, data: bytes) -> bytes:
-        """A file without a header is nobody's past that we could read: out of the way with it, unless it is blank."""
+        """A file without any record is nobody's past that we could read: out of the way with it, unless it is blank."""
         self._close_file()
         if data.strip():
             place = self._house.disk.set_aside(self.path, "bad", self._house.clock)
             notice = say(
-                "This session's file has no valid first line. It was set aside as {place}; a new session begins",
+                "Nothing in this session's file can be read. It was set aside as {place}; a new session begins",
                 place=place,
             )
             self.notices += (notice,)
@@ -300,17 +308,20 @@ class Session:
             self.path.unlink()
         return self._open_file()
 
-    def _mend(self, data: bytes, bad_lines: tuple[int, ...]) -> bytes:
-        """Rewrite the file without its bad lines, the damaged bytes kept beside it."""
+    def _mend(self, data: bytes, bad_lines: tuple[int, ...], lost: Header | None) -> bytes:
+        """Rewrite the file without its bad lines, the damaged bytes kept beside it.
+
+        :param lost: the first line, when the file has none.
+        """
         backup = store.aside(self.path, "bak", self._house.clock)
         self._house.disk.replace(backup, data)
-        bad = set(bad_lines)
-        good = [line for number, line in enumerate(lines_of(data), 1) if number not in bad and line.strip()]
         self._close_file()
-        self._house.disk.replace(self.path, b"".join(line.rstrip(b"\r") + b"\n" for line in good))
+        self._house.disk.replace(self.path, rewritten(data, bad_lines, lost))
         notice = say(
-            "{count} damaged line(s) of this session were left out. The file as it was: {place}",
-            count=len(bad), place=backup,
+            "{count} damaged line(s) of this session were left out. The file as it was: {place}"
+            if bad_lines
+            else "The first line of this session was lost and is written anew. The file as it was: {place}",
+            count=len(bad_lines), place=backup,
         )  # fmt: skip
         self.notices += (notice,)
         return self._open_file()

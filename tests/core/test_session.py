@@ -320,18 +320,56 @@ async def test_damaged_lines_cost_only_themselves_and_are_kept_beside_the_file(h
     assert (await sessions.open(KEY, "a")).notices == ()
 
 
-async def test_a_file_without_header_is_set_aside_and_a_fresh_session_begins(house):
+@pytest.mark.parametrize("first", [b"", b'{"type":"sess', b"\x00" * 50], ids=["gone", "torn", "zeros"])
+async def test_a_lost_first_line_costs_nothing_of_what_was_said(house, first):
     sessions = house()
-    headless = written("one").split(b"\n", 1)[1]
-    path = place(sessions, headless)
+    rest = written("one", "two").split(b"\n", 1)[1]
+    path = place(sessions, first + b"\n" + rest)
+
+    session = await sessions.open(KEY, "a")
+    session.append(says("three"))
+
+    assert texts(session) == ["one", "two", "three"]
+    [backup] = path.parent.glob("s1.jsonl.bak.*")
+    assert backup.read_bytes() == first + b"\n" + rest
+    assert len(session.notices) == 1
+    assert str(backup) in session.notices[0]
+    sessions.close()
+    again = await sessions.open(KEY, "a")
+    assert (texts(again), again.notices) == (["one", "two", "three"], ())
+
+
+@pytest.mark.parametrize(
+    "foreign", [b"a letter\n", b'{"a": 1}\n{"type": "odd", "id": "x"}\n', b"\x89PNG\r\n\x1a\n"]
+)
+async def test_a_file_that_is_no_conversation_is_set_aside_and_a_fresh_session_begins(house, foreign):
+    sessions = house()
+    path = place(sessions, foreign)
 
     session = await sessions.open(KEY, "a")
     session.append(says("anew"))
 
     assert texts(session) == ["anew"]
     [bad] = path.parent.glob("s1.jsonl.bad.*")
-    assert bad.read_bytes() == headless
+    assert bad.read_bytes() == foreign
     assert str(bad) in session.notices[0]
+
+
+async def test_lines_that_were_moved_or_doubled_hide_none_of_the_others(house):
+    sessions = house()
+    written_ = await sessions.open("agent:a:other", "a")
+    said = [f"word {number}" for number in range(12)]
+    for text in said:
+        written_.append(says(text))
+        await asyncio.sleep(0.002)  # a moment later each
+    lines = written_.path.read_bytes().splitlines(keepends=True)
+    lines[2], lines[9] = lines[9], lines[2]
+    lines.append(lines[4].replace(b"word", b"WORD"))
+    place(sessions, b"".join(lines))
+
+    session = await sessions.open(KEY, "a")
+
+    assert sorted(texts(session)) == sorted([*said, "WORD 3"])
 
 
 @pytest.mark.parametrize("blank", [b"", b"\n\n", b"  \n"])

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
 
+import msgspec
+
 from claw.arguments import nearest
 from claw.errors import ClawError, UsageError
 from claw.past import Past
-from claw.record import Header, MessageRecord, Reading, encode, lines_of, read
+from claw.record import Header, MessageRecord, Reading, read
 from claw.session import Sessions
 from claw.store import Database, holder
 from claw.transcript import Assistant, User, estimate_tokens
@@ -150,9 +152,8 @@ def reading_of(kept: Kept, data: bytes) -> Reading:
     reading = read(data)
     if reading.reason != "invalid session header":
         return reading
-    first = encode(Header(id=kept.id, key=kept.key))[1]
-    again = read(first + b"\n".join(lines_of(data)))
-    return Reading(again.header, again.entries, tuple(line - 1 for line in again.bad_lines), reading.reason)
+    again = read(data, Header(id=kept.id, key=kept.key))
+    return msgspec.structs.replace(again, reason=reading.reason)
 
 
 def figures(reading: Reading) -> Figures:

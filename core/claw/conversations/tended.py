@@ -12,7 +12,7 @@ from claw.config.sessions import Keep
 from claw.conversations.kept import CURRENT, LEFT, Kept, content, conversations, reading_of
 from claw.errors import UsageError
 from claw.overrides import Overrides
-from claw.record import Header, encode, lines_of
+from claw.record import Header, lines_of, rewritten
 from claw.session import Sessions
 from claw.store import SYSTEM as DISK, Database, aside, cannot_write
 
@@ -85,14 +85,11 @@ def repair(home: Path, kept: Kept, clock: Clock = SYSTEM_CLOCK) -> Mended:
         reading = reading_of(kept, data)
         if not data.strip() or not (reading.reason or reading.bad_lines):
             return Mended(kept)
-        bad = set(reading.bad_lines)
-        lines = [line.rstrip(b"\r") for number, line in enumerate(lines_of(data), 1) if number not in bad]
-        if reading.reason:
-            lines.insert(0, encode(Header(id=kept.id, key=kept.key))[1].rstrip(b"\n"))
+        lost = Header(id=kept.id, key=kept.key) if reading.reason else None
         place = aside(kept.path, "bak", clock)
         try:
             DISK.replace(place, data)
-            DISK.replace(kept.path, b"".join(line + b"\n" for line in lines if line.strip()))
+            DISK.replace(kept.path, rewritten(data, reading.bad_lines, lost))
         except OSError as refused:
             raise cannot_write(kept.path, refused) from refused
         return Mended(kept, damages(data, reading.bad_lines), bool(reading.reason), place)

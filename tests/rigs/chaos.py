@@ -1,0 +1,135 @@
+"""What may become of a conversation, made from a number; and what strict model services say to the messages of one."""
+
+import random
+
+import msgspec
+from claw.provider import Request, SystemPrompt
+from claw.record import BranchSummary, Compaction, CustomMessage, ModelChange
+from claw.testing.protocols import Refusal, anthropic, chat, responses
+from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from claw_anthropic.request import Turns, body as messages_body
+from claw_openai.chat import Rows, body as chat_body
+from claw_openai.config import Quirks
+from claw_openai.responses import Items, body as responses_body
+
+HEADERS = {"x-api-key": "k", "authorization": "Bearer k", "anthropic-version": "2023-06-01"}
+MAKERS = ("anthropic/m1", "openai/m2", "fake/m1")
+SYSTEM = SystemPrompt("You are claw.")
+
+
+def anthropics(messages):
+    turns = Turns("anthropic", "m1")
+    for message in messages:
+        turns.add(message)
+    return messages_body(Request("m1", SYSTEM, tuple(messages)), turns, 1000)
+
+
+def chats(messages):
+    rows = Rows("openai", Quirks())
+    for message in messages:
+        rows.add(message)
+    return chat_body(Request("m2", SYSTEM, tuple(messages)), rows, "openai", 1000, Quirks())
+
+
+def responding(messages):
+    items = Items("openai", "m2")
+    for message in messages:
+        items.add(message)
+    return responses_body(Request("m2", SYSTEM, tuple(messages)), items, 1000)
+
+
+SERVICES = ((anthropic, anthropics), (chat, chats), (responses, responding))
+
+
+def refused(messages, turn=None):
+    """What a strict service says to these messages; empty when it takes them.
+
+    :param turn: a number that chooses one service, as a check takes 2 ms; None asks all.
+    """
+    for service, body in SERVICES if turn is None else [SERVICES[turn % 3]]:
+        try:
+            service.check(HEADERS, msgspec.json.decode(msgspec.json.encode(body(messages))))
+        except Refusal as refusal:
+            return f"{service.__name__}: {refusal.message}"
+    return ""
+
+
+class Chaos:
+    """What may become of a conversation: parts of it come late, twice, never, or in another order.
+
+    :param size: about how many characters a text has.
+    """
+
+    def __init__(self, seed, size=60):
+        self.random, self.size, self.calls = random.Random(seed), size, 0
+
+    def text(self):
+        return self.random.choice(["", " \n", "好" * 9, "word ", "x"]) * self.random.randint(1, self.size)
+
+    def call_id(self):
+        self.calls += 1
+        return self.random.choice(
+            [f"call_{self.calls}", "call_1", f"toolu_{self.calls}|fc_9", "é" * 70 + str(self.calls)]
+        )
+
+    def user(self):
+        blocks = [Text(self.text()) for _ in range(self.random.randint(0, 2))]
+        return User((*blocks, *([Image("AAAA")] if self.random.random() < 0.1 else [])))
+
+    def answer(self):
+        maker = self.random.choice(MAKERS)
+        content = []
+        if self.random.random() < 0.3:
+            seal = self.random.choice(["", "sealed"])
+            content.append(Thinking(self.text(), signature=seal, maker=maker.partition("/")[0]))
+        if self.random.random() < 0.6:
+            content.append(Text(self.text()))
+        for _ in range(self.random.choice([0, 0, 1, 1, 3])):
+            name = (
+                self.random.choice(["read", "exec", "bad name", ""]) if self.random.random() < 0.1 else "read"
+            )
+            content.append(ToolCall(self.call_id(), name, {"path": self.text()}))
+        stop = self.random.choice(["stop", "stop", "stop", "error", "aborted", "length"])
+        return Assistant(tuple(content), model=maker, stop_reason=stop)
+
+    def results(self, answer):
+        answered = [
+            ToolResult(
+                call.id, self.random.choice([call.name, ""]), (Text(self.text()),), is_error=bool(n % 2)
+            )
+            for n, call in enumerate(answer.tool_calls)
+            if self.random.random() < 0.85
+        ]
+        if self.random.random() < 0.15:
+            self.random.shuffle(answered)
+        if answered and self.random.random() < 0.1:
+            answered.append(answered[0])
+        return answered
+
+    def history(self, length):
+        late, made = [], []
+        for _ in range(length):
+            made.append(self.user() if self.random.random() < 0.35 else self.answer())
+            if isinstance(made[-1], Assistant):
+                results = self.results(made[-1])
+                (late if self.random.random() < 0.1 else made).extend(results)
+            elif self.random.random() < 0.5:
+                made += late
+                late = []
+        return made + (late if self.random.random() < 0.5 else [])
+
+    def fill(self, session, length):
+        """Write a history down, with records of other kinds between."""
+        for message in self.history(length):
+            session.append(message)
+            dice = self.random.random()
+            ids = [entry.id for entry in session.entries]
+            if dice < 0.03:
+                kept = self.random.choice([*ids, "deadbeef"])
+                session.append_entry(Compaction(summary=self.text(), first_kept_entry_id=kept))
+            elif dice < 0.05:
+                session.append_entry(BranchSummary(summary=self.text()))
+            elif dice < 0.07:
+                session.append_entry(CustomMessage(content=(Text(self.text()),)))
+            elif dice < 0.09:
+                session.append_entry(ModelChange(model=self.random.choice(MAKERS)))
