@@ -183,7 +183,7 @@ def _by_status(status: int, kind: str, text: str) -> str:
 def is_overflow(text: str) -> bool:
     """Whether a text says that what was sent is longer than the model takes: never when it speaks of rates or quotas."""
     text = text[:_READ_CHARS]
-    return bool(_has(_OVERFLOW, text)) and not _NOT_has(_OVERFLOW, text) and not _has(_IMAGE, text)
+    return bool(_has(_OVERFLOW, text)) and not _has(_NOT_OVERFLOW, text) and not _has(_IMAGE, text)
 
 
 def said(
