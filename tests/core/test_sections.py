@@ -72,6 +72,30 @@ def test_a_default_agent_is_told_all_it_needs_in_four_kilobytes():
     assert not [piece.fault for piece in pieces if piece.fault]
 
 
+def test_the_sections_stand_in_the_order_of_the_manual():
+    from claw_memory.section import recall_section
+    from claw_skills import skills_section
+
+    every = [*sections(), skills_section({}, None), recall_section(lambda agent: None)]
+
+    assert [each.name for each in sorted(every, key=lambda each: each.position) if each.stable] == [
+        "Identity", "Instructions", "Tooling", "Tool Call Style", "Execution Bias", "Safety", "Control", "Skills",
+        "Memory Recall", "Self-Update", "Model Aliases", "Workspace", "Documentation", "Sandbox", "Authorized Senders",
+        "Current Date & Time", "Workspace Files", "Output Directives", "Project Context", "Silent Replies",
+    ]  # fmt: skip
+    assert [each.name for each in sections() if not each.stable] == [
+        "Messaging", "Extra Context", "Inbound Context", "Changing Context", "Runtime",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path", ["SOUL.md", "soul.md", "/home/a/agents/default/agent/Soul.MD", "sub\\SOUL.md"]
+)
+def test_a_soul_in_any_folder_and_any_case_is_to_be_spoken_from(path: str):
+    assert "SOUL.md is your character" in whole(facts(context_files=(ContextFile(path, "kind"),)))
+    assert "SOUL.md is your character" not in whole(facts(context_files=(ContextFile("SOULS.md", "kind"),)))
+
+
 def test_without_a_name_it_is_a_personal_assistant_and_with_one_it_says_so():
     line = "a personal assistant running inside claw."
     assert whole(facts(mode="none")) == f"You are {line}"
@@ -252,6 +276,20 @@ def test_of_a_foreign_folder_only_the_projects_instructions_are_read(folders: tu
     files = ContextFiles(own, workspace, own_workspace=False).load()
 
     assert paths(files) == ["AGENTS.md", "CLAUDE.md"]
+
+
+def test_files_stand_by_weight_wherever_they_lie(folders: tuple[Path, Path]):
+    own, workspace = folders
+    names = ["HEARTBEAT", "CLAUDE", "MEMORY", "BOOTSTRAP", "USER", "IDENTITY", "TOOLS", "SOUL", "AGENTS"]
+    for at, name in enumerate(names):
+        folder = own if name == "MEMORY" or at % 2 else workspace
+        (folder / f"{name}.md").write_text(f"words of {name}")
+
+    files = ContextFiles(own, workspace, own_workspace=True).load()
+
+    assert [Path(path).stem for path in paths(files)] == [
+        "AGENTS", "SOUL", "TOOLS", "IDENTITY", "USER", "BOOTSTRAP", "MEMORY", "CLAUDE", "HEARTBEAT",
+    ]  # fmt: skip
 
 
 def test_memory_is_only_for_a_private_session(folders: tuple[Path, Path]):

@@ -85,6 +85,68 @@ def test_an_operator_mends_it_by_a_position_behind_the_boundary(site: Path, tmp_
     assert claw("stability").exit_code == 0
 
 
+FAKE = """
+from claw import hookimpl
+from claw.testing import FakeChannel
+
+@hookimpl
+def register_channels(config):
+    return [FakeChannel()]
+"""
+
+
+@pytest.fixture
+def club(site: Path, tmp_path: Path) -> None:
+    """A channel with a group, whose rules are the operator's."""
+    installed(site, "fakes", FAKE)
+    home = tmp_path / "home" / ".claw"
+    home.mkdir(exist_ok=True)
+    group = "{club: {requireMention: true, systemPrompt: Speak of gardens.}}"
+    (home / "config.yaml").write_text(f"channels: {{fake: {{groups: {group}}}}}\n")
+
+
+@pytest.mark.usefixtures("club")
+def test_the_prompt_of_a_group_is_shown_and_held_to_be_stable_as_any_other() -> None:
+    there = ("--channel", "fake", "--group", "club", "--sender", "8")
+    shown = {line["section"]: line for line in told("show", *there)["sections"]}
+    assert shown["Extra Context"]["stable"] is False
+    assert "Speak of gardens." in claw("show", "--text", *there).stdout
+    assert claw("stability", *there).exit_code == 0
+
+
+@pytest.mark.usefixtures("club")
+def test_where_nobody_would_answer_there_is_no_prompt_to_show() -> None:
+    answer = claw("show", "--channel", "fake", "--sender", "8")
+    assert answer.exit_code == 1
+    assert "claw route explain --channel fake --sender ID says why" in str(answer.exception)
+
+
+def test_a_prompt_is_shown_in_each_mode() -> None:
+    assert (
+        claw("show", "--text", "--mode", "none").stdout
+        == "You are a personal assistant running inside claw.\n"
+    )
+    names = [
+        [line["section"] for line in told("show", "--mode", mode)["sections"]] for mode in ("minimal", "full")
+    ]
+    assert set(names[0]) < set(names[1]) and "Safety" in names[0] and "Documentation" not in names[0]
+
+
+def test_each_file_has_its_price_and_a_cut_one_says_so(tmp_path: Path) -> None:
+    own = tmp_path / "home" / ".claw" / "agents" / "default" / "agent"
+    own.mkdir(parents=True)
+    (own / "SOUL.md").write_text("kind")
+    (own / "USER.md").write_text("x" * 30_000)
+
+    lines = {Path(line["file"]).name: line for line in told("show")["byFile"]}
+
+    assert (lines["SOUL.md"]["state"], lines["SOUL.md"]["bytes"]) == ("whole", 4)
+    assert (lines["USER.md"]["state"], lines["USER.md"]["bytes"]) == ("cut", 20_000)
+    rows = claw("show", "--by", "file").stdout.splitlines()
+    assert rows[0].split() == ["file", "state", "bytes", "tokens,", "about"] and "USER.md  cut" in rows[1]
+    assert told("show", "--mode", "minimal")["byFile"] == []
+
+
 def part(name: str, text: str = "", plugin: str = "acme", kind: str = "section") -> Part:
     return Part(kind, name, plugin, text or name)
 
