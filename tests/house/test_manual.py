@@ -257,7 +257,9 @@ def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
     assert run("chat.md", tmp_path).stderr.splitlines()[-1].startswith("/etc/passwd is outside")
 
 
-@pytest.mark.parametrize("page", ["index.md", "ten-minutes.md", "approvals.md", "channel-plugins.md"])
+@pytest.mark.parametrize(
+    "page", ["index.md", "ten-minutes.md", "approvals.md", "channel-plugins.md", "prompt.md"]
+)
 def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:
     assert script_of(page)
     run(page, tmp_path)

@@ -12,6 +12,7 @@ from claw.hookspecs import hookimpl
 from claw.message import Address, Around, Inbound, Sender
 from claw.stage import Stage, Wish
 from claw.testing import FakeChannel, FakeProvider, House, says
+from core.source import ROOT
 
 OWNER, OTHER = Sender("7", "Ann"), Sender("8", "Bob")
 SECRET = "the cake is for Carla"
@@ -266,3 +267,11 @@ async def test_what_is_shown_is_what_a_model_gets() -> None:
         file(home, "AGENTS.md", "rules of the house")
         await home.hear("hi")
         assert model.requests[0].request.system == (await met(home, "hi")).system
+
+
+def test_the_page_on_the_prompt_lists_every_section_with_its_place_and_modes() -> None:
+    page = (ROOT / "docs" / "prompt.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d, ]+) \|.*\| (?:(yes) )?\|$", page, re.M)
+    listed = {int(place): bool(minimal) for places, minimal in rows for place in places.split(",")}
+    told = {int(each.position): "minimal" in each.modes for each in sections()}
+    assert listed == told | {70: False, 80: False}  # those of the plugins skills and memory
