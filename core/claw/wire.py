@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -271,13 +272,23 @@ class CallIds:
     Ids of other makers are replaced by a digest, the same one each time, so that cached prefixes hold.
 
     :param limit: characters. OpenAI takes 40, Anthropic 64.
+    :param exact: so many, letters and digits only; Mistral wants 9.
     """
 
-    def __init__(self, limit: int = 40) -> None:
-        self._fits = re.compile(rf"[A-Za-z0-9_-]{{1,{limit}}}")
+    def __init__(self, limit: int = 40, *, exact: bool = False) -> None:
+        self._exact = limit if exact else 0
+        form = rf"[A-Za-z0-9]{{{limit}}}" if exact else rf"[A-Za-z0-9_-]{{1,{limit}}}"
+        self._fits = re.compile(form)
         self._used: dict[str, int] = {}
         self._open: dict[str, list[str]] = {}
         self._now: dict[str, str] = {}
+
+    def fork(self) -> "CallIds":
+        """A copy that goes on by itself."""
+        other = copy(self)
+        other._used, other._now = {**self._used}, {**self._now}
+        other._open = {call_id: [*waiting] for call_id, waiting in self._open.items() if waiting}
+        return other
 
     def of_call(self, call_id: str) -> str:
         """The id to write for a call."""
@@ -285,7 +296,7 @@ class CallIds:
         written = call_id
         if times > 1 or not self._fits.fullmatch(call_id):
             digest = hashlib.sha256(f"{times}:{call_id}".encode("utf-8", "surrogatepass")).hexdigest()
-            written = f"call_{digest[:24]}"
+            written = digest[: self._exact] if self._exact else f"call_{digest[:24]}"
         self._open.setdefault(call_id, []).append(written)
         return written
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import claw_anthropic
+import claw_google
+import claw_mistral
 import claw_openai
 import claw_skills
 import claw_tools_std
@@ -14,6 +16,7 @@ from claw import PromptFacts, Tool, ToolContext, builtin
 from claw.testing import brought, plugin_config
 from claw.testing.services import AnthropicService, OpenAIService
 from pytest_claw import ProviderSuite, SectionSuite, ToolSuite
+from typed import TypedGoogleService, TypedMistralService
 
 TOOLS = {tool.name: tool for tool in brought(claw_tools_std, plugin_config())["register_tools"]}
 CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
@@ -94,3 +97,13 @@ class TestOpenAIChat(ProviderSuite):
 
 class TestOpenAIResponses(TestOpenAIChat):
     section = {"api": "responses"}  # noqa: RUF012
+
+
+class TestGoogle(ProviderSuite):
+    plugin, name, service = claw_google, "google", TypedGoogleService
+    patience_seconds = 0.3
+
+
+class TestMistral(ProviderSuite):
+    plugin, name, service = claw_mistral, "mistral", TypedMistralService
+    patience_seconds = 0.3

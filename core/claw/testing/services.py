@@ -1,18 +1,21 @@
 """Loopback model services that speak the true protocols, for tests: no key, no network, no patching.
 
-``AnthropicService`` answers ``/v1/messages``; ``OpenAIService`` answers ``/v1/chat/completions`` and ``/v1/responses``.
+``AnthropicService`` answers ``/v1/messages``; ``OpenAIService`` answers ``/v1/chat/completions`` and ``/v1/responses``;
+``GoogleService`` answers ``/v1/models/NAME:generateContent`` and ``:streamGenerateContent``; ``MistralService`` answers
+``/v1/chat/completions`` in Mistral's form.
 Each plays a script, writes down every request, and refuses one that the real service would refuse. They are held
 to the vendors' own SDKs in ``tests/core/test_services.py``.
 """
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, ClassVar, Self
 
-from claw.testing.protocols import Refusal, anthropic, chat, responses
+from claw.testing.protocols import Refusal, anthropic, chat, google, mistral, responses
 
 Call = tuple[str, Mapping[str, Any]]
 
@@ -102,6 +105,13 @@ class _ModelService:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
+    def _place(self, request: Received) -> str:
+        """By which name of ``_protocols`` a request goes."""
+        return request.path.partition("?")[0]
+
+    def _streams(self, request: Received) -> bool:
+        return bool(request.body.get("stream"))
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.current_task()
@@ -121,11 +131,11 @@ class _ModelService:
     ) -> bool:
         """Answer one request; False when the connection is over."""
         self.requests.append(request)
-        protocol = self._protocols.get(request.path.partition("?")[0])
+        protocol = self._protocols.get(self._place(request))
         try:
             if protocol is None:
                 raise Refusal(f"Unknown request URL: {request.path}", "not_found_error", 404)
-            protocol.check(request.headers, request.body)
+            protocol.check({**request.headers, ":path": request.path}, request.body)
         except Refusal as refusal:
             self.refusals.append(str(refusal))
             error = next(iter(self._protocols.values())).error(refusal.kind, refusal.message)
@@ -139,7 +149,7 @@ class _ModelService:
             await _send(writer, reply.status, reply.headers, reply.content_type, body)
             return True
         number = next(self._ids)
-        if reply.whole or not request.body.get("stream"):
+        if reply.whole or not self._streams(request):
             body = _dump(protocol.whole(reply, request.body, number))
             await _send(writer, 200, reply.headers, "application/json", body)
             return True
@@ -184,6 +194,25 @@ class OpenAIService(_ModelService):
     def url(self) -> str:
         """Address of the service, as a base URL: with ``/v1``."""
         return f"{super().url}/v1"
+
+
+class GoogleService(_ModelService):
+    """Gemini's ``generateContent``, streamed or not, of the versions ``v1`` and ``v1beta``."""
+
+    _protocols: ClassVar[Mapping[str, Any]] = {"generateContent": google, "streamGenerateContent": google}
+
+    def _place(self, request: Received) -> str:
+        path = re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:(\w+)", super()._place(request))
+        return path[1] if path else ""
+
+    def _streams(self, request: Received) -> bool:
+        return self._place(request) == "streamGenerateContent"
+
+
+class MistralService(_ModelService):
+    """Mistral's chat completions. Its address stands without ``/v1``, as the SDK wants it."""
+
+    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": mistral}
 
 
 def _in_order(script: Iterable[Reply | str]) -> Callable[[Received], Reply | str]:

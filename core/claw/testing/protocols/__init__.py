@@ -36,10 +36,15 @@ def bearer(headers: Mapping[str, str]) -> str:
     return headers.get("authorization", "").removeprefix("Bearer").strip()
 
 
-def check_shape(protocol: str, body: Any) -> None:
-    """The fields of a request, and that a tool that must be called is there. :raises Refusal:"""
+def check_fields(protocol: str, body: Any) -> None:
+    """The fields of a request. :raises Refusal:"""
     for found in _shape(protocol).iter_errors(body):
         raise Refusal(f"{'.'.join(map(str, found.absolute_path))}: {found.message}")
+
+
+def check_shape(protocol: str, body: Any) -> None:
+    """The fields of a request, and that a tool that must be called is there. :raises Refusal:"""
+    check_fields(protocol, body)
     choice = body.get("tool_choice")
     named = choice.get("function", choice).get("name") if isinstance(choice, dict) else None
     names = [tool.get("function", tool)["name"] for tool in body.get("tools", ())]

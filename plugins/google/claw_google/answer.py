@@ -1,0 +1,165 @@
+"""From the chunks of a ``streamGenerateContent`` answer to our own. No input, no output.
+
+Facts: ai.google.dev, "Generating content": a chunk is a whole response with some of its parts; the counts are of the
+whole so far, cached tokens and those of tools lie inside of the prompt's, thoughts apart from the answer's; there is no
+mark of the end but a reason to stop.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from claw import (
+    Assistant,
+    ModelEvent,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    failed,
+    mint_call_id,
+    say,
+    tool_arguments,
+)
+
+from claw_google.refusal import refused
+from claw_google.request import wire_name
+
+_STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
+_BROKEN = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
+"""The model wrote what nobody can read as a call: another try may go well."""
+
+
+class _Words:
+    """Words, or a thought, while they come in."""
+
+    def __init__(self, *, thought: bool) -> None:
+        self.thought, self.signature = thought, ""
+        self.pieces: list[str] = []
+
+
+class Folding:
+    """One answer while it comes in.
+
+    :param maker: name of the provider, which its thoughts and signatures carry.
+    :param model: as the request names it.
+    """
+
+    def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._specs = {wire_name(spec.name): spec for spec in tools}
+        self._blocks: list[_Words | Thinking | ToolCall] = []
+        self._usage: Mapping[str, Any] = {}
+        self._stop = self._why = ""
+        self.done = False
+
+    @property
+    def whole(self) -> bool:
+        """A reason to stop was given; the service then closes."""
+        return bool(self._stop)
+
+    def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
+        """Hear one chunk."""
+        if not data:
+            return
+        if data.get("error"):
+            raise refused(self._model, data, 200, {})
+        self._usage = data.get("usageMetadata") or self._usage
+        feedback = data.get("promptFeedback") or {}
+        if blocked := feedback.get("blockReason"):
+            self._stop, self._why = blocked, feedback.get("blockReasonMessage") or ""
+        for candidate in data.get("candidates") or ():
+            if candidate.get("index", 0) == 0:
+                for part in (candidate.get("content") or {}).get("parts") or ():
+                    yield from self._hear(part)
+                self._stop = candidate.get("finishReason") or self._stop
+                self._why = candidate.get("finishMessage") or self._why
+
+    def take_body(self, body: Any) -> Iterator[ModelEvent]:
+        """Hear a whole response at once, or a list of chunks."""
+        for data in body if isinstance(body, list) else [body]:
+            yield from self.take("", data)
+        self.done = True
+
+    def finish(self) -> Assistant:
+        """The answer, when a reason to stop was given."""
+        if not self._stop:
+            raise failed(self._model, reason="truncated")
+        said = f"{self._stop}: {self._why}" if self._why else self._stop
+        if self._stop in _BROKEN:
+            raise failed(self._model, reason="truncated", text=said)
+        content = tuple(self._content())
+        calls = any(isinstance(block, ToolCall) for block in content)
+        stop = _STOPS.get(self._stop, "error")
+        return Assistant(
+            content,
+            model=self._model,
+            stop_reason="tool_use" if calls and stop == "stop" else stop,
+            usage=to_usage(self._usage),
+            error=say("the service stopped this answer: {why}", why=said) if stop == "error" else "",
+        )
+
+    def _hear(self, part: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        seal, text = part.get("thoughtSignature") or "", part.get("text")
+        if called := part.get("functionCall"):
+            self._seal(seal)
+            self._blocks.append(self._call(called))
+        elif isinstance(text, str):
+            thought = bool(part.get("thought"))
+            if seal and not (thought and text):
+                self._seal(seal)
+                seal = ""
+            if text:
+                self._grow(text, seal, thought=thought)
+                yield ThinkingDelta(text) if thought else TextDelta(text)
+
+    def _grow(self, text: str, seal: str, *, thought: bool) -> None:
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Words) or last.thought is not thought or last.signature:
+            last = _Words(thought=thought)
+            self._blocks.append(last)
+        last.pieces.append(text)
+        last.signature = seal
+
+    def _seal(self, seal: str) -> None:
+        """Keep the signature of what comes next."""
+        if seal:
+            self._blocks.append(Thinking(signature=seal, maker=self._maker))
+
+    def _call(self, called: Mapping[str, Any]) -> ToolCall:
+        """A call, with an id of ours when the service gave it none."""
+        name = str(called.get("name") or "")
+        spec = self._specs.get(name)
+        written = msgspec.json.encode(called.get("args") or {}).decode()
+        arguments = tool_arguments(written, spec.parameters if spec else None)
+        if arguments is None:
+            raise failed(self._model, reason="truncated")
+        return ToolCall(called.get("id") or mint_call_id(), spec.name if spec else name, arguments)
+
+    def _content(self) -> Iterator[Text | Thinking | ToolCall]:
+        for block in self._blocks:
+            if not isinstance(block, _Words):
+                yield block
+            elif block.thought:
+                yield Thinking("".join(block.pieces), signature=block.signature, maker=self._maker)
+            else:
+                yield Text("".join(block.pieces))
+
+
+def to_usage(counts: Mapping[str, Any]) -> Usage:
+    """The service's figures made neutral: cached tokens apart, thoughts with the answer."""
+
+    def figure(*names: str) -> int | None:
+        found = [counts[name] for name in names if isinstance(counts.get(name), int)]
+        return sum(found) if found else None
+
+    given, read = figure("promptTokenCount", "toolUsePromptTokenCount"), figure("cachedContentTokenCount")
+    return Usage(
+        input=None if given is None else max(0, given - (read or 0)),
+        output=figure("candidatesTokenCount", "thoughtsTokenCount"),
+        cache_read=read,
+        total=figure("totalTokenCount"),
+    )

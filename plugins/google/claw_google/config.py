@@ -1,0 +1,34 @@
+"""``providers.google`` in the config file, and of every other provider with ``type: google``."""
+
+from typing import Literal
+
+from claw import ProviderConfig, Section
+from pydantic import Field, PositiveInt
+
+
+class ModelFacts(Section):
+    """What is known of one model."""
+
+    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
+    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
+    thinking: Literal["level", "budget", "none"] | None = Field(
+        None,
+        description="How it is told to think: by a level (Gemini 3 on), by a budget of tokens (2.5), not at all; "
+        "absent = by its name.",
+    )
+
+
+class GoogleConfig(ProviderConfig):
+    """Where the service is, the keys, and how long to wait."""
+
+    type: Literal["google"] | None = Field(None, description="google: this service speaks generateContent.")
+    default_model: str | None = Field(None, description="The model, when an agent names none.")
+    max_tokens: PositiveInt | None = Field(
+        None, description="How long an answer may be, thoughts included; absent = the service decides."
+    )
+    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="How long an answer may pause; keep-alives do not count."
+    )
+    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
+    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

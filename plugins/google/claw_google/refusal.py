@@ -1,0 +1,64 @@
+"""Why Google refused a request: its error bodies as ``ProviderError``. Pure.
+
+Facts: google.rpc ``Status`` (code, status, details: ``ErrorInfo``, ``RetryInfo``); ai.google.dev, "Troubleshooting". A
+wrong key is a 400, and every 429 speaks of quota and billing, also when only a minute's share is used up.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from claw import ProviderError, failed, failure_said
+
+_REASONS = {
+    "RESOURCE_EXHAUSTED": "rate_limit",
+    "UNAUTHENTICATED": "auth",
+    "PERMISSION_DENIED": "permission",
+    "NOT_FOUND": "model_not_found",
+    "UNAVAILABLE": "overloaded",
+    "DEADLINE_EXCEEDED": "timeout",
+    "INTERNAL": "server",
+}
+_KEY_WORDS = ("api key not valid", "api key expired", "api_key_invalid", "api key not found")
+_CREDIT_WORDS = ("credits are depleted", "billing account", "enable billing")
+
+
+def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
+    """The error for an error body.
+
+    :param body: parsed JSON, or text.
+    :param status: of the answer; 200 inside a stream.
+    """
+    first = body[0] if isinstance(body, list) and body else body
+    inner = first.get("error") if isinstance(first, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return failure_said(service, first, status=status, headers=headers)
+    word, text = str(inner.get("status") or ""), str(inner.get("message") or "")
+    code = inner.get("code")
+    if status == 200 and isinstance(code, int):
+        status = code
+    details = [one for one in inner.get("details") or () if isinstance(one, Mapping)]
+    return failed(
+        service,
+        reason=_reason(word, text, details),
+        status=status,
+        kind=word,
+        text=text,
+        headers={**_wait(details), **headers},
+    )
+
+
+def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
+    """What it is for sure; empty when status and text are to be judged as everybody's."""
+    low = text.lower()
+    told = " ".join(str(one.get("reason") or "") for one in details).lower()
+    if any(words in low or words in told for words in _KEY_WORDS):
+        return "auth"
+    if any(words in low for words in _CREDIT_WORDS):
+        return "billing"
+    return _REASONS.get(word, "")
+
+
+def _wait(details: list[Mapping[str, Any]]) -> dict[str, str]:
+    """``RetryInfo``, as the header that others send: ``"9.5s"``."""
+    told = next((str(one["retryDelay"]) for one in details if one.get("retryDelay")), "")
+    return {"retry-after": told.removesuffix("s")} if told.endswith("s") else {}

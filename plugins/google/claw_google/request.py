@@ -1,0 +1,160 @@
+"""From our request to the body of a ``generateContent`` request. Pure.
+
+Facts: ai.google.dev, "Generating content", "Function calling", "Thought signatures". From Gemini 3 on, the first call of
+an answer must come back with the signature it came with; for a call that another model made, the page names a word that
+stands in for it. A function's name begins with a letter or ``_``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from claw import (
+    Assistant,
+    CallIds,
+    Image,
+    Message,
+    Request,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolSpec,
+    User,
+    gemini_schema,
+)
+
+from claw_google import thinking
+
+UNSEALED = "skip_thought_signature_validator"
+_OPENING = "(The conversation so far was longer; what follows is how it stands.)"
+
+Part = dict[str, Any]
+
+
+def body(request: Request, turns: "Turns", max_tokens: int | None, how: str) -> dict[str, Any]:
+    """The whole body.
+
+    :param turns: the request's messages.
+    :param how: the model is told to think, as of :func:`claw_google.thinking.style`.
+    """
+    wire: dict[str, Any] = {"contents": turns.whole}
+    if system := request.system.whole.strip():
+        wire["systemInstruction"] = {"parts": [{"text": system}]}
+    if request.tools:
+        wire["tools"] = [{"functionDeclarations": [to_function(spec) for spec in request.tools]}]
+        wire["toolConfig"] = to_tool_choice(request.tool_choice)
+    limits: dict[str, Any] = {}
+    if thought := thinking.config(request.model, how, request.thinking):
+        limits["thinkingConfig"] = thought
+    if most := request.max_tokens or max_tokens:
+        limits["maxOutputTokens"] = most + max(0, thought.get("thinkingBudget", 0))
+    if limits:
+        wire["generationConfig"] = limits
+    return wire
+
+
+def wire_name(name: str) -> str:
+    """The name of a tool, as the service takes it."""
+    return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"[:64]
+
+
+def to_function(spec: ToolSpec) -> Part:
+    """A tool; its schema in Gemini's subset, left out when it takes nothing."""
+    schema = gemini_schema(spec.parameters)
+    function = {"name": wire_name(spec.name), "description": spec.description}
+    return function | ({"parameters": {"type": "object"} | schema} if schema.get("properties") else {})
+
+
+def to_tool_choice(choice: str) -> Part:
+    """auto, none, required, or the name of a tool."""
+    modes = {"auto": {"mode": "AUTO"}, "none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
+    named = {"mode": "ANY", "allowedFunctionNames": [wire_name(choice)]}
+    return {"functionCallingConfig": modes.get(choice) or named}
+
+
+class Turns:
+    """The messages of a conversation in turns: user first, then one and the other by turns; all results of an answer in
+    one turn, in call order.
+
+    :param maker: name of this provider; signatures go back to the very ``model`` that made them.
+    :param sealed: the model refuses calls without one.
+    """
+
+    def __init__(self, maker: str, model: str, sealed: bool) -> None:
+        self._maker, self._model, self._sealed = maker, f"{maker}/{model}", sealed
+        self._ids = CallIds(64)
+        self._turns: list[dict[str, Any]] = []
+
+    @property
+    def whole(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return self._turns or [{"role": "user", "parts": [{"text": _OPENING}]}]
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        if isinstance(message, Assistant):
+            role, parts = "model", self._said(message)
+        elif isinstance(message, User):
+            role, parts = "user", _shown(message.content)
+        else:
+            text = message.text
+            result = {
+                "id": self._ids.of_result(message.call_id),
+                "name": wire_name(message.tool_name),
+                "response": {"error": text} if message.is_error else {"output": text},
+            }
+            pictures = [part for part in message.content if isinstance(part, Image)]
+            role, parts = "user", [{"functionResponse": result}, *_shown(pictures)]
+        if not parts:
+            return
+        if not self._turns and role != "user":
+            self._turns.append({"role": "user", "parts": [{"text": _OPENING}]})
+        if self._turns and self._turns[-1]["role"] == role:
+            self._turns[-1]["parts"] += parts
+        else:
+            self._turns.append({"role": role, "parts": parts})
+
+    def _said(self, message: Assistant) -> list[Part]:
+        """What the model said. A signature without a text of its own goes with what stands behind it."""
+        parts: list[Part] = []
+        seal = ""
+        own_model = message.model in ("", self._model)
+        for block in message.content:
+            if isinstance(block, Thinking):
+                if not (block.signature and block.maker == self._maker and own_model):
+                    continue
+                if block.text:
+                    parts.append({"text": block.text, "thought": True, "thoughtSignature": block.signature})
+                    continue
+                parts += _alone(seal)
+                seal = block.signature
+                continue
+            if isinstance(block, Text) and not block.text.strip():
+                continue
+            part = {"text": block.text} if isinstance(block, Text) else self._called(block)
+            parts.append(part | ({"thoughtSignature": seal} if seal else {}))
+            seal = ""
+        parts += _alone(seal)
+        first = next((part for part in parts if "functionCall" in part), None)
+        if self._sealed and first:
+            first.setdefault("thoughtSignature", UNSEALED)
+        return parts
+
+    def _called(self, call: ToolCall) -> Part:
+        name = wire_name(call.name)
+        return {"functionCall": {"id": self._ids.of_call(call.id), "name": name, "args": call.arguments}}
+
+
+def _alone(seal: str) -> list[Part]:
+    """A signature that came behind everything else."""
+    return [{"text": "", "thoughtSignature": seal}] if seal else []
+
+
+def _shown(content: Iterable[Text | Image]) -> list[Part]:
+    """Texts and pictures; blanks say nothing."""
+    return [
+        {"text": part.text}
+        if isinstance(part, Text)
+        else {"inlineData": {"mimeType": part.mime, "data": part.data}}
+        for part in content
+        if isinstance(part, Image) or part.text.strip()
+    ]

@@ -1,0 +1,28 @@
+"""Mistral's models for claw, and every service that speaks its chat completions."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl
+
+
+@hookimpl
+def register_providers(config: PluginConfig) -> Iterator[Provider]:
+    """``mistral``, and each ``providers.NAME`` with ``type: mistral``."""
+    from claw_mistral.config import MistralConfig
+    from claw_mistral.provider import DEFAULT_URL, Mistral
+
+    sections = config.settings.providers
+    others = [
+        name for name, section in sections.items() if (section.model_extra or {}).get("type") == "mistral"
+    ]
+    for name in dict.fromkeys(["mistral", *others]):
+        section = config.provider(name, MistralConfig)
+        if not section.enabled:
+            continue
+        address = section.base_url or (config.environ.get("MISTRAL_BASE_URL") if name == "mistral" else None)
+        variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
+        keys = partial(configured_keys, section, name, config.environ, variables)
+        yield Mistral(
+            name, section, base_url(name, address or DEFAULT_URL).removesuffix("/v1"), keys, config.http
+        )

@@ -1,0 +1,36 @@
+"""``providers.mistral`` in the config file, and of every other provider with ``type: mistral``."""
+
+from typing import Literal
+
+from claw import ProviderConfig, Section
+from pydantic import Field, PositiveInt
+
+
+class ModelFacts(Section):
+    """What is known of one model."""
+
+    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
+    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
+    thinking: Literal["levels", "switch", "mode", "none"] | None = Field(
+        None,
+        description="How it is told to think: by an effort of several levels, by one that is high or none, by a mode "
+        "(magistral), not at all; absent = by its name.",
+    )
+
+
+class MistralConfig(ProviderConfig):
+    """Where the service is, the keys, and how long to wait."""
+
+    type: Literal["mistral"] | None = Field(
+        None, description="mistral: this service speaks Mistral's chat completions."
+    )
+    default_model: str | None = Field(None, description="The model, when an agent names none.")
+    max_tokens: PositiveInt | None = Field(
+        None, description="How long an answer may be; absent = the service decides."
+    )
+    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="How long an answer may pause; keep-alives do not count."
+    )
+    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
+    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

@@ -1,0 +1,144 @@
+"""From our request to the body of a chat completion. Pure.
+
+Facts: docs.mistral.ai, "Chat", "Function calling", "Reasoning". The ids of calls are nine letters and digits; a user may
+not speak right behind the result of a tool; an answer to be gone on with is marked ``prefix``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from claw import Assistant, CallIds, Image, Message, Request, Text, Thinking, ToolSpec, User
+
+from claw_mistral.models import thinking
+
+_OPENING = "(The conversation so far was longer; what follows is how it stands.)"
+_BETWEEN = "(The results are read.)"
+
+Row = dict[str, Any]
+
+
+def body(request: Request, rows: "Rows", max_tokens: int | None, how: str) -> Row:
+    """The whole body of a streamed request.
+
+    :param rows: the request's messages.
+    :param how: the model is told to think, as of :func:`claw_mistral.models.style`.
+    """
+    system = request.system.whole.strip()
+    head = [{"role": "system", "content": system}] if system else []
+    wire: Row = {"model": request.model, "stream": True, "messages": [*head, *rows.whole]}
+    if most := request.max_tokens or max_tokens:
+        wire["max_tokens"] = most
+    if request.tools:
+        wire["tools"] = [{"type": "function", "function": to_function(spec)} for spec in request.tools]
+        wire["tool_choice"] = to_tool_choice(request.tool_choice)
+    return wire | thinking(how, request.thinking)
+
+
+def to_function(spec: ToolSpec) -> Row:
+    """A tool, its schema plain."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": {"type": "object", **spec.parameters},
+    }
+
+
+def to_tool_choice(choice: str) -> str | Row:
+    """auto, none, required, or the name of a tool."""
+    words = {"auto": "auto", "none": "none", "required": "any"}
+    return words.get(choice) or {"type": "function", "function": {"name": choice}}
+
+
+class Rows:
+    """The messages of a conversation as the service takes them, in an order that it takes.
+
+    :param maker: name of this provider; thoughts go back to the very ``model`` that had them.
+    """
+
+    def __init__(self, maker: str, model: str) -> None:
+        self._maker, self._model = maker, f"{maker}/{model}"
+        self._ids = CallIds(9, exact=True)
+        self._rows: list[msgspec.Raw] = []
+        self._last: Row = {}
+
+    @property
+    def whole(self) -> list[msgspec.Raw]:
+        """All of them, as JSON; an answer that stands last is to be gone on with."""
+        if self._last.get("role") == "assistant":
+            return [*self._rows[:-1], _raw(self._last | {"prefix": True})]
+        return [*self._rows] or [_raw({"role": "user", "content": _OPENING})]
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        if isinstance(message, Assistant):
+            row = self._said(message)
+        elif isinstance(message, User):
+            row = {"role": "user", "content": _content(message.content)}
+            if row["content"] and self._last.get("role") == "tool":
+                self._put({"role": "assistant", "content": _BETWEEN})
+        else:
+            call_id = self._ids.of_result(message.call_id)
+            content = _content(message.content)
+            row = {"role": "tool", "tool_call_id": call_id, "name": message.tool_name, "content": content}
+        if row["role"] == "tool" or row.get("content") or row.get("tool_calls"):
+            if not self._rows and row["role"] != "user":
+                self._put({"role": "user", "content": _OPENING})
+            self._put(row)
+
+    def _put(self, row: Row) -> None:
+        self._last = row
+        self._rows.append(_raw(row))
+
+    def _said(self, message: Assistant) -> Row:
+        row: Row = {"role": "assistant"}
+        own_model = message.model in ("", self._model)
+        thoughts = [
+            _thought(part)
+            for part in message.content
+            if isinstance(part, Thinking) and part.text and part.maker == self._maker and own_model
+        ]
+        text = message.text if message.text.strip() else ""
+        calls = message.tool_calls
+        if thoughts and (text or calls):
+            row["content"] = [*thoughts, *([{"type": "text", "text": text}] if text else [])]
+        elif text:
+            row["content"] = text
+        if calls:
+            row["tool_calls"] = [
+                {
+                    "id": self._ids.of_call(call.id),
+                    "type": "function",
+                    "function": {
+                        "name": call.name,
+                        "arguments": msgspec.json.encode(call.arguments).decode(),
+                    },
+                }
+                for call in calls
+            ]
+        return row
+
+
+def _raw(row: Row) -> msgspec.Raw:
+    """A row written once: into a body it is only copied."""
+    return msgspec.Raw(msgspec.json.encode(row))
+
+
+def _thought(thought: Thinking) -> Row:
+    chunk: Row = {"type": "thinking", "thinking": [{"type": "text", "text": thought.text}]}
+    return chunk | ({"signature": thought.signature} if thought.signature else {})
+
+
+def _content(content: Iterable[Text | Image]) -> str | list[Row]:
+    """Words as they are; with pictures a list of chunks."""
+    parts = list(content)
+    if not any(isinstance(part, Image) for part in parts):
+        words = "\n".join(part.text for part in parts if isinstance(part, Text))
+        return words if words.strip() else ""
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image_url", "image_url": f"data:{part.mime};base64,{part.data}"}
+        for part in parts
+        if isinstance(part, Image) or part.text.strip()
+    ]
