@@ -4,12 +4,12 @@ The file is a tree: a header, then records with an id and the id of the record t
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from claw.transcript import Assistant, Image, Message, Text, User
+from claw.transcript import Assistant, Image, Message, Text, Usage, User
 
 NOT_SAID = ""  # a parent id that no record can have: the record hangs on the one before it
 SUMMARY = "Summary:\n"
@@ -48,12 +48,16 @@ class MessageRecord(Record, frozen=True, kw_only=True, tag="message"):
 
 
 class Compaction(Record, frozen=True, kw_only=True, tag="compaction"):
-    """What came before ``first_kept_entry_id`` is shown as this summary from here on; the lines stay."""
+    """What came before ``first_kept_entry_id`` is shown as this summary from here on; the lines stay.
+
+    :param usage: what writing it cost.
+    """
 
     summary: str
     first_kept_entry_id: str = ""
     tokens_before: int = 0
     details: Any = None
+    usage: Usage | None = None
 
 
 class BranchSummary(Record, frozen=True, kw_only=True, tag="branch_summary"):
@@ -74,10 +78,12 @@ class MemoryFlush(Record, frozen=True, kw_only=True, tag="memory_flush"):
     """What matters was saved to memory here. State: shown to no model.
 
     :param compactions: how many the conversation had seen; ``size_bytes`` how large its file was.
+    :param usage: what it cost.
     """
 
     compactions: int = 0
     size_bytes: int = 0
+    usage: Usage | None = None
 
 
 class ModelChange(Record, frozen=True, kw_only=True, tag="model_change"):
@@ -236,8 +242,8 @@ def read(data: bytes, lost: Header | None = None) -> Reading:
     header, first = lost, lost is None
     entries: list[Entry] = []
     bad: list[int] = []
-    seen: dict[str, bytes] = {}
-    adrift: set[str] = set()
+    seen: dict[str, tuple[bytes, int]] = {}
+    adrift = -1
     for number, line in enumerate(lines_of(data), 1):
         bare = line.strip()
         if not bare:
@@ -249,30 +255,39 @@ def read(data: bytes, lost: Header | None = None) -> Reading:
             first = False
             if isinstance(record, Header) and record.id:
                 header = record
-        elif isinstance(record, Header) or not record.id or seen.get(record.id) == bare:
+        elif isinstance(record, Header):
             continue
-        else:
-            if entries and _misplaced(record, entries[-1], seen, adrift):
-                adrift.add(record.id)
-                record = msgspec.structs.replace(record, parent_id=entries[-1].id)
-            elif not entries and record.parent_id is not None:
-                record = msgspec.structs.replace(record, parent_id=None)
-            seen[record.id] = bare
+        elif not record.id:
+            if not isinstance(record, Other):
+                bad.append(number)
+        elif seen.get(record.id, _NEVER)[0] != bare:
+            if _misplaced(record, entries[-1] if entries else None, seen, adrift):
+                adrift = len(entries)
+                record = msgspec.structs.replace(record, parent_id=entries[-1].id if entries else None)
+            seen[record.id] = bare, len(entries)
             entries.append(record)
     if header is None:
         return Reading(None, (), tuple(bad), "empty session file" if first else "invalid session header")
     return Reading(header, tuple(entries), tuple(bad))
 
 
-def _misplaced(record: Record, before: Record, seen: Mapping[str, bytes], adrift: Set[str]) -> bool:
-    """Whether its parent is not to be believed: unknown, or further back, and one of the two was not written there.
+_NEVER = b"", -1
+
+
+def _misplaced(
+    record: Record, before: Record | None, seen: Mapping[str, tuple[bytes, int]], adrift: int
+) -> bool:
+    """Whether its parent is not to be believed: unknown, or further back where lines were moved, lost or doubled.
 
     Who goes back to an earlier record writes later than those who were there; no id is given twice.
+
+    :param adrift: place of the last record that was misplaced.
     """
-    if record.parent_id == before.id:
-        return False
-    known = record.parent_id is None or (record.parent_id in seen and record.parent_id not in adrift)
-    return not known or record.id in seen or record.timestamp < before.timestamp
+    parent = record.parent_id
+    if before is None or parent == before.id:
+        return before is None and parent is not None
+    back = 0 if parent is None else seen.get(parent, _NEVER)[1]
+    return back <= adrift or record.id in seen or record.timestamp < before.timestamp
 
 
 def rewritten(data: bytes, bad_lines: Sequence[int], lost: Header | None = None) -> bytes:
