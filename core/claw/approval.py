@@ -108,7 +108,7 @@ class Approvals:
         self.timeout_seconds = timeout_seconds
         self._database, self._clock = database, clock
         self._people = tuple(approvers) or tuple(owners)
-        self._any_owner = not approvers
+        self._owners, self._any_owner = tuple(owners), not approvers
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._swept = False
         database.tables("approval", *_TABLES)
@@ -136,7 +136,7 @@ class Approvals:
             return say(template, count=len(request.shown), most=MOST_CHARS)
         if self.present is None:
             return say("a person would have to allow it, and nobody can be asked here")
-        if not self._people and request.origin.channel != TERMINAL:
+        if not (self._owners if request.for_owners else self._people) and request.origin.channel != TERMINAL:
             return say("a person would have to allow it, and the settings name neither approvers nor owners")
         if not request.reachable:
             return say("a person would have to allow it, and nobody in this chat may")
@@ -153,11 +153,15 @@ class Approvals:
         """
         if verdict not in VERDICTS:
             return Outcome(False, say("{word} is no verdict: once, always or deny", word=verdict))
-        if not self.may_decide(channel, sender, owner):
+        may = [self.may_decide(channel, sender, owner, for_owners) for for_owners in (False, True)]
+        if not any(may):
             return Outcome(False, say("you may not decide that: approvals.approvers and owners name who may"))
         question = self._read(id.strip().lower())
         if question is None:
             return Outcome(False, say("there is no request {id}", id=id))
+        if not may[question.request.for_owners]:
+            who = say("only an owner may") if may[0] else say("approvals.approvers names who may")
+            return Outcome(False, say("you may not decide that: {who}", who=who), question)
         if verdict not in question.verdicts:
             template = (
                 "{tool} starts whatever it is told to here, so it is never allowed for always: once or deny"
@@ -297,10 +301,15 @@ class Approvals:
 
     # answers
 
-    def may_decide(self, channel: str, sender: Sender, owner: bool) -> bool:
-        """Whether this person may answer questions at all."""
+    def may_decide(self, channel: str, sender: Sender, owner: bool, for_owners: bool = False) -> bool:
+        """Whether this person may answer questions at all.
+
+        :param for_owners: a question that only owners may answer, whoever the approvers are.
+        """
         if channel == TERMINAL:
             return True
+        if for_owners:
+            return owner or is_owner(channel, sender, self._owners)
         return is_owner(channel, sender, self._people) or (self._any_owner and owner)
 
     def _read(self, id: str) -> Question | None:

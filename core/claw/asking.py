@@ -1,6 +1,7 @@
 """Putting one call before a person: whether it must be, what they see, and that what they allowed is what runs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -8,7 +9,7 @@ from claw.catalog import normalise
 from claw.errors import ToolError
 from claw.message import Inbound
 from claw.policy.reach import Reach
-from claw.question import MOST_CHARS, Request, digest_of, laid_out, may_last, visible
+from claw.question import FOR_OWNERS, MOST_CHARS, Request, digest_of, laid_out, may_last, visible
 from claw.stage import Rooms, Stage
 from claw.tool import Tool
 from claw.words import say
@@ -72,6 +73,19 @@ class Asking:
             raise ToolError("{why}", why=decision.why)
         return False
 
+    async def owner(self, shown: str, title: str, seal: str) -> str:
+        """Ask an owner, about what is shown and nothing else: why it may not be, empty when it may.
+
+        :param seal: digest of what is bound by the answer beside what is shown.
+        """
+        if self._rooms.approvals is None:
+            return say("an owner would have to allow it, and nobody can be asked here")
+        request = self._request(shown, title)
+        reachable, digest = self._is_reachable(for_owners=True), FOR_OWNERS + digest_of(request.digest, seal)
+        return (
+            await self._rooms.approvals.ask(replace(request, digest=digest, grant="", reachable=reachable))
+        ).why
+
     def is_other(self, arguments: Mapping[str, Any]) -> bool:
         """Whether these are not the bytes that a person allowed; False when nobody was asked before the call."""
         return bool(self._seal) and self._sealed(arguments) != self._seal
@@ -82,13 +96,14 @@ class Asking:
         sandbox = stage.sandbox.name if stage.sandbox else ""
         return stage.agent.id, tool.name, tool.plugin, str(stage.workspace), sandbox
 
-    @property
-    def _reachable(self) -> bool:
+    def _is_reachable(self, for_owners: bool = False) -> bool:
         """A direct chat has one reader; who else reads a group is not known."""
         inbound, approvals = self._inbound, self._rooms.approvals
         return inbound.chat_type != "direct" or (
             approvals is not None
-            and approvals.may_decide(inbound.address.channel, inbound.sender, self._stage.route.owner)
+            and approvals.may_decide(
+                inbound.address.channel, inbound.sender, self._stage.route.owner, for_owners
+            )
         )
 
     def _sealed(self, arguments: Mapping[str, Any]) -> str:
@@ -108,7 +123,7 @@ class Asking:
             shown=seen,
             digest=digest_of(self._sealed(self._arguments), shown, title),
             origin=inbound.address,
-            reachable=self._reachable,
+            reachable=self._is_reachable(),
             asked_by=f"{inbound.address.channel}:{inbound.sender.id}",
             grant=digest_of(self._place, dict(self._arguments), shown, title) if lasting else "",
         )

@@ -3,9 +3,10 @@
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from claw.amending import Amending, is_outside, mark
 from claw.asking import Asking
 from claw.envelope import contained
 from claw.errors import ClawError
@@ -32,6 +33,7 @@ class Caller:
     """On whose behalf calls run: one turn of one conversation.
 
     :param used_tokens: what the last model call read, for the status tool.
+    :param heard: tools whose answers, somebody else's words perhaps, the model has read in this turn.
     :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
     """
 
@@ -42,6 +44,7 @@ class Caller:
     emit: Emit
     used_tokens: int = 0
     once: Callable[[str], bool] = lambda call: True
+    heard: set[str] = field(default_factory=set)
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -70,7 +73,8 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
         refused = await asking.before(verdict.why)
     if refused:
         return Result(say("the call was refused: {why}", why=refused), is_error=True)
-    context = context_of(checked.id, tool, caller, environment, asking)
+    amending = Amending(stage, rooms, mark(caller.inbound, stage, rooms, caller.heard))
+    context = replace(context_of(checked.id, tool, caller, environment, asking), files=amending.files)
     limit = result_limit(stage.window_tokens)
 
     async def ready() -> Result:
@@ -81,8 +85,12 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
         if tool.effects == "once" and not caller.once(checked.id):
             return Result(NO_RESULT, is_error=True)
         reach("effect-marked")
-        answer = await run(tool, given, context)
+        async with amending.watched():
+            answer = await run(tool, given, context)
         reach("effect-done")
+        answer = await amending.settled(answer, asking)
+        if is_outside(tool.name, answer):
+            caller.heard.add(tool.name)
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         masked = _texts(rooms.redact.known_masked, result)
         return _texts(contained, fit(masked, limit, await _rest_of(masked, limit, tool, checked.id, caller)))
@@ -159,6 +167,7 @@ def context_of(
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
         environment=environment, wrap=wrap if stage.sandbox else None, ask=asking.ask,
+        memory=stage.agent.dir / "agent" if stage.is_private else stage.notes,
     )  # fmt: skip
 
 

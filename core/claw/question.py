@@ -22,6 +22,8 @@ VERDICTS = ("once", "always", "deny")
 MOST_CHARS = 3500
 """What can be shown whole in a few messages of any channel; a longer text cannot be allowed by anybody."""
 
+FOR_OWNERS = "owners:"
+"""Begins the digest of a question that only owners may answer."""
 _LAUNCHERS = frozenset({
     "sudo", "doas", "su", "nohup", "nice", "ionice", "timeout", "time", "stdbuf", "setsid", "chroot", "unshare",
     "nsenter", "ssh", "watch", "script", "strace", "ltrace", "gdb", "parallel", "npx", "npm", "pnpm", "yarn", "uv", "uvx",
@@ -61,6 +63,11 @@ class Request:
     asked_by: str = ""
     grant: str = ""
     reachable: bool = True
+
+    @property
+    def for_owners(self) -> bool:
+        """Whether approvers who are no owners may not answer it; its digest says so."""
+        return self.digest.startswith(FOR_OWNERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from claw.fallback import ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import group_of, owner_hash
 from claw.guard.fence import Fence, fence_round
+from claw.guard.names import safe_name
 from claw.guard.redact import Redactor
+from claw.guard.rules import Watch
 from claw.guard.way import Root
-from claw.guests import rendered
+from claw.guests import Rendered
 from claw.journal import Journal
 from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
@@ -25,7 +27,7 @@ from claw.overrides import NONE, Overrides
 from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
-from claw.route import Route, SessionKey, parse_key
+from claw.route import Route, parse_key
 from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
 from claw.shelf import folder_of
@@ -34,6 +36,7 @@ from claw.wall import name_of
 from claw.words import say
 from claw.yard import Yard
 
+MEMORY = "MEMORY.md"
 _UNKNOWN_WINDOW = 32_000
 _KEPT_RULINGS = 128
 
@@ -79,6 +82,8 @@ class Rooms:
     costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
     approvals: Approvals | None = None
     overrides: Overrides | None = None
+    watch: Watch = field(default_factory=Watch)
+    rendered: Rendered = field(default_factory=Rendered)
     repo: Callable[[Path], str] = lambda workspace: ""
 
     @cached_property
@@ -104,6 +109,12 @@ class Stage:
     fence: Fence
     sandbox: Sandbox | None = None
     files: tuple[ContextFile, ...] = ()
+    is_private: bool = False
+
+    @property
+    def notes(self) -> Path:
+        """Where the notes of a day are: the agent's own, or those of this chat alone."""
+        return notes_of(self.agent, self.route.session_key, self.is_private)
 
 
 async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
@@ -139,8 +150,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
             "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
         },
     )  # fmt: skip
-    prompt = config.settings.prompt
-    sections = await rendered(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
+    prompt, private = config.settings.prompt, is_private(inbound, route)
+    sections = await rooms.rendered.of(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
     system, pieces = assemble(sections, facts, prompt.positions, prompt.disabled)  # the prompt
     for piece in pieces:
         if piece.fault:
@@ -148,7 +159,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
         agent.settings.context_tokens or window_of(models[0], rooms),
-        _fence(agent, workspace, rooms, Root(folder_of(agent.dir, route.session_key))), sandbox, facts.context_files,
+        _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
+        sandbox, facts.context_files, private,
     )  # fmt: skip
 
 
@@ -185,15 +197,26 @@ def fence_of(agent_id: str, rooms: Rooms) -> Fence:
     return _fence(agent, agent.workspace, rooms)
 
 
-def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
-    """The roots of this agent: its workspace, its memory, the folders of its skills, ``more``."""
+def notes_of(agent: Agent, session_key: str, private: bool) -> Path:
+    """Where an agent notes what a chat told it on a day. Other chats than an owner's own see nothing of each other."""
+    memory = agent.dir / "agent" / "memory"
+    return memory if private else memory / "chats" / safe_name(session_key)
+
+
+def _of_chat(agent: Agent, route: Route, files: Sequence[ContextFile], private: bool) -> list[Root]:
+    """What only this chat may touch: its kept results, the memory as far as it may see it, the agent's own rule files."""
     own = agent.dir / "agent"
-    roots = [
-        *more,
-        Root(workspace, write=True),
-        Root(own / "MEMORY.md", write=True),
-        Root(own / "memory", write=True),
-    ]
+    roots = [Root(folder_of(agent.dir, route.session_key))]
+    if private:
+        roots.append(Root(own / MEMORY, write=True, notes=True))
+    roots.append(Root(notes_of(agent, route.session_key, private), write=True, notes=True))
+    rules = (Path(file.path) for file in files if Path(file.path).parent == own)
+    return [*roots, *(Root(path, write=True) for path in rules if path.name != MEMORY)]
+
+
+def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
+    """The roots of this agent: its workspace, the folders of its skills, ``more``; the rule files are held apart."""
+    roots = [*more, Root(workspace, write=True)]
     for section in rooms.kit.sections:
         try:
             folders = section.readable(agent) if section.readable else ()
@@ -201,7 +224,9 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
             rooms.complain(_left_out(Piece(section, "", fault=name_of(why))))
             continue
         roots += [Root(folder, write=False) for folder in folders]
-    return fence_round(roots, workspace, rooms.config.home)
+    is_free = agent.settings.rule_files == "allow"
+    rules = () if is_free else (agent.dir / "agent", agent.workspace, workspace)
+    return fence_round(roots, workspace, rooms.config.home, rules)
 
 
 def _left_out(piece: Piece) -> str:
@@ -231,7 +256,7 @@ def _prompt_facts(
         capabilities=tuple(sorted(channel.capabilities)) if channel else (),
         zone=agent.settings.user_timezone or "",
         owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
-        context_files=rooms.context_files(agent, workspace, own, is_private(inbound, route, key)),
+        context_files=rooms.context_files(agent, workspace, own, is_private(inbound, route)),
         extra=group_context(inbound, (group and group.system_prompt) or ""),
         inbound_meta=meta,
         silent_token=settings.messages.silent_token,
@@ -240,9 +265,14 @@ def _prompt_facts(
     )
 
 
-def is_private(inbound: Inbound, route: Route, key: SessionKey) -> bool:
-    """A direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there (spec B4)."""
-    apart = key.is_subagent or key.is_cron or key.is_acp
+def is_private(inbound: Inbound, route: Route) -> bool:
+    """A direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there (spec B4).
+
+    The one rule for the prompt, the fence and the memory. A group's conversation stays one, whoever opens it at the
+    terminal: what is said in it, the group hears.
+    """
+    key = parse_key(route.session_key)
+    apart = key.is_subagent or key.is_cron or key.is_acp or key.chat_type in ("group", "channel")
     return route.owner and inbound.chat_type == "direct" and not apart
 
 

@@ -108,6 +108,8 @@ class ToolContext:
     :param ask: put something before a person, the whole of it (``await context.ask(shown, title)``): True when they
         allow it, False when nobody can be asked here, ToolError (in words for the model) when they do not or do not
         answer in time. The wait counts towards ``timeout_seconds``.
+    :param memory: the folder with all that this chat may see of the memory: the agent's own (``MEMORY.md``, ``memory/``)
+        in a private chat of an owner, else one with the notes of this chat alone. None: nothing may be seen.
     :param wrap: in a sandboxed run, makes the command line that runs a command inside its walls; a tool that starts a
         process must use it. None: there is no sandbox.
     """
@@ -126,6 +128,7 @@ class ToolContext:
     wrap: Callable[[Sequence[str]], list[str]] | None = None
     ask: Ask = _nobody
     talk: Any = None
+    memory: Path | None = None
 
 
 @overload

@@ -242,6 +242,10 @@ class AgentSettings(Section):
     history_limit: int | None = Field(None, ge=0, description="User turns kept in a request; 0 = all.")
     bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
     bootstrap_total_max_chars: int = Field(60_000, ge=0, description="Of all context files in the prompt.")
+    rule_files: Literal["ask", "allow", "deny"] = Field(
+        "ask",
+        description="The agent changing SOUL.md, AGENTS.md …: an owner is asked, it may, or it may not.",
+    )
     compaction: Compaction = part()
     context_pruning: ContextPruning = part()
     subagents: Subagents = part()

@@ -4,9 +4,9 @@ Held by directory descriptors instead of by comparing strings: see ``way``.
 """
 
 import contextlib
+import copy
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from claw.errors import FenceError
-from claw.guard.way import FOLDER, Access, Root, Spot, Way, closed_at, led_out, shown, wall_of
+from claw.guard.rules import Hold, Rules, content_at
+from claw.guard.way import FOLDER, Access, Root, Spot, Way, closed_at, led_out, replace_at, shown, wall_of
+from claw.origin import added, kept
 
 Kind = Literal["file", "dir", "link", "other"]
 
@@ -59,10 +61,13 @@ class Fence:
     :param workspace: the folder where relative paths start; read and write unless ``roots`` has it with other rights.
     :param closed: folders of which only the roots inside them may be touched, also when another root contains them
         (``CLAW_HOME``, for a person who chats in the home folder).
+    :param rules: folders with files that an agent never writes itself: only :meth:`holding` takes what it wants of them.
     :raises FenceError: from every method, with a text the model can act on and nothing of what lies outside.
     """
 
-    def __init__(self, roots: Iterable[Root], workspace: Path, closed: Iterable[Path] = ()) -> None:
+    def __init__(
+        self, roots: Iterable[Root], workspace: Path, closed: Iterable[Path] = (), rules: Iterable[Path] = ()
+    ) -> None:
         self.workspace = Path(os.path.abspath(workspace))
         given = list(roots)
         if not any(os.path.abspath(root.path) == str(self.workspace) for root in given):
@@ -70,12 +75,31 @@ class Fence:
         home = Path(os.path.realpath(self.workspace))
         self._walls = tuple(wall for wall in map(wall_of, given) if not led_out(wall, self.workspace, home))
         self._closed = tuple(folder for folder in map(closed_at, closed) if folder is not None)
+        folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in rules))
+        self._rules = Rules(folders) if folders else None
+        self._notes = tuple(wall.path for wall in self._walls if wall.root.notes)
+        self._hold: Hold | None = None
+
+    @property
+    def rule_places(self) -> tuple[Path, ...]:
+        """Where the files are that an agent never writes itself."""
+        return self._rules.places if self._rules else ()
+
+    def holding(self, hold: Hold) -> "Fence":
+        """This fence for one call: what the call wants of rule files is held back, its notes are marked."""
+        held = copy.copy(self)
+        held._hold = hold
+        return held
 
     # what a tool asks
 
     def read(self, path: str, limit_bytes: int | None = None) -> bytes:
         """The bytes of a regular file, at most the first ``limit_bytes``."""
         with self._spot(path, "read") as spot:
+            if self._hold and (wanted := self._hold.now(spot.path)):
+                if wanted.after is None:
+                    raise _error(errno.ENOENT, path)
+                return wanted.after[:limit_bytes]
             _regular(spot.lstat(), path)  # before opening: to open a device may already do something
             handle = spot.open(os.O_RDONLY | _FILE)
             with open(handle, "rb") as file:
@@ -90,13 +114,21 @@ class Fence:
                 _regular(old, path)
                 if not old.st_mode & 0o222:
                     raise FenceError("{path} is write-protected", path=shown(path))
-            _replace(spot, data, None if old is None else stat.S_IMODE(old.st_mode))
+            if not self._is_held(spot, data):
+                if origin := self._origin(spot):
+                    data = _bytes(kept(_text(content_at(spot)), _text(data), origin))
+                replace_at(spot, data, None if old is None else stat.S_IMODE(old.st_mode))
 
     def append(self, path: str, data: bytes) -> None:
         """Add ``data`` at the end; a missing file is made."""
         with self._spot(path, "append") as spot:
             if (old := spot.lstat()) is not None:
                 _regular(old, path)
+            wanted = self._hold.now(spot.path) if self._hold else None
+            if self._is_held(spot, ((wanted.after if wanted else content_at(spot)) or b"") + data):
+                return
+            if origin := self._origin(spot):
+                data = _bytes(added(_text(content_at(spot)), _text(data), origin))
             handle = spot.open(os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FILE)
             with open(handle, "ab") as file:
                 _regular(os.fstat(handle), path)
@@ -108,13 +140,17 @@ class Fence:
             status = spot.lstat()
             if status is None or stat.S_ISDIR(status.st_mode):
                 raise _error(errno.ENOENT if status is None else errno.EISDIR, path)
+            if self._is_held(spot, None):
+                return
             os.unlink(spot.name, dir_fd=spot.folder)
 
     def stat(self, path: str) -> Entry:
         """What ``path`` is, links followed."""
         with self._spot(path, "read") as spot:
-            status = spot.lstat()
-            if status is None:
+            status, wanted = spot.lstat(), self._hold.now(spot.path) if self._hold else None
+            if wanted and wanted.after is not None:
+                return Entry(spot.path.name, "file", len(wanted.after))
+            if status is None or wanted:
                 raise _error(errno.ENOENT, path)
             return _entry(spot.path.name, status)
 
@@ -144,6 +180,30 @@ class Fence:
                 break
         return shown(full)
 
+    # what a call may not do itself
+
+    def _is_held(self, spot: Spot, after: bytes | None) -> bool:
+        """Whether this is a rule file; then nothing is written, and what it is to become is held."""
+        if self._rules is None or not self._rules.has(spot):
+            return False
+        if self._hold is None or not self._hold.takes:
+            raise FenceError(
+                "{path} is a rule file, and this agent does not change those",
+                where="agents.defaults.ruleFiles",
+                path=shown(str(spot.path)),
+            )
+        if spot.is_link:
+            raise FenceError(
+                "{path} is a rule file, and a link: a person has to change it", path=shown(str(spot.path))
+            )
+        self._hold.want(spot, after)
+        return True
+
+    def _origin(self, spot: Spot) -> str:
+        """Where the words come from that are written there; empty when that is no note, or nobody knows."""
+        inside = any(note == spot.path or note in spot.path.parents for note in self._notes)
+        return self._hold.origin if self._hold and inside and spot.path.suffix.lower() == ".md" else ""
+
     # the walk
 
     @contextlib.contextmanager
@@ -170,17 +230,21 @@ class Fence:
                 raise _error(broken.errno or 0, path) from None
 
 
-def fence_round(roots: Iterable[Root], workspace: Path, closed: Path) -> Fence:
+def fence_round(roots: Iterable[Root], workspace: Path, closed: Path, rules: Iterable[Path] = ()) -> Fence:
     """The fence of these roots: the one made before, while every root leads to where it led."""
     given = tuple(roots)
-    return _fence(given, workspace, closed, tuple(_led_to(root.path) for root in given))
+    return _fence(given, workspace, closed, tuple(rules), tuple(_led_to(root.path) for root in given))
 
 
 @lru_cache(maxsize=64)
 def _fence(
-    roots: tuple[Root, ...], workspace: Path, closed: Path, led_to: tuple[tuple[int, int] | None, ...]
+    roots: tuple[Root, ...],
+    workspace: Path,
+    closed: Path,
+    rules: tuple[Path, ...],
+    led_to: tuple[tuple[int, int] | None, ...],
 ) -> Fence:
-    return Fence(roots, workspace, (closed,))
+    return Fence(roots, workspace, (closed,), rules)
 
 
 def _led_to(path: Path) -> tuple[int, int] | None:
@@ -191,24 +255,12 @@ def _led_to(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _replace(spot: Spot, data: bytes, mode: int | None) -> None:
-    """Put ``data`` in the place of the file, through a new one beside it.
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "surrogateescape")
 
-    :param mode: of the file so far; None for a new one, which the umask decides.
-    """
-    beside = f".claw-{secrets.token_hex(8)}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(beside, flags, 0o666 if mode is None else 0o600, dir_fd=spot.folder)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            if mode is not None:
-                os.fchmod(handle, mode)
-        os.rename(beside, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=spot.folder)
-        raise
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _entry(name: str, status: os.stat_result) -> Entry:

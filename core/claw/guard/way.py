@@ -5,8 +5,11 @@ by the same rules, so the final target decides, and a swap between check and use
 all systems, as macOS has no ``openat2``; a name costs two system calls.
 """
 
+import contextlib
 import errno
 import os
+import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,11 +30,13 @@ class Root:
 
     :param write: it may also be written, created and removed.
     :param append_only: it may be read and added to, and nothing else, whatever ``write`` says.
+    :param notes: what is written into its Markdown files keeps its origin (``claw.origin``).
     """
 
     path: Path
     write: bool = False
     append_only: bool = False
+    notes: bool = False
 
     def grants(self, access: Access) -> bool:
         """Whether this root allows ``access``."""
@@ -73,6 +78,11 @@ class Spot:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    @property
+    def is_link(self) -> bool:
+        status = self.lstat()
+        return status is not None and stat.S_ISLNK(status.st_mode)
 
     def open(self, flags: int, mode: int = 0o666) -> int:
         return os.open(self.name, flags, mode, dir_fd=self.folder)
@@ -142,7 +152,7 @@ class Way:
         parent = self._wall.path.parent
         if self._makes():
             parent.mkdir(0o700, parents=True, exist_ok=True)
-        self._open.append(_open_without_links(parent))
+        self._open.append(open_folder(parent))
         # "/" has no name: "./" is a name to the system, and none of those that the walk leaves out
         return [*reversed(rest), self._wall.path.name or "./"]
 
@@ -262,8 +272,11 @@ def led_out(wall: Wall, workspace: Path, home: Path) -> bool:
     return named and not wall.path.is_relative_to(home)
 
 
-def _open_without_links(path: Path) -> int:
-    """Open a folder by its true path. It may lie in another root, so none of its names may have become a link."""
+def open_folder(path: Path) -> int:
+    """Open a folder by its true path. It may lie in another root, so none of its names may have become a link.
+
+    :raises OSError: there is no such folder, or one of its names is a link.
+    """
     if no_links := getattr(os, "O_NOFOLLOW_ANY", 0):  # macOS
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_links)
     here = os.open("/", _PASS)
@@ -274,6 +287,26 @@ def _open_without_links(path: Path) -> int:
             os.close(here)
         here = below
     return here
+
+
+def replace_at(spot: Spot, data: bytes, mode: int | None) -> None:
+    """Put ``data`` in the place of the file, through a new one beside it.
+
+    :param mode: of the file so far; None for a new one, which the umask decides.
+    """
+    beside = f".claw-{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(beside, flags, 0o666 if mode is None else 0o600, dir_fd=spot.folder)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            if mode is not None:
+                os.fchmod(handle, mode)
+        os.rename(beside, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=spot.folder)
+        raise
 
 
 def shown(path: str) -> str:
