@@ -7,7 +7,7 @@ append, so a process that dies in the middle leaves the old or the new. No lock 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claw.compaction.budget import Budget
 from claw.compaction.cut import cut_at, cut_point
@@ -21,8 +21,9 @@ from claw.fallback import ModelRef, candidates, with_fallback
 from claw.provider import Finished, ModelEvent, Provider, Request, SystemPrompt
 from claw.record import SUMMARY, Compaction
 from claw.session import Session
-from claw.stage import Rooms, Stage, key_orders, window_of
-from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, User, estimate_tokens
+from claw.stage import Rooms, Stage, bunch_of, window_of
+from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, Usage, User, estimate_tokens
+from claw.usage import together
 from claw.wall import within
 from claw.words import say
 
@@ -158,9 +159,9 @@ async def written(plan: Plan, stage: Stage, rooms: Rooms, focus: str = "") -> Sh
     )  # fmt: skip
     crowded = kept * plan.density > stage.window_tokens * settings.max_history_share * _CROWDED
     drops = settings.mode == "safeguard" and crowded
-    summary = Summary(digest(plan.gone, plan.previous, most), 0, 0)
+    summary, costs = Summary(digest(plan.gone, plan.previous, most), 0, 0), list[Usage | None]()
     if can_write(stage, rooms):
-        writing = _summarised(task, _writer(stage, rooms, most), settings.max_history_share, drops)
+        writing = _summarised(task, _writer(stage, rooms, most, costs), settings.max_history_share, drops)
         with suppress(TimeoutError):
             summary = await within(settings.timeout_seconds, writing)
     if not summary.written and settings.mode == "safeguard":
@@ -175,7 +176,11 @@ async def written(plan: Plan, stage: Stage, rooms: Rooms, focus: str = "") -> Sh
     }  # fmt: skip
     before = int(total * plan.density)
     record = Compaction(
-        summary=text, first_kept_entry_id=plan.record_id, tokens_before=before, details=details
+        summary=text,
+        first_kept_entry_id=plan.record_id,
+        tokens_before=before,
+        details=details,
+        usage=together(costs),
     )
     return Shortened(record, plan.first_kept, (before, int(after * plan.density)))
 
@@ -253,8 +258,11 @@ class _Counted:
         return getattr(self._provider, name)
 
 
-def _writer(stage: Stage, rooms: Rooms, most_chars: int) -> Write:
-    """The model that writes summaries, through the same fallback as any other request."""
+def _writer(stage: Stage, rooms: Rooms, most_chars: int, costs: list[Usage | None]) -> Write:
+    """The model that writes summaries, through the same fallback as any other request.
+
+    :param costs: what each call cost is added to it.
+    """
     left: list[None] = [None] * MOST_CALLS
     providers: dict[str, Provider] = {
         name: _Counted(brought.thing, left)  # type: ignore[misc]
@@ -269,11 +277,12 @@ def _writer(stage: Stage, rooms: Rooms, most_chars: int) -> Write:
     async def write(rules: str, material: str) -> str:
         request = Request("", SystemPrompt(rules), (), max_tokens=most_tokens)
         ask = with_fallback(
-            _writing_models(stage, rooms), providers, request, nobody, key_orders(rooms.config),
+            _writing_models(stage, rooms), providers, request, nobody, replace(bunch_of(stage, rooms), wait_seconds=0.0),
             rooms.yard.leeway.silence_seconds,
         )  # fmt: skip
         async for event in ask((User((Text(material),)),), "auto"):
             if isinstance(event, Finished):
+                costs.append(event.message.usage)
                 return "" if event.message.stop_reason in ("error", "aborted") else event.message.text
         return ""
 

@@ -35,8 +35,7 @@ class Past:
     def of(cls, entries: list[Entry]) -> "Past":
         usage = Ledger()
         for entry in entries:
-            if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-                usage = usage.plus(entry.message.usage)
+            usage = _paid(usage, entry)
         past = cls(entries, list(context(entries).messages), usage, {entry.id for entry in entries})
         for entry in entries:
             past._note(entry)
@@ -54,8 +53,7 @@ class Past:
             self._settle(message)
             self.messages.append(message)
             self.sent = None
-        if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-            self.usage = self.usage.plus(entry.message.usage)
+        self.usage = _paid(self.usage, entry)
 
     def _note(self, entry: Record) -> None:
         """What compaction asks about, kept while the records come."""
@@ -91,3 +89,12 @@ class Past:
 
     def _unsettle(self) -> None:
         self.settled, self.settled_sent, self.sent = 0, (), None
+
+
+def _paid(usage: Ledger, entry: Record) -> Ledger:
+    """What the session has cost with this record."""
+    if isinstance(entry, Compaction | MemoryFlush):
+        return usage.beside(entry.usage)
+    if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+        return usage.plus(entry.message.usage)
+    return usage

@@ -14,7 +14,7 @@ from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
-from claw.fallback import with_fallback
+from claw.flushing import may_save, save_the_rest
 from claw.freshness import is_fresh, reset_policy, zone_of
 from claw.gate import Caller, prepare
 from claw.guests import filtered, tell
@@ -23,12 +23,12 @@ from claw.lane import Mailbox
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
 from claw.prompt import inbound_context
-from claw.provider import Ask, Request, ToolSpec
+from claw.provider import Ask
 from claw.route import Route, admit
 from claw.session import Session
-from claw.stage import Rooms, Stage, Wish, key_orders, set_stage
+from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
-from claw.view import View
+from claw.view import View, models_of
 from claw.wall import name_of
 from claw.words import say
 
@@ -308,6 +308,7 @@ async def _begin_anew_if_stale(
         return
     if not is_fresh(policy, last, session.now, zone_of(stage.agent.settings.user_timezone)):
         await session.reset()
+        await save_the_rest(Caller(errand.turn, message, stage, rooms, told), session)
         await told(Notice(say("a new conversation: the last one had ended by itself")))
 
 
@@ -320,16 +321,7 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
 def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     stage, rooms, told = caller.stage, caller.rooms, caller.emit
-    settings = stage.agent.settings
-    request = Request(
-        model="", system=stage.system, messages=(), thinking=settings.thinking_default, max_tokens=settings.max_tokens,
-        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in stage.tools.values()),
-    )  # fmt: skip
-    providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
-    ask = with_fallback(
-        stage.models, providers, request, lambda text: told(Notice(text)), key_orders(rooms.config),
-        rooms.yard.leeway.silence_seconds,
-    )  # fmt: skip
+    ask = models_of(stage, rooms, partial(_switched, errand, told), told)
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
@@ -345,16 +337,20 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
                 shown[at] = headed(message)
         return shown
 
-    save = partial(flushing.save, ask=ask, caller=caller, session=session)
-    view = View(
-        ask, stage, session, rooms, told, start.past, start.at, dressed,
-        save if flushing.may_save(stage.tools) and can_write(stage, rooms) else None,
-    )  # fmt: skip
+    save = partial(flushing.save, ask=ask, caller=caller, session=session) if may_save(stage, rooms) else None
+    view = View(ask, stage, session, rooms, told, start.past, start.at, dressed, save)
     errand.shortened = view.said
     return view.ask
 
 
 def _head_of_message(inbound: Inbound, config: Config) -> str:
+async def _switched(errand: Errand, told: Emit, text: str) -> None:
+    """What happened to the models; in a chat the owner reads it beside the answer."""
+    if errand.route.owner:
+        errand.shortened.append(text)
+    await told(Notice(text))
+
+
     """What stands before the person's words in the request of this turn; history keeps the plain words."""
     if config.settings.prompt.inbound_meta != "user":
         return before(inbound)

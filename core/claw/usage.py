@@ -37,6 +37,16 @@ def prompt_tokens(usage: Usage) -> int | None:
     return (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0) or None
 
 
+def together(usages: Iterable[Usage | None]) -> Usage | None:
+    """What several calls cost; None when no service said so."""
+    paid = Ledger()
+    for usage in usages:
+        paid = paid.plus(usage)
+    return (
+        Usage(paid.input, paid.output, paid.cache_read, paid.cache_write, paid.total) if paid.total else None
+    )
+
+
 def _number(raw: Mapping[str, Any], spellings: Iterable[str]) -> int | None:
     for spelling in spellings:
         value: Any = raw
@@ -66,6 +76,16 @@ class Ledger(msgspec.Struct, frozen=True):
     def context_tokens(self) -> int:
         """How full the context was at the newest call."""
         return prompt_tokens(Usage(self.last_input, None, self.last_cache_read, self.last_cache_write)) or 0
+
+    def beside(self, usage: Usage | None) -> "Ledger":
+        """The ledger after calls beside the conversation (a summary, a saving): paid for, and no part of its context."""
+        paid = self.plus(usage)
+        return msgspec.structs.replace(
+            paid,
+            last_input=self.last_input,
+            last_cache_read=self.last_cache_read,
+            last_cache_write=self.last_cache_write,
+        )
 
     def plus(self, usage: Usage | None) -> "Ledger":
         """The ledger after one more call; one without numbers, or with zeros alone, changes nothing."""

@@ -17,13 +17,14 @@ from claw.compaction.cut import Costs, cut_point, fit, squeezed
 from claw.compaction.digest import digest
 from claw.errors import ProviderError
 from claw.event import Notice
+from claw.fallback import with_fallback
 from claw.loop import Emit
-from claw.provider import Ask, ModelEvent
+from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.pruning import Pruning, prune
 from claw.record import SUMMARY, MemoryFlush
 from claw.session import Session
-from claw.stage import Rooms, Stage
-from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, User, limit_turns
+from claw.stage import Rooms, Stage, bunch_of
+from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, Usage, User, limit_turns
 from claw.truncation import result_limit, share
 from claw.words import say
 
@@ -38,8 +39,26 @@ _PATIENCE = 16  # messages more until a compaction that came to nothing is tried
 _TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
 _LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
 
-Save = Callable[[Sequence[Message]], Awaitable[None]]
-"""Has the agent save what matters, given the request so far; it never raises."""
+Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
+"""Has the agent save what matters, given the request so far; what that cost. It never raises."""
+
+
+def models_of(stage: Stage, rooms: Rooms, tell: Callable[[str], Awaitable[None]], emit: Emit | None = None) -> Ask:
+    """The models of a stage, in order, with its instructions and tools, whatever they are shown.
+
+    :param tell: told in words that another one answers.
+    :param emit: told of each wait for one that failed.
+    """
+    settings = stage.agent.settings
+    request = Request(
+        model="", system=stage.system, messages=(), thinking=settings.thinking_default, max_tokens=settings.max_tokens,
+        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in stage.tools.values()),
+    )  # fmt: skip
+    providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
+    return with_fallback(
+        stage.models, providers, request, tell, bunch_of(stage, rooms), rooms.yard.leeway.silence_seconds,
+        emit,
+    )
 
 
 class View:
@@ -104,9 +123,7 @@ class View:
             last = past.flush.compactions if past.flush else None
             due = flush_is_due(tokens, budget.flush_at, past.compactions, last)
             if due or (self._is_first and last != past.compactions and self._has_grown()):
-                await self._save(await self._request())
-                mark = MemoryFlush(compactions=past.compactions, size_bytes=self._session.size_bytes)
-                self._session.append_entry(mark)
+                note_saved(self._session, await self._save(await self._request()))
         self._is_first = False
         tries = budget.is_over(tokens) and len(messages) - self._in_vain_at >= _PATIENCE
         if tries and not await self._shorten(messages, tokens, budget.keep):
@@ -235,6 +252,12 @@ class View:
         shown = self._read[0][self._from :]
         for at, result in prune(shown, self._budget.window, how).items():
             self._session.past.pruned[id(shown[at])] = (shown[at], result)
+
+
+def note_saved(session: Session, cost: Usage | None) -> None:
+    """Write down that what matters of a conversation is saved until here."""
+    mark = MemoryFlush(compactions=session.past.compactions, size_bytes=session.size_bytes, usage=cost)
+    session.append_entry(mark)
 
 
 def _with_short_results(message: Message, limit: int) -> Message:

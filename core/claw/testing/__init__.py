@@ -23,6 +23,7 @@ import yaml
 
 from claw.auth import Credential
 from claw.channel import Channel
+from claw.clock import SYSTEM, Clock
 from claw.event import Event
 from claw.hookspecs import hookimpl
 from claw.message import Inbound, Outbound
@@ -163,6 +164,7 @@ class House:
     :param plugins: further plugin objects by id, registered through their hooks.
     :param home: where it lives; None = a folder that goes when the house is closed.
     :param installed: whether plugins that are installed here are seen too.
+    :param clock: what time it is in it; a test sets ``now`` to live through days.
     """
 
     def __init__(
@@ -176,6 +178,7 @@ class House:
         plugins: Mapping[str, Any] | None = None,
         home: Path | None = None,
         installed: bool = False,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.home = home or Path(tempfile.mkdtemp(prefix="claw-house-"))
         self._temporary = home is None
@@ -187,7 +190,7 @@ class House:
             "acme": _Tools(tools),
             **(plugins or {}),
         }
-        self._installed = installed
+        self._installed, self._clock = installed, clock
         self._write(config or {}, model.name, [channel.name for channel in channels])
         self._app: Any = None
 
@@ -199,7 +202,7 @@ class House:
 
             environ = {"CLAW_HOME": str(self.home), "HOME": str(self.home), "PATH": "/usr/bin:/bin"}
             house = look_round(environ, None if self._installed else ())
-            self._app = App(house, guests=self._plugins, complain=self.complaints.append)
+            self._app = App(house, guests=self._plugins, complain=self.complaints.append, clock=self._clock)
         return self._app
 
     async def hear(self, said: str | Inbound, **wish: Any) -> Outbound | None:
@@ -242,10 +245,12 @@ class House:
         await self.close()
 
     def _write(self, config: Mapping[str, Any], provider: str, channels: Sequence[str] = ()) -> None:
-        anybody = {"dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open"}
         tree = {**config}
         if channels:
-            tree["channels"] = {**dict.fromkeys(channels, anybody), **tree.get("channels", {})}
+            anybody = {
+                name: {"dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open"} for name in channels
+            }
+            tree["channels"] = {**anybody, **tree.get("channels", {})}
         agents = {**tree.get("agents", {})}
         agents["defaults"] = {
             "model": f"{provider}/m1",
