@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from claw.abridging import can_write
+from claw.amending import tools_heard
 from claw.envelope import neutral
 from claw.errors import FenceError
 from claw.event import Event, Said
@@ -22,10 +23,11 @@ from claw.gate import Caller, prepare
 from claw.guard.fence import Fence, fence_round
 from claw.guard.way import Root
 from claw.loop import Steps, run_loop
+from claw.origin import quoted
 from claw.provider import Ask
 from claw.record import MemoryFlush, MessageRecord
 from claw.session import Session
-from claw.stage import Rooms, Stage
+from claw.stage import MEMORY, Rooms, Stage
 from claw.tool import ToolContext
 from claw.transcript import Assistant, Message, Text, Usage, User
 from claw.usage import together
@@ -87,20 +89,20 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
     settings = stage.agent.settings.compaction
     own = stage.agent.dir / "agent"
     moment = datetime.fromtimestamp(session.now, zone_of(stage.agent.settings.user_timezone))
-    path = own / "memory" / f"{moment:%Y-%m-%d}.md"
+    path = stage.notes / f"{moment:%Y-%m-%d}.md"
     flush, silent = settings.memory_flush, rooms.config.settings.messages.silent_token
     fence = _fence_of(stage, own, rooms)
     parts = (
         flush.system_prompt, flush.prompt or _PROMPT, f"File: {path}", _noted(fence, path, stage.route.session_key),
         f"When that is done, or when there is nothing to save, answer with {silent} and nothing else.",
     )  # fmt: skip
-    origin = f"<!-- {moment:%Y-%m-%d %H:%M}, {stage.route.session_key} -->"
     tools = {name: stage.tools[name] for name in _READS if name in stage.tools}
-    tools[WRITES] = replace(stage.tools[WRITES], run=_adding(own, origin), parallel=False)
+    tools[WRITES] = replace(stage.tools[WRITES], run=_adding(own), parallel=False)
     # Without approvals, what a person would have to allow is refused: nobody is to be woken for this.
     quiet = replace(
         caller, turn=f"{caller.turn}f", stage=replace(stage, tools=tools, fence=fence),
         rooms=replace(rooms, approvals=None), emit=_nobody, once=_again,
+        heard=caller.heard | tools_heard(messages),
     )  # fmt: skip
 
     costs: list[Usage | None] = []
@@ -120,9 +122,9 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
 
 def _fence_of(stage: Stage, own: Path, rooms: Rooms) -> Fence:
     """What can be read and added to."""
-    roots = [Root(stage.workspace), Root(own / "memory", append_only=True)]
-    if stage.route.owner and stage.route.chat_type == "direct":  # nobody else's words belong into that file
-        roots.append(Root(own / "MEMORY.md", append_only=True))
+    roots = [Root(stage.workspace), Root(stage.notes, append_only=True, notes=True)]
+    if stage.is_private:  # nobody else's words belong into that file
+        roots.append(Root(own / MEMORY, append_only=True, notes=True))
     return fence_round(roots, stage.workspace, rooms.config.home)
 
 
@@ -130,7 +132,7 @@ def _noted(fence: Fence, path: Path, session_key: str) -> str:
     """What was saved of this conversation earlier the same day, which no transcript holds; the newest of it."""
     text = ""
     with suppress(FenceError, OSError):
-        text = fence.read(str(path)).decode("utf-8", "replace")
+        text = quoted(fence.read(str(path)).decode("utf-8", "replace"))
     lines, mine = [], False
     for line in text.split("\n"):
         if line.lstrip().startswith("<!--"):
@@ -143,8 +145,8 @@ def _noted(fence: Fence, path: Path, session_key: str) -> str:
     return f"Of this conversation it holds already:\n{neutral(noted)}" if noted else ""
 
 
-def _adding(own: Path, origin: str) -> Callable[[dict[str, Any], ToolContext], Awaitable[str]]:
-    """The tool ``write`` for memory alone: it adds to the end, with a line that says where the words come from.
+def _adding(own: Path) -> Callable[[dict[str, Any], ToolContext], Awaitable[str]]:
+    """The tool ``write`` for memory alone: it adds to the end; the fence says above it where the words come from.
 
     :param own: where relative paths start.
     """
@@ -152,7 +154,7 @@ def _adding(own: Path, origin: str) -> Callable[[dict[str, Any], ToolContext], A
     async def run(arguments: dict[str, Any], context: ToolContext) -> str:
         path = str(own / arguments.get("file_path", arguments.get("path", "")))
         content = arguments.get("content", arguments.get("text", "")).strip()
-        context.files.append(path, f"\n{origin}\n{content}\n".encode("utf-8", "replace"))
+        context.files.append(path, f"\n{content}\n".encode("utf-8", "replace"))
         return f"Added to {path}"
 
     return run

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from claw import flushing
-from claw.abridging import can_write
+from claw.amending import tools_heard
 from claw.config import Config
 from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
@@ -183,6 +183,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
     start, untold = _fresh(session, prompt), list[Accepted]()
     if errand.resumed:
         start = _taken_up(session, start, set(map(str, errand.numbers)))
+        caller.heard.update(tools_heard(start.past[start.at :]))
         untold = _untold(session, errand) if start.prompt is None else []
     heads = {prompt.source: _head_of_message(message, rooms.config)}
     known = {str(one.number): one.inbound for one in errand.taken}
@@ -307,8 +308,8 @@ async def _begin_anew_if_stale(
     if errand.resumed or last is None or policy.mode == "off":
         return
     if not is_fresh(policy, last, session.now, zone_of(stage.agent.settings.user_timezone)):
-        await session.reset()
         await save_the_rest(Caller(errand.turn, message, stage, rooms, told), session)
+        await session.reset()
         await told(Notice(say("a new conversation: the last one had ended by itself")))
 
 
@@ -321,7 +322,7 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
 def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     stage, rooms, told = caller.stage, caller.rooms, caller.emit
-    ask = models_of(stage, rooms, partial(_switched, errand, told), told)
+    ask = models_of(stage, rooms, lambda text: told(Notice(text)))
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
@@ -344,13 +345,6 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
 
 
 def _head_of_message(inbound: Inbound, config: Config) -> str:
-async def _switched(errand: Errand, told: Emit, text: str) -> None:
-    """What happened to the models; in a chat the owner reads it beside the answer."""
-    if errand.route.owner:
-        errand.shortened.append(text)
-    await told(Notice(text))
-
-
     """What stands before the person's words in the request of this turn; history keeps the plain words."""
     if config.settings.prompt.inbound_meta != "user":
         return before(inbound)
