@@ -1,12 +1,15 @@
 """What is made of a conversation, kept while it grows: a call then costs what came new, not the whole past."""
 
 from collections.abc import Callable, Hashable, Sequence
-from operator import is_
 from typing import Any, Generic, Protocol, TypeVar
 
 
 class Grows(Protocol):
-    """Takes the items of a sequence one by one."""
+    """Takes the items of a sequence one by one.
+
+    One that has ``fork()`` too, which answers with a copy that grows on its own, is not read anew when the end of a
+    conversation changes: the newest message of a chat is sent once with what is known of its sender, and then without.
+    """
 
     def add(self, item: Any, /) -> None: ...
 
@@ -14,11 +17,45 @@ class Grows(Protocol):
 T = TypeVar("T", bound=Grows)
 
 
+class _Kept(Generic[T]):
+    """One conversation: what was made of all of it, and of the part at its start that has outlived every change."""
+
+    def __init__(self, begin: Callable[[], T]) -> None:
+        self._begin = begin
+        self._root: tuple[tuple[Any, ...], T] | None = None
+        self._tip: tuple[tuple[Any, ...], T] = (), begin()
+
+    def of(self, items: tuple[Any, ...]) -> T:
+        known, made = self._tip
+        if items[: len(known)] != known:
+            known, made = self._branch(items, known)
+        for item in items[len(known) :]:
+            made.add(item)
+        self._tip = items, made
+        return made
+
+    def _branch(self, items: tuple[Any, ...], known: tuple[Any, ...]) -> tuple[tuple[Any, ...], T]:
+        settled, made = self._root or ((), self._begin())
+        if items[: len(settled)] != settled:
+            settled, made = (), self._begin()
+        fork = getattr(made, "fork", None)
+        if fork is None:
+            return settled, made
+        same = len(settled)
+        for new, old in zip(items[same:], known[same:], strict=False):
+            if new is not old:
+                break
+            made.add(new)
+            same += 1
+        self._root = items[:same], made
+        return items[:same], fork()
+
+
 class Growing(Generic[T]):
     """The newest few conversations, each with what was made of it.
 
-    A conversation is known by its first item and by ``about``. Items are compared by identity: they are frozen, and
-    the same ones come again with every call of a session. When a past is not the one known, it is read from its start.
+    A conversation is known by its first item and by ``about``. Its items are frozen, and the same ones come again with
+    every call of a session: they are compared, which is quick for the same ones. What no longer fits is read anew.
 
     :param begin: makes the empty thing that the items are added to; it is given ``about``.
     :param most: how many conversations are kept; the one not asked for longest goes.
@@ -26,7 +63,7 @@ class Growing(Generic[T]):
 
     def __init__(self, begin: Callable[..., T], most: int = 16) -> None:
         self._begin, self._most = begin, most
-        self._kept: dict[Hashable, tuple[tuple[Any, ...], T]] = {}
+        self._kept: dict[Hashable, tuple[Any, _Kept[T]]] = {}
 
     def of(self, items: Sequence[Any], *about: Hashable) -> T:
         """What was made of ``items``, all of them. It is lent until the next call; do not change it.
@@ -36,13 +73,10 @@ class Growing(Generic[T]):
         if not items:
             return self._begin(*about)
         key = (about, id(items[0]))  # nobody else gets this id while the item is kept
-        kept = self._kept.pop(key, None)
-        if kept is None or len(kept[0]) > len(items) or not all(map(is_, kept[0], items)):
-            kept = (), self._begin(*about)
-        read, made = kept
-        for item in items[len(read) :]:
-            made.add(item)
-        self._kept[key] = tuple(items), made
+        known = self._kept.pop(key, None)
+        kept = known[1] if known else _Kept(lambda: self._begin(*about))
+        made = kept.of(tuple(items))  # when an item cannot be read, the conversation is forgotten
+        self._kept[key] = items[0], kept
         if len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
         return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from claw.clock import SYSTEM, Clock
 from claw.errors import PluginError
 from claw.event import Event
 from claw.kit import Brought
@@ -19,6 +20,7 @@ from claw.yard import Yard
 
 SECTION_CHARS = 24_000
 """Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
+_MOST_KEPT = 512  # rendered sections, of the conversations spoken in last
 _STRICTNESS = ("allow", "ask", "deny")
 
 MEND = "update it, or do without it: claw config set plugins.entries.{id}.enabled false"
@@ -119,14 +121,44 @@ async def tell(event: Event, observers: Sequence[Brought[Any]], yard: Yard, comp
             _failed("its observer failed: {why}", one, why, complain)
 
 
-async def rendered(
-    sections: Sequence[PromptSection], facts: PromptFacts, yard: Yard, mine: str
-) -> tuple[PromptSection, ...]:
-    """The sections with those of strangers rendered already, in the yard: text, or an error that names the fault.
-
-    :param mine: the plugin id of core's own sections, which are rendered where they stand.
+class Rendered:
+    """The stable sections of strangers as they were last rendered. They are asked again when a fact is another, or
+    after ``leeway.section_keep_seconds``: what a plugin reads from a disk is seen by then, and a busy house does not
+    go over to another thread and back for each section of each turn.
     """
-    return tuple([each if each.plugin == mine else await _rendered(each, facts, yard) for each in sections])
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, str, str], tuple[float, PromptFacts, PromptSection]] = {}
+
+    async def of(
+        self, sections: Sequence[PromptSection], facts: PromptFacts, yard: Yard, mine: str
+    ) -> tuple[PromptSection, ...]:
+        """The sections with those of strangers rendered already, in the yard: text, or an error that names the fault.
+
+        :param mine: the plugin id of core's own sections, which are rendered where they stand.
+        """
+        lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
+        found = []
+        for each in sections:
+            if each.plugin == mine:
+                found.append(each)
+            elif each.stable:
+                found.append(await self._lasting(each, lasting, yard))
+            else:
+                found.append(await _rendered(each, facts, yard))
+        return tuple(found)
+
+    async def _lasting(self, section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
+        key = section.plugin, section.name, facts.runtime.get("session", "")
+        at, known, text = self._kept.pop(key, (0.0, None, section))
+        now = self._clock.monotonic()
+        if known is None or now - at >= yard.leeway.section_keep_seconds or known != facts:
+            at, text = now, await _rendered(section, facts, yard)
+        self._kept[key] = at, facts, text
+        if len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return text
 
 
 async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:

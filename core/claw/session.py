@@ -8,10 +8,12 @@ is compared at the next open, and read again if it changed.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
@@ -58,6 +60,7 @@ class Session:
         self._state: tuple[int, ...] = ()
         self._next_id = int.from_bytes(os.urandom(4), "big")
         self._line_is_open = self._unsynced = self._name_is_new = False
+        self._syncing: Future[None] | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -161,16 +164,34 @@ class Session:
         return name
 
     async def flush(self) -> None:
-        """Bring what was appended onto the medium, off the loop: once a turn, before the answer leaves.
+        """Bring what was appended onto the medium, off the loop, and wait for it.
 
         :raises ClawError: the disk refused.
         """
+        self.flush_soon()
+        if self._syncing:
+            try:
+                await asyncio.wrap_future(self._syncing)
+            except OSError as refused:
+                raise cannot_write(self.path, refused) from refused
+
+    def flush_soon(self, refused: Callable[[ClawError], None] = lambda why: None) -> None:
+        """Bring what was appended onto the medium meanwhile: once a turn, as it ends. A power cut within that
+        millisecond takes back the turn's lines, as it does the ledger's newest commit.
+
+        :param refused: told in the loop's thread when the disk refuses; what was refused is tried with the next turn.
+        """
         if not self._unsynced:
             return
-        try:
-            await asyncio.to_thread(self._sync)
-        except OSError as refused:
-            raise cannot_write(self.path, refused) from refused
+        self._syncing, loop = self._house.syncs.submit(self._sync), asyncio.get_running_loop()
+
+        def done(sync: "Future[None]") -> None:
+            if why := sync.exception():
+                told = cannot_write(self.path, why) if isinstance(why, OSError) else ClawError("{why}", why=why)
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(refused, told)
+
+        self._syncing.add_done_callback(done)
 
     async def reset(self) -> None:
         """Begin anew under the same key: the file is renamed ``*.reset.TIMESTAMP``, and a new one takes its place."""
@@ -244,6 +265,8 @@ class Session:
             self._lock.free()
 
     def _close_file(self) -> None:
+        if self._syncing:
+            wait([self._syncing])
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -393,6 +416,11 @@ class Sessions:
     def point(self, key: str, agent_id: str, session_id: str) -> None:
         """From now on ``key`` has this session."""
         self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
+
+    @cached_property
+    def syncs(self) -> ThreadPoolExecutor:
+        """Where files are synced, one after the other: none is closed under a sync."""
+        return ThreadPoolExecutor(1, "claw-sync")
 
     def keep_few(self) -> None:
         """Forget the idlest beyond ``warm``."""

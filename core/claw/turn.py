@@ -137,7 +137,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
             ending = await _converse(errand, stage, session, rooms, told)
             reach("answer-recorded")
         finally:
-            await session.flush()
+            session.flush_soon(lambda refused: rooms.complain(str(refused)))
             session.release()
     except asyncio.CancelledError:
         if errand.parked:

@@ -26,6 +26,7 @@ class Leeway:
     """What strangers are given before the house goes on without them: seconds, where it does not say times.
 
     :param hook_seconds: for one ``register_*`` hook to answer.
+    :param section_keep_seconds: how long a stable section is good for without being asked again.
     :param late_times: one that was late so often in a turn is not asked again.
     :param yard_seconds: for a yard to show that nobody blocks it.
     :param silence_seconds: for a provider between two events of one answer. The last resort: providers have a
@@ -42,6 +43,7 @@ class Leeway:
     filter_seconds: float = 5.0
     observe_seconds: float = 2.0
     section_seconds: float = 5.0
+    section_keep_seconds: float = 1.0
     late_times: int = 2
     yard_seconds: float = 0.5
     silence_seconds: float = 3600.0

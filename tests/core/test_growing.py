@@ -18,13 +18,24 @@ class Seen:
         self.items.append(item)
 
 
+class Forking(Seen):
+    """One that can be copied."""
+
+    def fork(self) -> "Forking":
+        other = Forking(self.about)
+        other.items = [*self.items]
+        return other
+
+
 ITEMS = [object() for _ in range(6)]
 pasts = st.lists(st.lists(st.sampled_from(ITEMS), max_size=6), max_size=12)
 
 
-@given(pasts, st.integers(1, 3))
-def test_whatever_was_asked_before_all_items_are_in_it_once_and_in_order(asked: list, most: int) -> None:
-    growing = Growing(Seen, most)
+@given(pasts, st.integers(1, 3), st.sampled_from([Seen, Forking]))
+def test_whatever_was_asked_before_all_items_are_in_it_once_and_in_order(
+    asked: list, most: int, begin: type[Seen]
+) -> None:
+    growing = Growing(begin, most)
 
     for past in asked:
         assert growing.of(past).items == past
@@ -37,6 +48,21 @@ def test_only_what_is_new_is_read() -> None:
     growing.of(ITEMS)
 
     assert Seen.added - before == 6
+
+
+def test_when_the_newest_item_comes_again_in_another_form_only_what_stands_behind_it_is_read_anew() -> None:
+    growing, items = Growing(Forking), [object()]
+    for _ in range(100):
+        growing.of([*items, object()])  # as a chat shows it in its own turn
+        items += [object(), object()]
+        growing.of(items)
+    before = Seen.added
+
+    growing.of([*items, object()])
+    items += [object(), object()]
+    assert growing.of(items).items == items
+
+    assert Seen.added - before <= 6, "two turns' worth, not two hundred"
 
 
 def test_the_same_items_about_something_else_are_another_conversation() -> None:

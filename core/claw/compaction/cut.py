@@ -21,6 +21,12 @@ class Costs:
         self.each.append(estimate_tokens(message))
         self.total += self.each[-1]
 
+    def fork(self) -> "Costs":
+        """A copy that grows on its own."""
+        other = Costs()
+        other.each, other.total = [*self.each], self.total
+        return other
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:

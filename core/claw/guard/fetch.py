@@ -49,6 +49,8 @@ class Network:
     def _make(self, origin: str) -> "httpx2.AsyncClient":
         import httpx2
 
+        from claw.guard.sockets import Carrier  # it imports the client's library
+
         async def stay(request: "httpx2.Request") -> None:
             if origin_of(str(request.url)) != origin:
                 raise FenceError(
@@ -56,14 +58,14 @@ class Network:
                     other=request.url.host, origin=origin,
                 )  # fmt: skip
 
+        # without https nothing is ever verified: an empty context spares the 50 ms that reading the authorities costs
+        tls = self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return httpx2.AsyncClient(
             base_url=origin,
-            # without https nothing is ever verified: an empty context spares the 50 ms that reading the authorities costs
-            verify=self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
-            transport=self._transport,
+            transport=self._transport or Carrier(tls),
             event_hooks={"request": [stay]},
         )
 

@@ -5,6 +5,7 @@ only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or mor
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 from claw import (
@@ -121,6 +122,12 @@ class Turns:
             self._turns[-1]["content"] += content
         else:
             self._turns.append({"role": role, "content": content})
+
+    def fork(self) -> "Turns":
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._ids, other._turns = self._ids.fork(), self.whole if self._turns else []
+        return other
 
 
 def _blocks(content: Iterable[Text | Image]) -> list[Block]:

@@ -4,6 +4,7 @@ Facts: platform.openai.com, "Chat Completions"; what compatible servers really s
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -110,6 +111,12 @@ class Rows:
             self._rows.append(raw({"role": "user", "content": _content(message.content)}))
         else:
             self._rows += map(raw, _said(message, self._maker, self._ids, self._quirks))
+
+    def fork(self) -> "Rows":
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._ids, other._rows, other._pictures = self._ids.fork(), [*self._rows], [*self._pictures]
+        return other
 
     def _shown(self) -> list[msgspec.Raw]:
         return [raw({"role": "user", "content": self._pictures})] if self._pictures else []

@@ -5,6 +5,7 @@ sealed and goes back before the calls it led to; the id to answer a call with is
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -87,6 +88,12 @@ class Items:
             output = _parts(message.content) if pictures else message.text
             call_id = self._ids.of_result(message.call_id)
             self.whole.append(raw({"type": "function_call_output", "call_id": call_id, "output": output}))
+
+    def fork(self) -> "Items":
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._ids, other.whole = self._ids.fork(), [*self.whole]
+        return other
 
 
 def _parts(content: Iterable[Text | Image]) -> list[Row]:

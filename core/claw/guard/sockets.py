@@ -1,0 +1,186 @@
+"""The connections of the HTTP client, on asyncio's own transports: a request leaves in one piece.
+
+httpcore's usual ones go through anyio: each request leaves in two writes, and each look at an idle connection asks the
+system three things. On a busy house that was a fifth of a turn (bench/README.md).
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpcore2
+import httpx2
+
+_MOST_HELD = 64 * 1024  # of a request, until it is sent in parts
+_MOST_HEARD = 256 * 1024  # of an answer nobody has read yet, until the service must wait
+_SECOND_ADDRESS_SECONDS = 0.25  # RFC 8305: when the first address of a name is silent, the next is tried too
+_IDLE_SECONDS = (
+    15.0  # a connection that nobody used for so long is closed; services close theirs after 60 and more
+)
+
+
+class Carrier(httpx2.AsyncHTTPTransport):
+    """What carries the requests of one client."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__(verify=tls, trust_env=False)
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls, network_backend=_Sockets(), max_connections=200,
+            max_keepalive_connections=100, keepalive_expiry=_IDLE_SECONDS,
+        )  # fmt: skip
+
+
+class _Sockets(httpcore2.AsyncNetworkBackend):
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        loop = asyncio.get_running_loop()
+        async with _told(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            _, ends = await loop.create_connection(
+                _Ends, host, port, local_addr=(local_address, 0) if local_address else None,
+                happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS,
+            )  # fmt: skip
+        return _Stream(ends)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Ends(asyncio.Protocol):
+    """Both ends of one connection: what was heard and not read yet, and whether it takes more."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self.heard = bytearray()
+        self.is_over, self._is_full = False, False
+        self._why: Exception | None = None
+        self._news: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+        if len(self.heard) > _MOST_HEARD:
+            self.transport.pause_reading()
+        self._tell()
+
+    def eof_received(self) -> None:
+        self.is_over = True
+        self._tell()
+
+    def connection_lost(self, why: Exception | None) -> None:
+        self.is_over, self._why, self._is_full = True, why, False
+        self._tell()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._tell()
+
+    async def read(self, most: int) -> bytes:
+        while not self.heard and not self.is_over:
+            await self._wait()
+        if not self.heard and self._why:
+            raise self._why
+        data = bytes(self.heard[:most])
+        del self.heard[:most]
+        if not self.is_over and len(self.heard) <= _MOST_HEARD < len(self.heard) + len(data):
+            self.transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self._why:
+            raise self._why
+        self.transport.write(data)
+        while self._is_full:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._news = asyncio.get_running_loop().create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
+
+    def _tell(self) -> None:
+        if self._news and not self._news.done():
+            self._news.set_result(None)
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection as httpcore wants it. What is written is held until an answer is wanted, so it leaves together."""
+
+    def __init__(self, ends: _Ends) -> None:
+        self._ends, self._held = ends, bytearray()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            await self._send(timeout)
+        if self._ends.heard:
+            return await self._ends.read(max_bytes)
+        async with _told(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
+            return await self._ends.read(max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._held += buffer
+        if len(self._held) > _MOST_HELD:
+            await self._send(timeout)
+
+    async def aclose(self) -> None:
+        self._ends.transport.abort()
+        await asyncio.sleep(0)  # the socket is closed in the loop's next round
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        loop, ends = asyncio.get_running_loop(), self._ends
+        try:
+            async with _told(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
+                wrapped = await loop.start_tls(
+                    ends.transport, ends, ssl_context, server_hostname=server_hostname
+                )
+                if wrapped is None:
+                    raise ConnectionAbortedError("the connection was closed while it was being secured")
+        except BaseException:
+            ends.transport.abort()
+            raise
+        ends.connection_made(wrapped)
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        if (
+            info == "is_readable"
+        ):  # of an idle connection: it was closed, or the service says what nobody asked
+            return self._ends.is_over or bool(self._ends.heard) or self._ends.transport.is_closing()
+        names = {"client_addr": "sockname", "server_addr": "peername"}
+        return self._ends.transport.get_extra_info(names.get(info, info))
+
+    async def _send(self, timeout: float | None) -> None:
+        held, self._held = bytes(self._held), bytearray()
+        async with _told(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
+            await self._ends.write(held)
+
+
+@asynccontextmanager
+async def _told(seconds: float | None, late: type[Exception], broken: type[Exception]) -> AsyncIterator[None]:
+    """What goes wrong inside, in httpcore's words."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as why:
+        raise late(str(why)) from why
+    except (OSError, ssl.SSLError, socket.gaierror) as why:
+        raise broken(str(why)) from why
