@@ -52,6 +52,7 @@ _NAMES = {
     "lifecycle.integrity": "changed_files",
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
     "message": "Address Around Attachment Button Heard Inbound Outbound Receipt Sender",
+    "origin": "is_foreign is_origin_mark origins quoted_foreign",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
     "sandbox": "Sandbox",
@@ -68,7 +69,8 @@ _NAMES = {
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 _RENAMED = {
     "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE",
-    "parse_manifest": "parse", "gemini_schema": "gemini", "openai_strict_schema": "openai_strict",
+    "is_origin_mark": "is_mark", "quoted_foreign": "quoted", "parse_manifest": "parse", "gemini_schema": "gemini",
+    "openai_strict_schema": "openai_strict",
     "installed_plugins": "scan", "replace_file": "replace",
 }  # fmt: skip
 

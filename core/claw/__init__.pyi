@@ -63,6 +63,12 @@ from claw.message import (
     Receipt as Receipt,
     Sender as Sender,
 )
+from claw.origin import (
+    is_foreign as is_foreign,
+    is_mark as is_origin_mark,
+    origins as origins,
+    quoted as quoted_foreign,
+)
 from claw.prompt import (
     ContextFile as ContextFile,
     PromptFacts as PromptFacts,

@@ -5,6 +5,7 @@ What differs from place to place (how a running turn is stopped, how a further m
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from claw.abridging import compact
@@ -138,11 +139,10 @@ class Desk:
     def questions(self) -> Sequence[tuple[str, str]]:
         """The open questions, for those who may answer them."""
         approvals, inbound = self.app.rooms.approvals, self.inbound
-        if approvals is None or not approvals.may_decide(
-            inbound.address.channel, inbound.sender, self.route.owner
-        ):
+        if approvals is None:
             return ()
-        asked = [(question.id, question.request) for question in approvals.pending()]
+        may = partial(approvals.may_decide, inbound.address.channel, inbound.sender, self.route.owner)
+        asked = [(one.id, one.request) for one in approvals.pending() if may(one.request.for_owners)]
         return [(id, f"{request.agent} · {request.tool}\n{request.shown}") for id, request in asked]
 
     async def compact(self, focus: str) -> str:

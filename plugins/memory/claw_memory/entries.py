@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from claw import is_origin_mark, origins
+
 from claw_memory.cutting import cut
 
 _HEADING = re.compile(r"#{1,6}\s+\S")
@@ -32,12 +34,14 @@ class Piece:
     """What is indexed: an entry, or a part of a long one.
 
     :param first: its first line; ``last``: its last one, inclusive.
+    :param origin: where the words come from, as claw marked them; empty for a person's own.
     """
 
     first: int
     last: int
     heading: str
     text: str
+    origin: str = ""
 
     @property
     def indexed(self) -> str:
@@ -47,11 +51,12 @@ class Piece:
 
 def pieces_of(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[Piece]:
     """The entries of a note, long ones in parts (``cut``)."""
+    said = origins(text)
     for entry in entries(text):
         for part in cut(entry.text, chunk_tokens, overlap_tokens):
             if part.text.strip():
                 before = entry.first - 1
-                yield Piece(before + part.start, before + part.end, entry.heading, part.text)
+                yield Piece(before + part.start, before + part.end, entry.heading, part.text, said[before])
 
 
 def indexed(heading: str, text: str) -> str:
@@ -62,16 +67,20 @@ def indexed(heading: str, text: str) -> str:
 
 def entries(text: str) -> Iterator[Entry]:
     """Every entry, in order. A list item holds what is indented below it; a fenced block is never parted; a heading is
-    an entry only when nothing follows it."""
+    an entry only when nothing follows it, and a mark of claw ends whatever it stands in."""
     heading, heading_at = "", 0
     held: list[str] = []
     first, fence = 1, ""
     for number, line in enumerate((*text.split("\n"), "# end"), 1):
-        if not fence and (_HEADING.match(line) or _ITEM.match(line) or not line.strip()):
+        is_mark = is_origin_mark(line)
+        fence = "" if is_mark else fence
+        if not fence and (is_mark or _HEADING.match(line) or _ITEM.match(line) or not line.strip()):
             if held:
                 yield Entry(first, heading, "\n".join(held))
                 heading_at = 0
             held = []
+        if is_mark:
+            continue
         if not fence and _HEADING.match(line):
             if heading_at:
                 yield Entry(heading_at, "", heading)

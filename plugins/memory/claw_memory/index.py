@@ -19,7 +19,7 @@ from typing import Any
 from claw import make_folder
 
 from claw_memory.entries import indexed, pieces_of
-from claw_memory.notes import LONG_TERM, Notes, Stamp
+from claw_memory.notes import Notes, Stamp
 from claw_memory.question import spaced
 from claw_memory.tables import DamagedIndexError, connected, is_damage, prepare, writing
 
@@ -33,6 +33,7 @@ _MOMENT_SECONDS = 0.1
 class Found:
     """An indexed piece.
 
+    :param origin: where its words come from; empty for a person's own.
     :param changed_ns: when its file was last changed, nanoseconds since 1970.
     """
 
@@ -41,6 +42,7 @@ class Found:
     last: int
     heading: str
     text: str
+    origin: str
     changed_ns: int
 
 
@@ -148,21 +150,21 @@ class Index:
                 " VALUES (?, ?, ?, ?, (SELECT script FROM vector WHERE digest = ?))",
                 (cursor.lastrowid, piece.first, piece.last, mark, mark),
             ).lastrowid
-            db.execute("INSERT INTO body VALUES (?, ?, ?)", (at, piece.heading, piece.text))
+            db.execute("INSERT INTO body VALUES (?, ?, ?, ?)", (at, piece.heading, piece.text, piece.origin))
             db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (at, spaced(piece.indexed)))
         _drop_vectors(db, old)
 
     # its words
 
-    def match(self, query: str, most: int, long_term: bool = True) -> list[tuple[int, float]]:
+    def match(self, query: str, most: int, within: str = "") -> list[tuple[int, float]]:
         """The pieces that an FTS5 query finds with their rank (``bm25()``: negative, lower is better), best first.
 
-        :param long_term: whether MEMORY.md may be among them.
+        :param within: what the paths of their files begin with.
         """
-        where = "" if long_term else f" AND rowid NOT IN ({_LONG_TERM_PIECES})"
+        where = f" AND rowid IN ({_PIECES_WITHIN})" if within else ""
         with self._open() as db:
-            sql = f"SELECT rowid, rank FROM words WHERE words MATCH ?{where} ORDER BY rank LIMIT ?"
-            return list(db.execute(sql, (query, most)))
+            sql = f"SELECT rowid, rank FROM words WHERE words MATCH :query{where} ORDER BY rank LIMIT :most"
+            return list(db.execute(sql, {"query": query, "within": within, "most": most}))
 
     def holders(self, query: str, most: int) -> int:
         """How many pieces a query finds; it stops counting at ``most``."""
@@ -170,15 +172,15 @@ class Index:
             sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
             return int(db.execute(sql, (query, most)).fetchone()[0])
 
-    def long_term_pieces(self) -> frozenset[int]:
-        """The pieces of MEMORY.md."""
+    def pieces_within(self, within: str) -> frozenset[int]:
+        """The pieces of the files whose paths begin so."""
         with self._open() as db:
-            return frozenset(at for (at,) in db.execute(_LONG_TERM_PIECES))
+            return frozenset(at for (at,) in db.execute(_PIECES_WITHIN, {"within": within}))
 
     def found(self, pieces: Iterable[int]) -> dict[int, Found]:
         """What the pieces say, and where."""
         sql = (
-            "SELECT path, first, last, heading, text, mtime_ns FROM piece"
+            "SELECT path, first, last, heading, text, origin, mtime_ns FROM piece"
             " JOIN body USING (id) JOIN file ON file.id = piece.file WHERE piece.id = ?"
         )
         with self._open() as db:
@@ -300,7 +302,10 @@ class Index:
         return self._connection
 
 
-_LONG_TERM_PIECES = f"SELECT piece.id FROM piece JOIN file ON file.id = piece.file WHERE path = '{LONG_TERM}'"
+_PIECES_WITHIN = (
+    "SELECT piece.id FROM piece JOIN file ON file.id = piece.file"
+    " WHERE substr(path, 1, length(:within)) = :within"
+)
 
 
 def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> list[tuple[Any]]:

@@ -45,6 +45,7 @@ class Hit:
     :param score: from 0 to 1.
     :param changed: when its file was last changed, seconds since 1970.
     :param fresh: it reads so on disk now.
+    :param origin: where its words come from, as claw marked them; empty for a person's own.
     """
 
     path: str
@@ -54,6 +55,7 @@ class Hit:
     score: float
     changed: float
     fresh: bool
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Memory:
         question: str,
         embedder: Embedder | None,
         most: int,
-        private: bool = True,
+        within: str = "",
         now: float | None = None,
     ) -> Answer:
         """The pieces that answer a question best.
@@ -105,11 +107,11 @@ class Memory:
         What changed on disk is taken up first, within half a second; the rest is named in the answer.
 
         :param embedder: None = by words alone.
-        :param private: a private chat with an owner; MEMORY.md is searched only there.
+        :param within: only files whose paths begin so, as in a chat that may not see all.
         :param now: seconds since 1970.
         """
         moment = time.time() if now is None else now
-        return self._twice(lambda: self._search(question, embedder, most, private, moment))
+        return self._twice(lambda: self._search(question, embedder, most, within, moment))
 
     def state(self) -> State:
         """How the index stands to the notes; nothing is changed, an index that is not there is not made."""
@@ -152,14 +154,12 @@ class Memory:
         except DamagedIndexError:
             return act()
 
-    def _search(
-        self, question: str, embedder: Embedder | None, most: int, private: bool, now: float
-    ) -> Answer:
+    def _search(self, question: str, embedder: Embedder | None, most: int, within: str, now: float) -> Answer:
         question = question[:_QUESTION_CHARS]
         behind = self.index.sync(self.notes, _CATCH_UP_SECONDS)
         candidates = most * self._settings.candidates
-        by_text = self._by_text(question, candidates, private)
-        by_meaning, why_not = self._by_meaning(question, embedder, candidates, private)
+        by_text = self._by_text(question, candidates, within)
+        by_meaning, why_not = self._by_meaning(question, embedder, candidates, within)
         weights = self._settings.vector_weight, self._settings.text_weight
         merged = by_text if why_not else merge(by_meaning, by_text, *weights)
         by_words = dict(by_text)  # a piece without a vector is judged by its words alone
@@ -173,7 +173,7 @@ class Memory:
         )
         return Answer(hits, len(behind), self.index.counts().waiting, not why_not, why_not)
 
-    def _by_text(self, question: str, most: int, private: bool) -> list[tuple[int, float]]:
+    def _by_text(self, question: str, most: int, within: str) -> list[tuple[int, float]]:
         """What holds words of the question: the more of them, and the rarer, the better."""
         every = fts_query(question)
         if every is None:
@@ -181,14 +181,14 @@ class Memory:
         all_ = self.index.counts().pieces
         holders = {term: self.index.holders(term, _COMMON + 1) for term in terms(question)}
         telling = _telling(holders)
-        ranked = dict(self.index.match(spaced(every), most, private))
+        ranked = dict(self.index.match(spaced(every), most, within))
         if telling:
-            ranked |= dict(self.index.match(any_of(telling), most, private))
+            ranked |= dict(self.index.match(any_of(telling), most, within))
         whole = sum(_weight(count, all_) for count in holders.values())
         return by_score((piece, _text_score(rank, whole)) for piece, rank in ranked.items())
 
     def _by_meaning(
-        self, question: str, embedder: Embedder | None, most: int, private: bool
+        self, question: str, embedder: Embedder | None, most: int, within: str
     ) -> tuple[list[tuple[int, float]], str]:
         """What means the same, and an empty text; or why nothing could be compared."""
         if embedder is None:
@@ -196,9 +196,10 @@ class Memory:
         try:
             vector = embedder.embed([question], query=True)[0]
             self.index.use_embedder(_name(embedder))
-            hidden = frozenset() if private else self.index.long_term_pieces()
+            seen = self.index.pieces_within(within) if within else None
             with self._comparing:
-                near = self._vectors.nearest(self.index, question, vector, most + len(hidden))
+                every = most if seen is None else self.index.counts().pieces
+                near = self._vectors.nearest(self.index, question, vector, every)
         except DamagedIndexError:
             raise
         except Exception as why:  # noqa: BLE001 - an embedder is a stranger; words alone answer too
@@ -206,7 +207,9 @@ class Memory:
             return [], say(
                 "embedder {name} failed: {why}", name=embedder.name, why=f"{type(why).__name__}: {why}"
             )
-        return [(piece, score) for piece, score in near if piece not in hidden and score > 0][:most], ""
+        return [(piece, score) for piece, score in near if (seen is None or piece in seen) and score > 0][
+            :most
+        ], ""
 
     def _best(
         self, scored: Sequence[tuple[int, float]], found: Mapping[int, Found], most: int, now: float
@@ -274,7 +277,7 @@ def _middles(embedder: Embedder) -> list[tuple[str, bytes]]:
 
 def _hit(found: Found, score: float, wanted: Set[str], fresh: bool) -> Hit:
     first, last, text = snippet(found.text, found.first, wanted)
-    return Hit(found.path, first, last, text, round(score, 4), found.changed_ns / 1e9, fresh)
+    return Hit(found.path, first, last, text, round(score, 4), found.changed_ns / 1e9, fresh, found.origin)
 
 
 def snippet(text: str, first: int, wanted: Set[str]) -> tuple[int, int, str]:

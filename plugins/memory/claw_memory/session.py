@@ -1,17 +1,11 @@
 """What a session key tells of who listens. Pure; keys are made by claw (``agent:ID:…``)."""
 
 _SHARED = frozenset(("group", "channel"))
-_OTHERS = frozenset(("subagent", "cron", "acp"))
 
 
 def is_shared(session_key: str) -> bool:
     """A group or a channel: others read along."""
     return not _SHARED.isdisjoint(session_key.split(":")[2:])
-
-
-def is_private(session_key: str, owner: bool) -> bool:
-    """A chat of an owner alone: what MEMORY.md says stays there."""
-    return owner and not is_shared(session_key) and _OTHERS.isdisjoint(session_key.split(":")[2:])
 
 
 def cites(mode: str, session_key: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-_FORM = "1"
+_FORM = "2"
 _WAIT_SECONDS = 10.0
 _DAMAGED = (
     sqlite3.SQLITE_CORRUPT,
@@ -24,7 +24,7 @@ CREATE TABLE piece (
 CREATE INDEX piece_of_file ON piece (file);
 CREATE INDEX piece_of_text ON piece (digest);
 CREATE INDEX piece_without_vector ON piece (id) WHERE script IS NULL;
-CREATE TABLE body (id INTEGER PRIMARY KEY, heading TEXT, text TEXT);
+CREATE TABLE body (id INTEGER PRIMARY KEY, heading TEXT, text TEXT, origin TEXT);
 CREATE TABLE vector (digest BLOB PRIMARY KEY, script TEXT, data BLOB);
 CREATE TABLE centre (script TEXT PRIMARY KEY, data BLOB);
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicode61 remove_diacritics 2');

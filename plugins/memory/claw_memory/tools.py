@@ -4,10 +4,20 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from claw import FenceError, Tool, ToolContext, ToolError, ToolResult, say, tool
+from claw import (
+    FenceError,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    origins,
+    quoted_foreign,
+    say,
+    tool,
+)
 
 from claw_memory.memories import Memories
-from claw_memory.session import cites, is_private
+from claw_memory.session import cites
 
 if TYPE_CHECKING:
     from claw_memory.memory import Answer, Hit
@@ -42,13 +52,14 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
         wanted = agent.settings.memory_search
         if not wanted.enabled:
             raise ToolError("the memory is not searched here: memorySearch.enabled is false")
-        private = is_private(context.session_key, context.owner)
         embedder, unknown = None, ""
         try:
             embedder = house.embedder(agent)
         except ToolError as why:  # words alone find something too
             unknown = str(why)
-        answer = house.of(agent).search(query, embedder, _within(max_results or wanted.max_results), private)
+        answer = house.of(agent).search(
+            query, embedder, _within(max_results or wanted.max_results), _seen(context)
+        )
         house.watch(agent)
         cited = cites(wanted.citations, context.session_key)
         return ToolResult(told(answer, cited, unknown), details=document(answer, unknown))
@@ -56,13 +67,14 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
     @tool(parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
         """Read lines of MEMORY.md or memory/*.md."""
-        from claw_memory.notes import LONG_TERM, lines_of, plain
+        from claw_memory.notes import plain
 
         notes = house.of(context.agent).notes
         place = notes.place(path)
-        if place == LONG_TERM and not is_private(context.session_key, context.owner):
+        if not place.startswith(_seen(context)):
             raise ToolError(
-                "MEMORY.md is read only in a private chat with an owner. The files in memory/ can be read"
+                "{path} is read only in a private chat with an owner. Elsewhere there are the notes of that chat alone",
+                path=place,
             )
         try:
             text = plain(context.files.read(str(notes.own / place)))
@@ -70,9 +82,26 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
             if (notes.own / place).exists():
                 raise
             return ""
-        return lines_of(text, more.get("from", 1), lines)
+        return _marked(text, more.get("from", 1), lines)
 
     return memory_search, memory_get
+
+
+def _seen(context: ToolContext) -> str:
+    """What the paths of the notes begin with that this chat may see."""
+    if context.memory is None:
+        return "/"  # none does
+    inside = str(context.memory.relative_to(context.agent.dir / "agent"))
+    return "" if inside == "." else f"{inside}/"
+
+
+def _marked(text: str, first: int, count: int | None) -> str:
+    """Lines of a note, what others said as quotations; the mark of the first one is told although it stands above."""
+    from claw_memory.notes import lines_of
+
+    shown = lines_of(quoted_foreign(text), first, count)
+    above = origins(text)[first - 1 : first] if first > 1 else ()
+    return f"<!-- from: {above[0]} -->\n{shown}" if above and above[0] else shown
 
 
 def _within(results: int) -> int:
@@ -101,7 +130,7 @@ def document(answer: "Answer", unknown: str = "") -> dict[str, Any]:
         "results": [
             {
                 "path": hit.path, "from": hit.first, "to": hit.last, "score": hit.score, "text": hit.text,
-                "changed": _moment(hit.changed), "fresh": hit.fresh,
+                "changed": _moment(hit.changed), "fresh": hit.fresh, "origin": hit.origin,
             }
             for hit in answer.hits
         ],
@@ -119,7 +148,10 @@ def _piece(number: int, hit: "Hit", cited: bool) -> str:
         number=number, path=hit.path, first=hit.first, last=hit.last, score=hit.score, changed=_moment(hit.changed),
         state=state,
     )  # fmt: skip
-    return f"{head}\n{hit.text}" + (f"\nSource: {hit.path}#{hit.first}" if cited else "")
+    lines = hit.text.split("\n")
+    said = quoted_foreign(hit.text, [hit.origin] * len(lines))
+    text = f"<!-- from: {hit.origin} -->\n{said}" if hit.origin else said
+    return f"{head}\n{text}" + (f"\nSource: {hit.path}#{hit.first}" if cited else "")
 
 
 def _caveats(answer: "Answer", unknown: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from claw.config.agents import AgentSettings
 from claw.guard.fence import Fence, Root
+from claw.stage import notes_of
 from claw.testing import tool_context
 from claw.tool import ToolContext
 from claw_memory.memory import Memory
@@ -65,7 +66,12 @@ def memory(home: Path, **settings: Any) -> Memory:
 def context(home: Path, who: Any, session_key: str = "agent:default:main", owner: bool = True) -> ToolContext:
     """What a tool is given, behind the fence of a turn."""
     own = who.dir / "agent"
-    roots = [Root(own / "MEMORY.md", write=True), Root(own / "memory", write=True)]
+    private = owner and "group" not in session_key.split(":")
+    memory = own if private else notes_of(who, session_key, private=False)
+    roots = (
+        [Root(own / "MEMORY.md", write=True), Root(own / "memory", write=True)] if private else [Root(memory)]
+    )
     who.workspace.mkdir(exist_ok=True)
     fence = Fence(roots, who.workspace, (home,))
-    return tool_context(who.workspace, agent=who, files=fence, session_key=session_key, owner=owner)
+    facts = {"session_key": session_key, "owner": owner, "memory": memory}
+    return tool_context(who.workspace, agent=who, files=fence, **facts)

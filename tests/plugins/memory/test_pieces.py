@@ -8,7 +8,7 @@ from claw_memory.entries import entries, pieces_of
 from claw_memory.question import any_of, fts_query, spaced, terms
 from claw_memory.ranking import decayed, merge, varied
 from claw_memory.script import script_of
-from claw_memory.session import cites, is_private
+from claw_memory.session import cites
 from hypothesis import given, strategies as st
 
 NOTE = """# People
@@ -124,14 +124,21 @@ def test_a_list_merged_with_nothing_keeps_its_members(scored: list[tuple[int, fl
     assert {key for key, _ in merge(scored, [], 1, 0)} == {key for key, _ in scored}
 
 
-def test_only_an_owners_own_chat_is_private():
-    private = ("agent:default:main", "agent:a:telegram:direct:7", "agent:a:main:thread:9")
-    shared = ("agent:a:telegram:group:-100", "agent:a:discord:channel:5", "agent:a:telegram:group:1:thread:2")
+def test_sources_are_told_as_configured_and_not_to_a_group_by_itself():
+    private, shared = "agent:a:telegram:direct:7", "agent:a:telegram:group:-100"
 
-    assert all(is_private(key, owner=True) for key in private)
-    assert not any(is_private(key, owner=False) for key in private)
-    assert not any(
-        is_private(key, owner=True) for key in (*shared, "agent:a:subagent:x", "agent:a:cron:daily")
-    )
-    assert cites("auto", private[1]) and not cites("auto", shared[0])
-    assert cites("on", shared[0]) and not cites("off", private[0])
+    assert cites("auto", private) and not cites("auto", shared)
+    assert cites("on", shared) and not cites("off", private)
+
+
+def test_each_entry_keeps_the_origin_that_is_marked_above_it():
+    group = "feishu group oc_1, not the owner; session agent:a:feishu:group:oc_1; 2026-03-01"
+    marked = f"<!-- from: {group} -->\n- Tom pays.\n```\nopen\n<!-- by hand -->\n"
+    text = f"# People\n\n- Mara is ill.\n{marked}- Ann is here.\n"
+
+    found = [(piece.first, piece.text, piece.origin) for piece in pieces_of(text, 400, 0)]
+
+    assert found == [
+        (3, "- Mara is ill.", ""), (5, "- Tom pays.\n```\nopen", group), (9, "- Ann is here.", ""),
+    ]  # fmt: skip
+    assert {piece.heading for piece in pieces_of(text, 400, 0)} == {"People"}

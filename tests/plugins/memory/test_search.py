@@ -189,16 +189,19 @@ def test_an_index_that_another_process_threw_away_is_opened_anew(tmp_path: Path)
     assert one.search("dog", None, 6).hits and other.search("dog", None, 6).hits
 
 
-def test_memory_md_is_searched_only_in_private(tmp_path: Path):
+def test_a_chat_finds_its_own_notes_and_an_owners_own_chat_all(tmp_path: Path):
     here, things = memory(tmp_path), Things()
     note(tmp_path, "MEMORY.md", "- The dentist is in Basel.\n")
     note(tmp_path, "memory/2026-03-01.md", "- The dentist called.\n")
+    note(tmp_path, "memory/chats/one/2026-03-01.md", "- The dentist was here.\n")
+    note(tmp_path, "memory/chats/one-more/2026-03-01.md", "- No dentist today.\n")
     here.sync()
     here.embed(things)
 
-    assert set(paths(here.search("dentist", things, 6))) == {"MEMORY.md", "memory/2026-03-01.md"}
+    assert len(here.search("dentist", things, 6).hits) == 4
     for embedder in (things, None):
-        assert paths(here.search("dentist", embedder, 6, private=False)) == ["memory/2026-03-01.md"]
+        found = here.search("dentist", embedder, 6, within="memory/chats/one/")
+        assert paths(found) == ["memory/chats/one/2026-03-01.md"]
 
 
 def test_old_days_count_less_when_that_is_wished_and_memory_md_never_ages(tmp_path: Path):
