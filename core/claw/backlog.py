@@ -6,9 +6,10 @@ each, ``interrupt`` stops the turn and answers the newest.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from claw.clock import SYSTEM, Clock
 from claw.config.settings import QueueSettings
@@ -70,12 +71,13 @@ class Backlog:
         self._lanes, self._run, self._dropped, self._clock = lanes, run, dropped, clock
         self._ended = ended
         self._all: dict[str, Conversation] = {}
+        self._beside: dict[str, tuple[asyncio.Task[None], Accepted]] = {}
         self._open = True
 
     @property
     def running(self) -> int:
-        """Turns that run now."""
-        return sum(one.errand is not None for one in self._all.values())
+        """Turns that run now, and what is done beside them."""
+        return sum(one.errand is not None for one in self._all.values()) + len(self._beside)
 
     @property
     def waiting(self) -> int:
@@ -101,11 +103,32 @@ class Backlog:
         if one.worker is None and self._open:
             one.worker = asyncio.ensure_future(self._work(key, one))
 
+    def beside(self, key: str, accepted: Accepted, work: Coroutine[Any, Any, None]) -> bool:
+        """Do what a message asks for beside the turns of its conversation; False: something is being done there already.
+
+        :meth:`stop` ends it. When the house stops it is cut off, and the message is left for the next start.
+        """
+        if key in self._beside:
+            work.close()
+            return False
+        task = asyncio.ensure_future(work)
+        self._beside[key] = task, accepted
+        task.add_done_callback(lambda done: self._is_over(key, task))
+        return True
+
+    def _is_over(self, key: str, task: "asyncio.Task[None]") -> None:
+        if key in self._beside and self._beside[key][0] is task:
+            del self._beside[key]
+
     def stop(self, key: str) -> tuple[bool, int]:
-        """End the running turn and forget what waits: whether one ran, and how many waited."""
+        """End what runs and forget what waits: whether something ran, and how many waited."""
+        aside = self._beside.pop(key, None)
+        if aside:
+            aside[0].cancel()
+            self._dropped(aside[1], "stopped")
         one = self._all.get(key)
         if one is None:
-            return False, 0
+            return aside is not None, 0
         gone = [*one.overflow, *(w.accepted for w in one.waiting if not w.turn)]
         cut_off = [w for w in one.waiting if w.turn]
         one.waiting.clear()
@@ -116,7 +139,7 @@ class Backlog:
             self._ended(old.turn, "stopped")
         if one.running:
             one.running.cancel()
-        return one.running is not None, len(gone) + sum(len(old.taken) for old in cut_off)
+        return bool(one.running or aside), len(gone) + sum(len(old.taken) for old in cut_off)
 
     async def idle(self, key: str) -> None:
         """Wait until no turn of this session runs."""
@@ -127,6 +150,7 @@ class Backlog:
     async def all_over(self) -> None:
         """Wait until every turn that runs now has ended."""
         running = [one.running for one in self._all.values() if one.running]
+        running += [task for task, _ in self._beside.values()]
         if running:
             await asyncio.wait(running)
 
@@ -136,7 +160,7 @@ class Backlog:
         running = [one.running for one in self._all.values() if one.running]
         if running:
             await asyncio.wait(running, timeout=seconds)
-        left = []
+        left = [task for task, _ in self._beside.values()]
         for one in self._all.values():
             if one.errand:
                 one.errand.parked = True

@@ -26,6 +26,7 @@ from claw.pairing import Pairing
 from claw.question import pressed
 from claw.route import Route, Verdict, admission, route
 from claw.stage import Rooms, fence_of
+from claw.wall import name_of
 from claw.words import say
 
 _UNSEEN = frozenset({"heard", "seen", "bots"})
@@ -192,7 +193,23 @@ class Reception:
         return self._say(f"ev-{inbound.event_id}"[:50], inbound, outcome.text)
 
     async def _command(self, accepted: Accepted, going: Route, line: str) -> bool:
-        """Do a chat command; False when it is none."""
+        """Do a chat command; False when it is none. One that asks a model keeps nobody waiting."""
+        if not chat_commands.takes_long(line):
+            return await self._done(accepted, going, line)
+        work = self._done_beside(accepted, going, line)
+        if not self._backlog.beside(going.session_key, accepted, work):
+            text = say("this conversation is being made shorter already; /stop ends that")
+            self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, text))
+        return True
+
+    async def _done_beside(self, accepted: Accepted, going: Route, line: str) -> None:
+        try:
+            await self._done(accepted, going, line)
+        except Exception as broken:  # noqa: BLE001 - nobody waits for this: it is told in the chat
+            why = say("something broke inside claw: {why}", why=name_of(broken))
+            self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, why))
+
+    async def _done(self, accepted: Accepted, going: Route, line: str) -> bool:
         inbound = accepted.inbound
         desk = ServedDesk(self._app(), inbound, going, self._backlog)
         said = await chat_commands.run(line, desk)

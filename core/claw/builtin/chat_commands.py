@@ -125,6 +125,7 @@ class Command:
     :param usage: what may follow the name.
     :param run: given what follows the name; answers in words.
     :param shared: it changes the conversation of everybody in the chat: in a group only an owner may.
+    :param long: it waits for a model, so that a place where more comes in does it beside that.
     """
 
     name: str
@@ -132,6 +133,14 @@ class Command:
     usage: str
     run: Callable[[str, Desk], Awaitable[str]]
     shared: bool = False
+    long: bool = False
+
+
+def takes_long(line: str) -> bool:
+    """Whether a line is a command that waits for a model."""
+    found = _LINE.fullmatch(line.strip())
+    command = COMMANDS.get(f"/{found[1].lower()}") if found else None
+    return command is not None and command.long
 
 
 async def run(line: str, desk: Desk) -> str | None:
@@ -341,7 +350,7 @@ COMMANDS: dict[str, Command] = {
             _queue,
             True,
         ),
-        Command("/compact", "make the past shorter", "[what matters]", _compact, True),
+        Command("/compact", "make the past shorter", "[what matters]", _compact, True, long=True),
         Command(
             "/approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]", _approve
         ),
