@@ -8,10 +8,10 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     7   gate  asking  amending  abridging  view  flushing    every tool call: reviewed, run; a past that stays short
     6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations
-    4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing  shelf
+    4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
     4   keys
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
-    3   question  chunking  pruning  cooldown
+    3   question  chunking  pruning  shelf  cooldown  loops
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin

@@ -1,6 +1,9 @@
 """The past of a session in memory: kept up to date record by record, so that a turn costs what it adds."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from claw.record import Compaction, Entry, MemoryFlush, MessageRecord, Record, context, in_force, shown
 from claw.transcript import Assistant, Message, ToolResult, User, sendable
@@ -73,6 +76,19 @@ class Past:
         if self.sent is None:
             self.sent = self.settled_sent + sendable(self.messages[self.settled :])
         return self.sent
+
+    def newest(self, wanted: Callable[[Message], bool]) -> MessageRecord | None:
+        """The newest record whose message is wanted."""
+        said = (entry for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
+        return next((entry for entry in said if wanted(entry.message)), None)
+
+    def moment_of(self, wanted: Callable[[Message], bool]) -> float | None:
+        """When the newest message that is wanted was written down, seconds since 1970; None when there is none."""
+        for entry in reversed(self.entries):
+            if isinstance(entry, MessageRecord) and wanted(entry.message):
+                with suppress(ValueError):
+                    return datetime.fromisoformat(entry.timestamp).timestamp()
+        return None
 
     def _settle(self, message: Message) -> None:
         """Before ``message`` is added: a user's word closes what was said; a result for an old call opens it again."""

@@ -1,10 +1,11 @@
 """Records: what the lines of a session file say, and what a model is shown of them. Pure.
 
-The file is a tree: a header, then records with an id and the id of the record they follow. Only a line feed ends a line.
+A header, then records with an id and the id of the record they follow: what claw writes is a list, what comes from
+elsewhere may be a tree. Only a line feed ends a line.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -235,15 +236,15 @@ def lines_of(data: bytes) -> list[bytes]:
 def read(data: bytes, lost: Header | None = None) -> Reading:
     """Read a session file. A bad line costs only itself; a record whose parent is gone hangs on the one before it.
 
-    So does one whose place in the tree cannot be believed, because lines were moved or doubled.
+    In a file that claw wrote (its header has a key) every record does: it never goes back to an earlier one, so who
+    seems to was moved, doubled or damaged.
 
     :param lost: stands for the first line of a file that has lost its own; then every line is looked at for records.
     """
     header, first = lost, lost is None
     entries: list[Entry] = []
     bad: list[int] = []
-    seen: dict[str, tuple[bytes, int]] = {}
-    adrift = -1
+    seen: dict[str, bytes] = {}
     for number, line in enumerate(lines_of(data), 1):
         bare = line.strip()
         if not bare:
@@ -255,39 +256,22 @@ def read(data: bytes, lost: Header | None = None) -> Reading:
             first = False
             if isinstance(record, Header) and record.id:
                 header = record
-        elif isinstance(record, Header):
+        elif isinstance(record, Header) or (isinstance(record, Other) and not record.id):
             continue
         elif not record.id:
-            if not isinstance(record, Other):
-                bad.append(number)
-        elif seen.get(record.id, _NEVER)[0] != bare:
-            if _misplaced(record, entries[-1] if entries else None, seen, adrift):
-                adrift = len(entries)
-                record = msgspec.structs.replace(record, parent_id=entries[-1].id if entries else None)
-            seen[record.id] = bare, len(entries)
+            bad.append(number)
+        elif seen.get(record.id) != bare:
+            before = entries[-1].id if entries else None
+            ours = header is not None and header.key
+            if record.parent_id != before and (
+                ours or not (record.parent_id is None or record.parent_id in seen)
+            ):
+                record = msgspec.structs.replace(record, parent_id=before)
+            seen[record.id] = bare
             entries.append(record)
     if header is None:
         return Reading(None, (), tuple(bad), "empty session file" if first else "invalid session header")
     return Reading(header, tuple(entries), tuple(bad))
-
-
-_NEVER = b"", -1
-
-
-def _misplaced(
-    record: Record, before: Record | None, seen: Mapping[str, tuple[bytes, int]], adrift: int
-) -> bool:
-    """Whether its parent is not to be believed: unknown, or further back where lines were moved, lost or doubled.
-
-    Who goes back to an earlier record writes later than those who were there; no id is given twice.
-
-    :param adrift: place of the last record that was misplaced.
-    """
-    parent = record.parent_id
-    if before is None or parent == before.id:
-        return before is None and parent is not None
-    back = 0 if parent is None else seen.get(parent, _NEVER)[1]
-    return back <= adrift or record.id in seen or record.timestamp < before.timestamp
 
 
 def rewritten(data: bytes, bad_lines: Sequence[int], lost: Header | None = None) -> bytes:

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
-from claw import store
+from claw import shelf, store
 from claw.clock import SYSTEM, Clock
 from claw.errors import ClawError
 from claw.guard.names import safe_name, session_file
@@ -33,6 +33,9 @@ from claw.words import say
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
+_DAMAGED = "{count} damaged line(s) of this session were left out. The file as it was: {place}"
+_BEHEADED = "The first line of this session was lost and is written anew. The file as it was: {place}"
+_UNREADABLE = "Nothing in this session's file can be read. It was set aside as {place}; a new session begins"
 _OFF_THE_LOOP_BYTES = 1 << 18  # 256 KB are read in about 2 ms: below that a thread costs more than it saves
 
 
@@ -79,15 +82,7 @@ class Session:
     @property
     def last_heard_at(self) -> float | None:
         """When a person last wrote, seconds since 1970; None when nobody has."""
-        for entry in reversed(self._past.entries):
-            if (
-                isinstance(entry, MessageRecord)
-                and isinstance(entry.message, User)
-                and not entry.message.kind
-            ):
-                with suppress(ValueError):
-                    return datetime.fromisoformat(entry.timestamp).timestamp()
-        return None
+        return self._past.moment_of(lambda said: isinstance(said, User) and not said.kind)
 
     @property
     def now(self) -> float:
@@ -111,19 +106,13 @@ class Session:
 
     def id_of(self, message: Message) -> str:
         """The record that holds this very message; empty when none does."""
-        for entry in reversed(self._past.entries):
-            if isinstance(entry, MessageRecord) and entry.message is message:
-                return entry.id
-        return ""
+        record = self._past.newest(lambda said: said is message)
+        return record.id if record else ""
 
     @property
     def answered_at(self) -> float | None:
         """When a model last answered, seconds since 1970; None when none has."""
-        for entry in reversed(self._past.entries):
-            if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-                with suppress(ValueError):
-                    return datetime.fromisoformat(entry.timestamp).timestamp()
-        return None
+        return self._past.moment_of(lambda said: isinstance(said, Assistant))
 
     @property
     def size_bytes(self) -> int:
@@ -187,7 +176,9 @@ class Session:
 
         def done(sync: "Future[None]") -> None:
             if why := sync.exception():
-                told = cannot_write(self.path, why) if isinstance(why, OSError) else ClawError("{why}", why=why)
+                told = (
+                    cannot_write(self.path, why) if isinstance(why, OSError) else ClawError("{why}", why=why)
+                )
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(refused, told)
 
@@ -202,6 +193,7 @@ class Session:
         new_lock.take()
         with suppress(FileNotFoundError):
             self._house.disk.set_aside(old_path, "reset", self._house.clock)
+        shelf.put_aside(old_path.parent.parent, self.key, self.id)
         self._house.point(self.key, self.agent_id, new_id)
         self._close_file()
         if old_lock:
@@ -286,7 +278,8 @@ class Session:
         try:
             data, reading = self._sound(self._open_file())
             if not data:
-                self._begin()
+                self._house.disk.append(self._fd, encode(self._header())[1])
+                self._unsynced = self._name_is_new = True
         except OSError as refused:
             raise _unreadable(self.path, refused) from refused
         self._line_is_open = bool(data) and not data.endswith(b"\n")
@@ -300,10 +293,6 @@ class Session:
 
     def _header(self) -> Header:
         return Header(id=self.id, timestamp=_moment(self._house.clock), cwd=self._cwd, key=self.key)
-
-    def _begin(self) -> None:
-        self._house.disk.append(self._fd, encode(self._header())[1])
-        self._unsynced = self._name_is_new = True
 
     def _sound(self, data: bytes) -> tuple[bytes, Reading]:
         """The file once what cannot be read is out of the way, and what it says."""
@@ -322,11 +311,7 @@ class Session:
         self._close_file()
         if data.strip():
             place = self._house.disk.set_aside(self.path, "bad", self._house.clock)
-            notice = say(
-                "Nothing in this session's file can be read. It was set aside as {place}; a new session begins",
-                place=place,
-            )
-            self.notices += (notice,)
+            self.notices += (say(_UNREADABLE, place=place),)
         else:
             self.path.unlink()
         return self._open_file()
@@ -340,13 +325,8 @@ class Session:
         self._house.disk.replace(backup, data)
         self._close_file()
         self._house.disk.replace(self.path, rewritten(data, bad_lines, lost))
-        notice = say(
-            "{count} damaged line(s) of this session were left out. The file as it was: {place}"
-            if bad_lines
-            else "The first line of this session was lost and is written anew. The file as it was: {place}",
-            count=len(bad_lines), place=backup,
-        )  # fmt: skip
-        self.notices += (notice,)
+        said = _DAMAGED if bad_lines else _BEHEADED
+        self.notices += (say(said, count=len(bad_lines), place=backup),)
         return self._open_file()
 
 

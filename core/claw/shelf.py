@@ -1,10 +1,12 @@
 """The shelf: tools' answers that were too long for a model, whole, in files that the agent of this conversation may read.
 
-``agents/ID/results/CONVERSATION/CALL.txt``. The oldest go when an agent has too many.
+``agents/ID/results/CONVERSATION/CALL.txt``. The oldest go when an agent has too many. When a conversation is set aside
+they stay with it, out of the next one's reach, and go with its last file.
 """
 
 import asyncio
 import hashlib
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,21 @@ _FOLDER = "results"
 def folder_of(agent_dir: Path, session_key: str) -> Path:
     """Where the answers of one conversation are; it need not exist. Other conversations of the agent cannot read it."""
     return agent_dir / _FOLDER / hashlib.sha256(session_key.encode()).hexdigest()[:16]
+
+
+def put_aside(agent_dir: Path, session_key: str, session_id: str) -> None:
+    """The conversation under this key has ended: its answers are kept under its session's id, where no agent reads.
+
+    :raises OSError: the disk refused.
+    """
+    folder = folder_of(agent_dir, session_key)
+    with suppress(FileNotFoundError):
+        folder.rename(folder.with_name(safe_name(session_id)))
+
+
+def forget(agent_dir: Path, session_id: str) -> None:
+    """Nothing is left of this session: neither are its answers."""
+    shutil.rmtree(agent_dir / _FOLDER / safe_name(session_id), ignore_errors=True)
 
 
 async def keep(folder: Path, name: str, text: str) -> tuple[Path, int]:

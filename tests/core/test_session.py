@@ -361,7 +361,6 @@ async def test_lines_that_were_moved_or_doubled_hide_none_of_the_others(house):
     said = [f"word {number}" for number in range(12)]
     for text in said:
         written_.append(says(text))
-        await asyncio.sleep(0.002)  # a moment later each
     lines = written_.path.read_bytes().splitlines(keepends=True)
     lines[2], lines[9] = lines[9], lines[2]
     lines.append(lines[4].replace(b"word", b"WORD"))

@@ -7,12 +7,14 @@ import json
 import os
 import re
 import shlex
+import time
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from claw import shelf
 from claw.cli.main import app
 from claw.clock import Clock
 from claw.config.sessions import Keep
@@ -531,6 +533,37 @@ def test_whatever_happens_to_a_file_a_repair_loses_no_other_line(
 def test_damages_are_counted_behind_a_byte_order_mark() -> None:
     [damage] = damages(b"\xef\xbb\xbfhead\nbad\n", (2,))
     assert (damage.line, damage.at_byte, damage.bytes) == (2, 8, 3)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete", "in the chat"])
+def test_long_answers_of_tools_stay_with_the_conversation_that_they_belong_to(home: Path, way: str) -> None:
+    path = wrote(home, MAIN, *TOOLS)
+    agent = home / "agents" / "default"
+    asyncio.run(shelf.keep(shelf.folder_of(agent, MAIN), "c1", "long"))
+    if way == "in the chat":
+        asyncio.run(begun_anew(home))
+    else:
+        claw(way, MAIN)
+
+    assert not shelf.folder_of(agent, MAIN).exists(), (
+        "the next conversation under this key reads them no more"
+    )
+    [answer] = agent.glob("results/*/c1.txt")
+    assert answer.read_text() == "long"
+
+    other = shelf.folder_of(agent, "agent:default:other")
+    asyncio.run(shelf.keep(other, "c1", "another's"))
+    archive(home, Keep(removeAfter="1d"), Clock(now=lambda: time.time() + 2 * DAY))
+    assert not list(path.parent.glob(f"{path.stem}.jsonl.*"))
+    assert [file.parent for file in agent.glob("results/*/*")] == [other]
+
+
+async def begun_anew(home: Path) -> None:
+    database = Database(home / "state.db")
+    sessions = Sessions(home, database)
+    await (await sessions.open(MAIN, "default")).reset()
+    sessions.close()
+    database.close()
 
 
 # --- archive

@@ -55,7 +55,7 @@ def tear(data: bytearray, dice: random.Random) -> None:
 
 def behead(data: bytearray, dice: random.Random) -> None:
     """The beginning is gone, as after a rotation by size."""
-    del data[: dice.randrange(1, len(data))]
+    del data[: dice.randrange(len(data)) + 1]
 
 
 def overwrite(data: bytearray, dice: random.Random) -> None:

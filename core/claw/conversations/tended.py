@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from claw import shelf
 from claw.clock import SYSTEM as SYSTEM_CLOCK, Clock
 from claw.config.sessions import Keep
 from claw.conversations.kept import CURRENT, LEFT, Kept, content, conversations, reading_of
@@ -67,6 +68,7 @@ def put_aside(home: Path, kept: Kept, tag: str, clock: Clock = SYSTEM_CLOCK) -> 
         gone = "DELETE FROM sessions WHERE key = ? AND id = ?", (kept.key, kept.id)
         anew = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (kept.key, str(uuid4()), kept.agent)
         if kept.key and kept.state == CURRENT:
+            shelf.put_aside(kept.path.parent.parent, kept.key, kept.id)
             database.write_all(gone if tag == "deleted" else anew)
             Overrides(database).clear(kept.key)
     return place
@@ -123,7 +125,7 @@ def archive(home: Path, keep: Keep, clock: Clock = SYSTEM_CLOCK, *, pretend: boo
         with suppress(FileNotFoundError):
             kept.path.unlink()
             freed += kept.size_bytes
-        _forget_lock(kept)
+        _forget_rest(kept)
     for kept in plan.compressed:
         packed = gzip.compress(content(kept), mtime=0)
         try:
@@ -176,8 +178,9 @@ def _held(home: Path, kept: Kept, clock: Clock) -> Iterator[Database]:
         database.close()
 
 
-def _forget_lock(kept: Kept) -> None:
-    """The lock of a session whose last file is gone; its id is never used again."""
+def _forget_rest(kept: Kept) -> None:
+    """The lock of a session whose last file is gone, and its tools' long answers; its id is never used again."""
     if all(path.suffix == ".lock" for path in kept.path.parent.glob(f"{kept.id}.jsonl*")):
         with suppress(FileNotFoundError):
             kept.path.with_name(f"{kept.id}.jsonl.lock").unlink()
+        shelf.forget(kept.path.parent.parent, kept.id)
