@@ -5,15 +5,23 @@ import random
 import msgspec
 from claw.provider import Request, SystemPrompt
 from claw.record import BranchSummary, Compaction, CustomMessage, ModelChange
-from claw.testing.protocols import Refusal, anthropic, chat, responses
+from claw.testing.protocols import Refusal, anthropic, chat, google, mistral, responses
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from claw_anthropic.request import Turns, body as messages_body
+from claw_google.request import Turns as GoogleTurns, body as google_body
+from claw_mistral.request import Rows as MistralRows, body as mistral_body
 from claw_openai.chat import Rows, body as chat_body
 from claw_openai.config import Quirks
 from claw_openai.responses import Items, body as responses_body
 
-HEADERS = {"x-api-key": "k", "authorization": "Bearer k", "anthropic-version": "2023-06-01"}
-MAKERS = ("anthropic/m1", "openai/m2", "fake/m1")
+HEADERS = {
+    "x-api-key": "k",
+    "authorization": "Bearer k",
+    "anthropic-version": "2023-06-01",
+    "x-goog-api-key": "k",
+}
+HEADERS |= {":path": "/v1/models/gemini-3-x:streamGenerateContent"}
+MAKERS = ("anthropic/m1", "openai/m2", "google/gemini-3-x", "mistral/m4", "fake/m1")
 SYSTEM = SystemPrompt("You are claw.")
 
 
@@ -38,7 +46,27 @@ def responding(messages):
     return responses_body(Request("m2", SYSTEM, tuple(messages)), items, 1000)
 
 
-SERVICES = ((anthropic, anthropics), (chat, chats), (responses, responding))
+def googles(messages):
+    turns = GoogleTurns("google", "gemini-3-x", sealed=True)
+    for message in messages:
+        turns.add(message)
+    return google_body(Request("gemini-3-x", SYSTEM, tuple(messages)), turns, 1000, "level")
+
+
+def mistrals(messages):
+    rows = MistralRows("mistral", "m4")
+    for message in messages:
+        rows.add(message)
+    return mistral_body(Request("m4", SYSTEM, tuple(messages)), rows, 1000, "levels")
+
+
+SERVICES = (
+    (anthropic, anthropics),
+    (chat, chats),
+    (responses, responding),
+    (google, googles),
+    (mistral, mistrals),
+)
 
 
 def refused(messages, turn=None):
@@ -46,7 +74,7 @@ def refused(messages, turn=None):
 
     :param turn: a number that chooses one service, as a check takes 2 ms; None asks all.
     """
-    for service, body in SERVICES if turn is None else [SERVICES[turn % 3]]:
+    for service, body in SERVICES if turn is None else [SERVICES[turn % len(SERVICES)]]:
         try:
             service.check(HEADERS, msgspec.json.decode(msgspec.json.encode(body(messages))))
         except Refusal as refusal:
@@ -80,7 +108,7 @@ class Chaos:
         maker = self.random.choice(MAKERS)
         content = []
         if self.random.random() < 0.3:
-            seal = self.random.choice(["", "sealed"])
+            seal = self.random.choice(["", "c2VhbGVk"])
             content.append(Thinking(self.text(), signature=seal, maker=maker.partition("/")[0]))
         if self.random.random() < 0.6:
             content.append(Text(self.text()))

@@ -6,6 +6,7 @@ stands in for it. A function's name begins with a letter or ``_``.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 from claw import (
@@ -82,6 +83,7 @@ class Turns:
     def __init__(self, maker: str, model: str, sealed: bool) -> None:
         self._maker, self._model, self._sealed = maker, f"{maker}/{model}", sealed
         self._ids = CallIds(64)
+        self._names: dict[str, str] = {}
         self._turns: list[dict[str, Any]] = []
 
     @property
@@ -96,10 +98,10 @@ class Turns:
         elif isinstance(message, User):
             role, parts = "user", _shown(message.content)
         else:
-            text = message.text
+            text, call_id = message.text, self._ids.of_result(message.call_id)
             result = {
-                "id": self._ids.of_result(message.call_id),
-                "name": wire_name(message.tool_name),
+                "id": call_id,
+                "name": self._names.get(call_id) or wire_name(message.tool_name),
                 "response": {"error": text} if message.is_error else {"output": text},
             }
             pictures = [part for part in message.content if isinstance(part, Image)]
@@ -140,8 +142,17 @@ class Turns:
         return parts
 
     def _called(self, call: ToolCall) -> Part:
-        name = wire_name(call.name)
-        return {"functionCall": {"id": self._ids.of_call(call.id), "name": name, "args": call.arguments}}
+        call_id, name = self._ids.of_call(call.id), wire_name(call.name)
+        self._names[call_id] = name
+        return {"functionCall": {"id": call_id, "name": name, "args": call.arguments}}
+
+    def fork(self) -> "Turns":
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._ids, other._names = self._ids.fork(), {**self._names}
+        last = [{**turn, "parts": [*turn["parts"]]} for turn in self._turns[-1:]]
+        other._turns = [*self._turns[:-1], *last]
+        return other
 
 
 def _alone(seal: str) -> list[Part]:

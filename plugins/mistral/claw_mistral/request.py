@@ -5,6 +5,7 @@ not speak right behind the result of a tool; an answer to be gone on with is mar
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -85,6 +86,12 @@ class Rows:
             if not self._rows and row["role"] != "user":
                 self._put({"role": "user", "content": _OPENING})
             self._put(row)
+
+    def fork(self) -> "Rows":
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._ids, other._rows = self._ids.fork(), [*self._rows]
+        return other
 
     def _put(self, row: Row) -> None:
         self._last = row
