@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import pluggy
 
-from claw import hookspecs, seal
+from claw import hookspecs, seal, words
 from claw.bounds import WANTED, check
 from claw.config.view import PluginConfig
 from claw.deaths import DEATHS, Deaths
@@ -163,6 +163,7 @@ class Host:
                     name=name,
                 )
             )
+        words.learn(package)
         return module
 
     def _bounded(self, plugin: str, run: Callable[[], T], seconds: float) -> T:

@@ -1,14 +1,18 @@
 """Words: what claw says to a person, in English or Chinese.
 
 The English template is its own id, as with gettext: ``say("no agent {id}", id="x")``. Translations are data
-(``locale/LANG/*.json``), read when a language is chosen. ``tests/core/test_words.py`` lists what has no translation.
+(``locale/LANG/*.json``), read when a language is chosen; a plugin may bring its own. ``tests/core/test_words.py`` lists
+what has no translation.
 """
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 LANGUAGES = ("en", "zh")
 _table: dict[str, str] = {}
+_packages = ["claw"]
+_language = "en"
 
 
 def use(language: str) -> None:
@@ -17,10 +21,22 @@ def use(language: str) -> None:
     :param language: ``en`` or ``zh``; a longer tag such as ``zh_CN.UTF-8`` counts by its first two letters, and
         anything unknown is English.
     """
-    _table.clear()
+    global _language
     short = language[:2].lower()
-    if short in LANGUAGES and short != "en":
-        _table.update(translations(short))
+    _language = short if short in LANGUAGES else "en"
+    _table.clear()
+    for package in _packages:
+        _teach(package)
+
+
+def learn(package: str) -> None:
+    """A plugin's own templates: ``locale/LANG/*.json`` inside its import package, read when a language needs them.
+
+    What is said already stays as it is. A file that cannot be read teaches nothing.
+    """
+    if package not in _packages:
+        _packages.append(package)
+        _teach(package)
 
 
 def language_of(environ: Mapping[str, str]) -> str:
@@ -28,15 +44,24 @@ def language_of(environ: Mapping[str, str]) -> str:
     return next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "en")
 
 
-def translations(language: str) -> dict[str, str]:
-    """Every template of ``language`` with its translation, joined from all data files."""
+def translations(language: str, package: str = "claw") -> dict[str, str]:
+    """Every template of ``language`` with its translation, joined from all data files of a package; it may have none."""
     from importlib import resources  # 15 ms, and only other languages than English need it
 
     joined: dict[str, str] = {}
-    for entry in sorted(resources.files("claw").joinpath("locale", language).iterdir(), key=lambda e: e.name):
+    folder = resources.files(package).joinpath("locale", language)
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name) if folder.is_dir() else ():
         if entry.name.endswith(".json"):
             joined |= json.loads(entry.read_text(encoding="utf-8"))
     return joined
+
+
+def _teach(package: str) -> None:
+    if _language == "en":
+        return
+    with suppress(OSError, ValueError, TypeError):  # TypeError: it is no folder, or the file holds no table
+        known = translations(_language, package).items()
+        _table.update({of: text for of, text in known if of not in _table and isinstance(text, str)})
 
 
 def say(template: str, /, **values: object) -> str:

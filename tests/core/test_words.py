@@ -1,7 +1,11 @@
 """Words for people: every template is a literal, names what it is given, and has its Chinese."""
 
 import ast
-from collections.abc import Iterator
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -130,3 +134,67 @@ def test_an_error_is_told_in_the_language_in_use() -> None:
 def test_an_unknown_language_is_english(language: str) -> None:
     words.use(language)
     assert words.say("no agent {id}", id="x") == "no agent x"
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(ROOT.glob("plugins/*/claw_*/locale/*")), ids=lambda path: path.parts[-3]
+)
+def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
+    package = folder.parents[1]
+    table = {
+        key: text for file in folder.glob("*.json") for key, text in json.loads(file.read_text()).items()
+    }
+    said = {
+        node.value
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sorted(table.keys() - said) == []
+    assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
+
+
+@pytest.fixture
+def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Makes an imported package with translations of its own; learned packages are forgotten again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(words, "_packages", ["claw"])
+
+    def make(name: str, chinese: str) -> str:
+        folder = tmp_path / name / "locale" / "zh"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "__init__.py").touch()
+        (folder / f"{name}.json").write_text(chinese, encoding="utf-8")
+        importlib.import_module(name)
+        return name
+
+    yield make
+    for name in [name for name in sys.modules if name.startswith("claw_words_")]:
+        del sys.modules[name]
+
+
+def test_a_plugin_brings_translations_in_its_package(brought: Callable[..., str]) -> None:
+    words.learn(brought("claw_words_before", '{"acme is {state}": "acme：{state}"}'))
+    words.use("zh")
+    words.learn(brought("claw_words_after", '{"acme sleeps": "acme 休眠中"}'))
+
+    assert [words.say("acme is {state}", state="up"), words.say("acme sleeps")] == ["acme：up", "acme 休眠中"]
+    words.use("en")
+    assert words.say("acme sleeps") == "acme sleeps"
+
+
+@pytest.mark.parametrize("file", ["{", "[]", '{"acme sleeps": 7}', '"x"'])
+def test_a_translation_that_cannot_be_read_leaves_the_plugin_its_english(
+    brought: Callable[..., str], file: str
+) -> None:
+    words.use("zh")
+    words.learn(brought(f"claw_words_bad{abs(hash(file))}", file))
+    assert words.say("acme sleeps") == "acme sleeps"
+
+
+def test_no_plugin_changes_what_claw_says(brought: Callable[..., str]) -> None:
+    template, chinese = next(iter(CHINESE.items()))
+    words.use("zh")
+    words.learn(brought("claw_words_sly", json.dumps({template: "something else"})))
+    words.use("zh")
+    assert words.say(template) == chinese
