@@ -27,6 +27,7 @@ from claw.config.outline import outline
 from claw.config.source import read
 from claw.config.values import Secret
 from claw.config.view import PluginConfig
+from claw.cooldown import Rules
 from claw.errors import ClawError, PluginError, UsageError
 from claw.event import Event
 from claw.gate import Caller, prepare
@@ -37,6 +38,7 @@ from claw.guests import MEND
 from claw.host import Host
 from claw.index import scan
 from claw.journal import Journal
+from claw.keys import Keys
 from claw.kit import Brought, Kit
 from claw.lane import CLOCK, SUBAGENT, Lanes
 from claw.loop import Emit
@@ -176,6 +178,8 @@ class App:
         )
         self._tell_what_is_odd(facts)
 
+            keys=self._keys(),
+            spending=spending,
     def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
         """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
         house = self.house
@@ -287,6 +291,8 @@ class App:
 
     async def _close_one(self, brought: Brought[Any]) -> None:
         close = getattr(brought.thing, "close", None)
+        self.rooms.keys.close()
+        self.rooms.spending.book.close()
         if close is None:
             return
         try:
@@ -317,6 +323,13 @@ class App:
         home, refused = self.config.home, ""
         try:
             DISK.make_folder(home)
+    def _keys(self) -> Keys:
+        settings = self.config.settings
+        told = settings.models.cooldowns
+        rules = Rules(told.table, told.slow_down, told.disabled, told.disabled_most, told.window, told.probe)
+        orders = {name: section.auth_order for name, section in settings.providers.items()}
+        return Keys(self._database, self._clock, rules, orders, self.config.environ)
+
         except ClawError as why:
             refused = f"{why.where}: {why.problem}"
         if not refused and not os.access(home, os.W_OK | os.X_OK):

@@ -81,6 +81,30 @@ class RunEnded(Event, frozen=True):
     stop_reason: str
 
 
+class AttemptFailed(Event, frozen=True):
+    """A model call failed with this key; what comes next is another key, another model, or the end of the turn.
+
+    :param key: its name. ``reason``: of ``ProviderError``; ``why`` the same in words.
+    """
+
+    model: str
+    key: str
+    reason: str
+    why: str
+
+
+class Retrying(Event, frozen=True):
+    """A model call failed and is made again after a while.
+
+    :param reason: of ``ProviderError``.
+    :param seconds: until then, at most: a key that is well again is used at once.
+    """
+
+    model: str
+    reason: str
+    seconds: float
+
+
 class Notice(Event, frozen=True):
     """Something the person should know, once: a switch of model, a repair, a compaction."""
 

@@ -1,21 +1,34 @@
 """Which model and key to try next (pure), and a stream that does.
 
-First form: in the order written, within one turn. Cooldowns and classified waits come with the issue on models.
+What becomes of each class of failure: spec/channels.md 5.6. How long a key rests is known by ``keys``.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
 
 import msgspec
 
-from claw.auth import Credential, in_order
+from claw.auth import Credential
 from claw.errors import ClawError, ProviderError
-from claw.provider import Ask, Finished, ModelEvent, Provider, Request
+from claw.event import AttemptFailed, Event, Retrying
+from claw.keys import Keys
+from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
 from claw.transcript import Assistant, Message
 from claw.wall import USUAL, is_ours, name_of
 from claw.words import say
+
+_RAISED = frozenset({"context_overflow", "request_too_large"})
+"""No other model cures these; a shorter past does."""
+_ONCE_MORE = frozenset({"server", "network", "truncated"})
+_OTHER_MODEL = frozenset({"overloaded", "bad_request", "model_not_found"})
+"""Another key of this model would meet the same."""
+_PAUSE_SECONDS = (0.5, 1.5)
+_TELL_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +43,24 @@ class ModelRef:
 
 
 def candidates(
-    requested: str, primary: str, fallbacks: Sequence[str] = (), aliases: Mapping[str, str] | None = None
+    requested: str,
+    primary: str,
+    fallbacks: Sequence[str] = (),
+    aliases: Mapping[str, str] | None = None,
+    override: Sequence[str] | None = None,
 ) -> tuple[ModelRef, ...]:
-    """The models to try, in order, each once.
+    """The models to try, in order, each once: the one asked for, the spares, and the primary.
 
-    :param requested: for this turn; empty = the primary. When one is requested, it is tried alone: who names a
-        model wants that one.
-    :param primary: ``provider/model``; a spare without a provider gets the primary's. Blank entries are skipped.
+    :param requested: for this turn; empty = the primary.
+    :param primary: ``provider/model``; a model without a provider gets the primary's. Blank entries are skipped.
     :param aliases: short name → ``provider/model``.
+    :param override: spares in the place of ``fallbacks`` and of the primary as the last one; empty = none at all.
     """
     named = aliases or {}
-    wanted = [requested] if requested.strip() else [primary, *fallbacks]
+    spares = [*fallbacks, primary] if override is None else override
     home = named.get(primary.strip(), primary.strip()).partition("/")[0]
     found: dict[ModelRef, None] = {}
-    for text in wanted:
+    for text in (requested if requested.strip() else primary, *spares):
         full = named.get(text.strip(), text.strip())
         if full:
             provider, slash, model = full.partition("/")
@@ -51,55 +68,271 @@ def candidates(
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Bunch:
+    """Whose keys are used, and for how long a call may wait for one.
+
+    :param folder: of the agent, for its own keys. ``session``: whose conversation it is.
+    :param wait_seconds: for a model that is to be had again; 0 = nothing is waited for, nothing asked twice.
+    """
+
+    keys: Keys = field(default_factory=Keys)
+    folder: Path | None = None
+    session: str = ""
+    wait_seconds: float = 0.0
+
+
 def with_fallback(
     models: Sequence[ModelRef],
     providers: Mapping[str, Provider],
     request: Request,
     notice: Callable[[str], Awaitable[None]],
-    order: Mapping[str, Sequence[str]] | None = None,
+    bunch: Bunch | None = None,
     silence_seconds: float = USUAL.silence_seconds,
+    emit: Callable[[Event], Awaitable[None]] | None = None,
 ) -> Ask:
-    """A way to ask that goes on to the next key and the next model when one fails before it said anything.
+    """A way to ask that goes on to the next key and the next model when one fails.
 
-    A model that answered once in a turn is asked first for the rest of it, and the person is told of the switch once.
-    An overflow is raised at once: another model does not cure it, a shorter past does.
+    A model that answered once in a turn is asked first for the rest of it, and the person is told of the switch once. An
+    answer that breaks off after it was shown is followed by ``BrokenOff`` and another one, unless that begins with the
+    same words: then it is simply gone on with. An overflow is raised at once, and so is what a person cancels.
 
     :param request: what does not change between steps; model, messages, choice and credential are filled in.
-    :param order: provider → names of its keys in the order to try.
+    :param notice: told in words what the person should know.
     :param silence_seconds: a provider that says nothing for so long is given up.
+    :param emit: told ``AttemptFailed`` of each key and model that is given up, ``Retrying`` before each wait.
     """
-    start = 0
+    return _Asking(models, providers, request, notice, bunch or Bunch(), silence_seconds, emit).ask
 
-    async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
-        nonlocal start
-        failures: list[tuple[ModelRef, ProviderError]] = []
-        for index in range(start, len(models)):
-            ref = models[index]
-            for attempt in _attempts(ref, providers, order or {}):
-                if isinstance(attempt, ProviderError):
-                    failures.append((ref, attempt))
-                    continue
-                provider, credential = attempt
-                full = replace(request, model=ref.model, messages=tuple(messages))
-                full = replace(full, tool_choice=tool_choice, credential=credential)
-                spoke = False
-                try:
-                    async with aclosing(_walled(provider, full, silence_seconds)) as stream:
-                        async for event in stream:
-                            if not spoke and failures:
-                                await notice(_switched(failures, ref))
-                            spoke, start = True, index
-                            yield _signed(event, ref)
-                    if spoke:
+
+@dataclass
+class _Call:
+    """One call of a model, over all its attempts.
+
+    :param failures: what was met, by model; ``shown`` the words that stand before the person.
+    :param doors: providers that may open again, with the keys that were tried and the model.
+    """
+
+    request: Request
+    until: float
+    failures: list[tuple[ModelRef, ProviderError]] = field(default_factory=list)
+    shown: str = ""
+    why: str = ""
+    doors: dict[ModelRef, tuple[Credential, ...]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    again: set[tuple[ModelRef, str]] = field(default_factory=set)
+    told_wait: bool = False
+
+    def met(self, ref: ModelRef, why: ProviderError) -> None:
+        self.failures = [one for one in self.failures if (one[0], one[1].parts) != (ref, why.parts)]
+        self.failures.append((ref, why))
+
+
+class _Asking:
+    def __init__(
+        self,
+        models: Sequence[ModelRef],
+        providers: Mapping[str, Provider],
+        request: Request,
+        notice: Callable[[str], Awaitable[None]],
+        bunch: Bunch,
+        silence_seconds: float,
+        emit: Callable[[Event], Awaitable[None]] | None,
+    ) -> None:
+        self._models, self._providers, self._request = models, providers, request
+        self._notice, self._emit = notice, emit
+        self._keys, self._bunch, self._silence = bunch.keys, bunch, silence_seconds
+        self._first, self._told = 0, ""
+
+    async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        """One model call, whoever answers it."""
+        clock = self._keys.clock
+        full = replace(self._request, messages=tuple(messages), tool_choice=tool_choice)
+        call = _Call(full, clock.monotonic() + self._bunch.wait_seconds)
+        while True:
+            for ref, provider, key in self._attempts(call):
+                while True:
+                    try:
+                        async with aclosing(self._attempt(call, ref, provider, key)) as events:
+                            async for event in events:
+                                yield event
                         return
-                    raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
-                except ProviderError as failed:
-                    if spoke or failed.reason == "context_overflow":
-                        raise
-                    failures.append((ref, failed))
-        raise _all_failed(failures)
+                    except ProviderError as failed:
+                        again = self._asks_again(call, ref, key, failed)
+                        self._keys.left(ref.provider, key)
+                        if not again:
+                            await self._gives_up(call, ref, key, failed)
+                            break
+                        await self._pause(ref, failed)
+            await self._wait(call)
 
-    return ask
+    # --- which one is next
+
+    def _attempts(self, call: _Call) -> Iterator[tuple[ModelRef, Provider, Credential]]:
+        """The models and keys that may be asked now, one after the other; what becomes of one decides who is next."""
+        call.doors.clear()
+        call.failed.clear()
+        for ref in (*self._models[self._first :], *self._models[: self._first]):
+            provider = self._providers.get(ref.provider)
+            try:
+                keys = self._keys_of(provider, ref)
+            except ProviderError as why:
+                call.met(ref, why)
+                continue
+            assert provider is not None
+            call.doors[ref] = keys
+            for key in keys:
+                if (
+                    call.failures
+                    and call.failures[-1][0] == ref
+                    and call.failures[-1][1].reason in _OTHER_MODEL
+                ):
+                    break
+                if resting := self._rests(call, ref, key, keys):
+                    if not any(seen == ref for seen, _ in call.failures):
+                        call.met(ref, resting)
+                    continue
+                yield ref, provider, key
+
+    def _rests(
+        self, call: _Call, ref: ModelRef, key: Credential, keys: Sequence[Credential]
+    ) -> ProviderError | None:
+        """Why this key is not to be used now. What failed in this very round is not tried again in it."""
+        again = ref.provider in call.failed and self._keys.rests(ref.provider, keys, ref.model)
+        if not again and not self._keys.admit(ref.provider, keys, key, ref.model):
+            return None
+        return self._keys.why(ref.provider, key, ref.model)
+
+    def _keys_of(self, provider: Provider | None, ref: ModelRef) -> tuple[Credential, ...]:
+        if provider is None:
+            raise ProviderError(
+                "no provider named {provider} is there", reason="model_not_found", where=str(ref), provider=ref.provider,
+                fix="install one that brings it (claw plugins list) or choose another model (claw models use "
+                "PROVIDER/MODEL)",
+            )  # fmt: skip
+        try:
+            keys = self._keys.of(provider, self._bunch.folder, self._bunch.session, ref.model)
+        except ClawError:
+            raise
+        except Exception as why:
+            raise _broken(ref.provider, why) from why
+        if not keys:
+            raise ProviderError(
+                "{provider} has no key", reason="auth", where=str(ref), provider=ref.provider,
+                fix="run claw init or claw auth add {provider}, or set its key in the environment or under "
+                "providers.{provider}",
+            )  # fmt: skip
+        return keys
+
+    # --- one attempt
+
+    async def _attempt(
+        self, call: _Call, ref: ModelRef, provider: Provider, key: Credential
+    ) -> AsyncGenerator[ModelEvent, None]:
+        spoke = False
+        try:
+            if key.expires_at is not None:
+                key = await self._keys.renewed(provider, key, self._bunch.folder)
+            request = replace(call.request, model=ref.model, credential=key)
+            stream = _walled(provider, request, self._silence)
+            events = _anew(stream, call.shown, call.why) if call.shown else stream
+            async with aclosing(stream), aclosing(events):
+                async for event in events:
+                    if not spoke:
+                        spoke = True
+                        await self._speaks(call, ref, key)
+                    if isinstance(event, TextDelta):
+                        call.shown += event.text
+                    elif isinstance(event, BrokenOff):
+                        call.shown = ""
+                    yield _signed(event, ref)
+            if not spoke:
+                raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
+        finally:
+            self._keys.left(ref.provider, key)
+
+    async def _speaks(self, call: _Call, ref: ModelRef, key: Credential) -> None:
+        """The first word of an answer: the key is well, and the person learns who speaks."""
+        self._first = self._models.index(ref)
+        alone = len(call.doors.get(ref, ())) < 2
+        self._keys.answered(ref.provider, key, ref.model, self._bunch.session, alone)
+        others = [(model, why) for model, why in call.failures if model != ref]
+        if others and self._told != str(ref):
+            self._told = str(ref)
+            first, why = others[0]
+            await self._notice(
+                say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=ref)
+            )
+
+    def _asks_again(self, call: _Call, ref: ModelRef, key: Credential, failed: ProviderError) -> bool:
+        """Whether what may have been an accident is asked for once more; never when something of it was shown."""
+        if failed.reason in _RAISED:
+            raise failed
+        mark = (ref, key.name)
+        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again:
+            return False
+        call.again.add(mark)
+        return self._keys.clock.monotonic() + _PAUSE_SECONDS[1] < call.until
+
+    async def _gives_up(self, call: _Call, ref: ModelRef, key: Credential, failed: ProviderError) -> None:
+        self._keys.failed(ref.provider, key, ref.model, failed)
+        call.met(ref, failed)
+        call.failed.add(ref.provider)
+        call.why = failed.problem
+        if self._emit:
+            await self._emit(AttemptFailed(str(ref), key.name, failed.reason, failed.problem))
+
+    async def _pause(self, ref: ModelRef, failed: ProviderError) -> None:
+        seconds = random.uniform(*_PAUSE_SECONDS)
+        await self._tells(ref, failed.reason, seconds)
+        await asyncio.sleep(seconds)
+
+    async def _tells(self, ref: ModelRef, reason: str, seconds: float) -> None:
+        if self._emit:
+            await self._emit(Retrying(str(ref), reason, round(seconds, 1)))
+
+    async def _wait(self, call: _Call) -> None:
+        """Until a key may be tried again.
+
+        :raises ProviderError: that is too late, or never; with all that was met.
+        """
+        opens = {ref: self._keys.opens_in(ref.provider, keys, ref.model) for ref, keys in call.doors.items()}
+        seconds, left = min(opens.values(), default=inf), call.until - self._keys.clock.monotonic()
+        if seconds > left or left <= 0 or call.shown:
+            raise _all_failed(call.failures)
+        ref = min(opens, key=lambda one: opens[one])
+        why = next((why for model, why in call.failures if model == ref), call.failures[0][1])
+        await self._tells(ref, why.reason, seconds)
+        if not call.told_wait and seconds >= _TELL_SECONDS:
+            call.told_wait = True
+            told = "{model}: {why}. Waiting for it; the next try is in {n} s."
+            await self._notice(say(told, model=ref, why=why.problem, n=round(seconds)))
+        await self._keys.changed(sorted({ref.provider for ref in call.doors}), seconds)
+        call.again.clear()
+
+
+async def _anew(
+    stream: AsyncGenerator[ModelEvent, None], shown: str, why: str
+) -> AsyncGenerator[ModelEvent, None]:
+    """An answer after one that broke off when ``shown`` stood there already: no word of it is shown twice.
+
+    As long as it says the same words it is held back; from the first other word on it is an answer of its own.
+    """
+    said, same = "", bool(shown)
+    async for event in stream:
+        if same and isinstance(event, TextDelta | Finished):
+            said += event.text if isinstance(event, TextDelta) else ""
+            if isinstance(event, TextDelta) and shown.startswith(said):
+                continue
+            same = False
+            rest = said.removeprefix(shown) if said.startswith(shown) else said
+            if rest is said:
+                yield BrokenOff(why)
+            if rest:
+                yield TextDelta(rest)
+            if isinstance(event, TextDelta):
+                continue
+        yield event
 
 
 async def _walled(
@@ -113,7 +346,7 @@ async def _walled(
             event = await _next(stream, silence_seconds)
             if event is None:
                 return
-            if not isinstance(event, ModelEvent) or not (
+            if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
                 isinstance(event.message, Assistant)
                 if isinstance(event, Finished)
                 else isinstance(event.text, str)
@@ -150,42 +383,11 @@ def _broken(name: str, why: BaseException) -> ProviderError:
     )
 
 
-def _attempts(
-    ref: ModelRef, providers: Mapping[str, Provider], order: Mapping[str, Sequence[str]]
-) -> list[ProviderError | tuple[Provider, Credential]]:
-    provider = providers.get(ref.provider)
-    if provider is None:
-        missing = ProviderError(
-            "no provider named {provider} is there", reason="model_not_found", where=str(ref), provider=ref.provider,
-            fix="install one that brings it (claw plugins list) or choose another model (claw config set "
-            "agents.defaults.model.primary PROVIDER/MODEL)",
-        )  # fmt: skip
-        return [missing]
-    try:
-        keys = in_order(provider.credentials(), order.get(ref.provider, ()))
-    except ClawError:
-        raise
-    except Exception as why:  # noqa: BLE001 - a stranger's code
-        return [_broken(ref.provider, why)]
-    if not keys:
-        locked = ProviderError(
-            "{provider} has no key", reason="auth", where=str(ref), provider=ref.provider,
-            fix="run claw init, or set its key in the environment or under providers.{provider}",
-        )  # fmt: skip
-        return [locked]
-    return [(provider, key) for key in keys]
-
-
 def _signed(event: ModelEvent, ref: ModelRef) -> ModelEvent:
     """The answer under the name of the model that was asked, as claw writes it."""
     if isinstance(event, Finished):
         return Finished(msgspec.structs.replace(event.message, model=str(ref)))
     return event
-
-
-def _switched(failures: Sequence[tuple[ModelRef, ProviderError]], now: ModelRef) -> str:
-    first, why = failures[0]
-    return say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=now)
 
 
 def _all_failed(failures: Sequence[tuple[ModelRef, ProviderError]]) -> ProviderError:

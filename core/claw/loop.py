@@ -18,7 +18,7 @@ from claw.event import (
     ToolBegan,
     ToolEnded,
 )
-from claw.provider import Ask, Finished, TextDelta
+from claw.provider import Ask, BrokenOff, Finished, TextDelta
 from claw.tool import Result
 from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User
 
@@ -48,7 +48,7 @@ class Steps:
     :param steer: what came in meanwhile; asked before the first model call and after each step.
     :param follow_up: what to go on with; asked when the run would stop. All of one answer goes into one step.
     :param max_steps: model calls at most; None = no limit.
-    :param tool_choice: for the first model call; then ``auto``.
+    :param tool_choice: for the first model call; then ``auto``. ``none`` holds for all of them.
     :param grace_seconds: how long a cancelled tool may take to end before it is left behind.
     """
 
@@ -93,8 +93,8 @@ async def run_loop(
     while steps.max_steps is None or number < steps.max_steps:
         number += 1
         await steps.emit(StepStarted(number))
-        answer = await _listen(messages, choice, steps, say)
-        choice = "auto"
+        answer = await _listen(messages, choice, steps, say, number)
+        choice = choice if choice == "none" else "auto"
         if answer.stop_reason in ("error", "aborted"):
             await steps.emit(StepEnded(answer, ()))
             break
@@ -113,8 +113,9 @@ async def run_loop(
 
 
 async def _listen(
-    messages: Sequence[Message], choice: str, steps: Steps, say: Callable[[Message], Awaitable[None]]
-) -> Assistant:
+    messages: Sequence[Message], choice: str, steps: Steps, say: Callable[[Message], Awaitable[None]],
+    number: int = 1,
+) -> Assistant:  # fmt: skip
     """One model call. What was heard of an answer that breaks off is kept, marked as broken off."""
     heard: list[str] = []
     stream = steps.ask(messages, choice)
@@ -126,23 +127,26 @@ async def _listen(
             if isinstance(event, TextDelta):
                 heard.append(event.text)
                 await steps.emit(TextPiece(event.text))
+            elif isinstance(event, BrokenOff):
+                # In the transcript, not in what this turn goes on with: another answer takes its place.
+                await steps.emit(Said(_half(heard, event.why)))
+                heard.clear()
+                await steps.emit(StepStarted(number))
             else:
                 await steps.emit(ThinkingPiece(event.text))
     except BaseException as broken:
         if heard:
             stopped = isinstance(broken, asyncio.CancelledError)
-            await say(
-                Assistant(
-                    (Text("".join(heard)),),
-                    stop_reason="aborted" if stopped else "error",
-                    error="" if stopped else str(broken),
-                )
-            )
+            await say(_half(heard, "" if stopped else str(broken), "aborted" if stopped else "error"))
         raise
     finally:
         if close := getattr(stream, "aclose", None):
             await close()
     raise AssertionError("a stream of model events ended without Finished")
+
+
+def _half(heard: Sequence[str], why: str, stop_reason: str = "error") -> Assistant:
+    return Assistant((Text("".join(heard)),), stop_reason=stop_reason, error=why)
 
 
 async def _run_calls(

@@ -72,7 +72,17 @@ class Finished:
     message: Assistant
 
 
-ModelEvent = TextDelta | ThinkingDelta | Finished
+@dataclass(frozen=True, slots=True)
+class BrokenOff:
+    """The answer so far broke off; what follows is another one, from its beginning. Made by claw, never by a provider.
+
+    :param why: what broke it off, in words.
+    """
+
+    why: str
+
+
+ModelEvent = TextDelta | ThinkingDelta | Finished | BrokenOff
 
 
 class Ask(Protocol):
@@ -88,6 +98,9 @@ class Provider(Protocol):
 
     ``stream`` makes exactly one request, raises only ``ProviderError`` (or ``CancelledError``), and closes the
     connection when it is cancelled or closed early. The vendor's SDK is imported at the first call, in a thread.
+
+    It may have ``async refresh(credential) -> Credential``: makes a credential of kind oauth anew, from its ``refresh``;
+    claw asks once, whoever waits for it, and keeps what comes back. It raises ``ProviderError``; reason auth = for good.
     """
 
     name: str

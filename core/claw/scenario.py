@@ -110,6 +110,7 @@ def judgement_of(asked: Scenario, ground: Ground) -> Judgement:
         (choice and choice.primary) or ground.default_model,
         choice.fallbacks if choice else (),
         config.settings.models.aliases,
+        () if asked.model else None,
     )
     person = sender_of(asked)
     listed = person is not None and is_owner(asked.channel, person, owners_of(config.settings))

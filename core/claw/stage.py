@@ -10,7 +10,7 @@ from claw.approval import Approvals
 from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
-from claw.fallback import ModelRef, candidates
+from claw.fallback import Bunch, ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import group_of, owner_hash
 from claw.guard.fence import Fence, fence_round
@@ -20,6 +20,7 @@ from claw.guard.rules import Watch
 from claw.guard.way import Root
 from claw.guests import Rendered
 from claw.journal import Journal
+from claw.keys import Keys
 from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
@@ -46,7 +47,8 @@ class Wish:
     """What the caller asks for beside the message; empty fields leave it to the configuration.
 
     :param session: name of a conversation, or a whole session key.
-    :param model: this one and no other, ``provider/model``.
+    :param model: to ask first, ``provider/model``; the spares and the primary stand behind it.
+    :param fallbacks: spares in the place of those and of the primary; empty = none.
     :param workspace: the folder to work in, whatever the agent names.
     :param folder: where a terminal chat stands; worked in when the agent names no workspace.
     :param mode: of the prompt: full, minimal or none; empty = as the conversation asks.
@@ -60,6 +62,7 @@ class Wish:
     folder: Path | None = None
     mode: str = ""
 
+    fallbacks: tuple[str, ...] | None = None
 
 @dataclass(frozen=True)
 class Rooms:
@@ -83,6 +86,8 @@ class Rooms:
     approvals: Approvals | None = None
     overrides: Overrides | None = None
     watch: Watch = field(default_factory=Watch)
+    keys: Keys = field(default_factory=Keys)
+    spending: Spending = field(default_factory=Spending)
     rendered: Rendered = field(default_factory=Rendered)
     repo: Callable[[Path], str] = lambda workspace: ""
 
@@ -128,7 +133,9 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     choice = agent.settings.model
     aliases = config.settings.models.aliases
     usual, asked = (choice and choice.primary) or rooms.default_model, wish.model or override.model
-    models = candidates(asked, usual, choice.fallbacks if choice else (), aliases)
+    spares = choice.fallbacks if choice else ()
+    named = wish.fallbacks if wish.fallbacks is not None or (choice and choice.primary) else spares
+    models = candidates(asked, usual, spares, aliases, named)  # what claw chose by itself is nobody's spare
     sandbox = choose(agent.settings.sandbox.mode, agent.settings.sandbox.backend or "", rooms.kit.sandboxes)
     run_facts = Run(
         agent_id=agent.id,
@@ -175,11 +182,10 @@ def window_of(model: ModelRef, rooms: Rooms) -> int:
         return _UNKNOWN_WINDOW
 
 
-def key_orders(config: Config) -> dict[str, tuple[str, ...]]:
-    """Provider → names of its keys in the order to try, where the settings give one."""
-    return {
-        name: section.auth_order for name, section in config.settings.providers.items() if section.auth_order
-    }
+def bunch_of(stage: Stage, rooms: Rooms) -> Bunch:
+    """The keys that a turn on this stage may use."""
+    wait = rooms.config.settings.models.wait
+    return Bunch(rooms.keys, stage.agent.dir, stage.route.session_key, wait)
 
 
 def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:

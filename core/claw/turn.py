@@ -322,7 +322,7 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
 def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     stage, rooms, told = caller.stage, caller.rooms, caller.emit
-    ask = models_of(stage, rooms, lambda text: told(Notice(text)))
+    ask = models_of(stage, rooms, partial(_switched, errand, told), told)
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
@@ -361,6 +361,13 @@ def _tool_choice(stage: Stage, wish: Wish) -> str:
         fix="claw tools explain {name} says how to let it through",
         name=choice,
         why=ruling.reason if ruling else say("no such tool is installed"),
+async def _switched(errand: Errand, told: Emit, text: str) -> None:
+    """What happened to the models; in a chat the owner reads it beside the answer."""
+    if errand.route.owner:
+        errand.shortened.append(text)
+    await told(Notice(text))
+
+
     )
 
 

@@ -43,7 +43,9 @@ Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 """Has the agent save what matters, given the request so far; what that cost. It never raises."""
 
 
-def models_of(stage: Stage, rooms: Rooms, tell: Callable[[str], Awaitable[None]], emit: Emit | None = None) -> Ask:
+def models_of(
+    stage: Stage, rooms: Rooms, tell: Callable[[str], Awaitable[None]], emit: Emit | None = None
+) -> Ask:
     """The models of a stage, in order, with its instructions and tools, whatever they are shown.
 
     :param tell: told in words that another one answers.
@@ -56,7 +58,12 @@ def models_of(stage: Stage, rooms: Rooms, tell: Callable[[str], Awaitable[None]]
     )  # fmt: skip
     providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
     return with_fallback(
-        stage.models, providers, request, tell, bunch_of(stage, rooms), rooms.yard.leeway.silence_seconds,
+        stage.models,
+        providers,
+        request,
+        tell,
+        bunch_of(stage, rooms),
+        rooms.yard.leeway.silence_seconds,
         emit,
     )
 

@@ -3,7 +3,7 @@
 import pytest
 from claw.auth import Credential, in_order
 from claw.errors import ProviderError
-from claw.fallback import ModelRef, candidates, with_fallback
+from claw.fallback import Bunch, ModelRef, candidates, with_fallback
 from claw.provider import Finished, Request, SystemPrompt, TextDelta
 from claw.testing import FakeProvider, says
 
@@ -11,11 +11,11 @@ BASE = Request("", SystemPrompt("be good"), ())
 BUSY = ProviderError("too many requests", reason="rate_limit", retryable=True, status=429)
 
 
-async def answer(models, providers, notices=None, order=None):
+async def answer(models, providers, notices=None, bunch=None, emit=None):
     async def note(text):
         (notices if notices is not None else []).append(text)
 
-    ask = with_fallback(models, {p.name: p for p in providers}, BASE, note, order)
+    ask = with_fallback(models, {p.name: p for p in providers}, BASE, note, bunch, emit=emit)
     return [event async for event in ask((), "auto")]
 
 
@@ -27,14 +27,20 @@ def test_candidates_are_the_primary_and_its_spares_each_once():
     assert candidates("", "a/m", ["b/n", " ", "a/m", "k"]) == tuple(refs("a/m", "b/n", "a/k"))
 
 
-def test_a_requested_model_is_tried_alone_and_an_alias_is_resolved():
-    assert candidates("fast", "a/m", ["b/n"], {"fast": "c/quick"}) == (ModelRef("c", "quick"),)
+def test_a_requested_model_comes_first_and_the_primary_last():
+    assert candidates("fast", "a/m", ["b/n"], {"fast": "c/quick"}) == tuple(refs("c/quick", "b/n", "a/m"))
 
 
-def test_keys_are_tried_in_the_order_of_the_list_and_the_rest_behind():
+def test_an_override_list_replaces_spares_and_primary_and_an_empty_one_leaves_none():
+    assert candidates("c/q", "a/m", ["b/n"], {}, ["d/o"]) == tuple(refs("c/q", "d/o"))
+    assert candidates("c/q", "a/m", ["b/n"], {}, []) == tuple(refs("c/q"))
+
+
+def test_a_list_of_keys_is_taken_as_it_is_and_no_key_is_shown():
     keys = [Credential("main", "1"), Credential("spare", "2"), Credential("old", "3")]
 
-    assert [key.name for key in in_order(keys, ["spare", "nobody", "spare"])] == ["spare", "main", "old"]
+    assert [key.name for key in in_order(keys, ["spare", "nobody", "spare"])] == ["spare"]
+    assert [key.name for key in in_order(keys, ["nobody"])] == ["main", "spare", "old"]
     assert "2" not in repr(in_order(keys))
 
 
@@ -73,16 +79,35 @@ async def test_an_overflow_is_not_another_model_s_affair():
     assert second.requests == []
 
 
-async def test_nothing_is_said_twice_when_a_stream_breaks_after_words():
-    class Breaking(FakeProvider):
-        async def stream(self, request):
-            yield TextDelta("half")
-            raise ProviderError("cut", reason="network")
+class Breaking(FakeProvider):
+    """Breaks off after half an answer."""
 
-    second = FakeProvider(says("hi"), name="b")
+    async def stream(self, request):
+        self.requests.append(request)
+        yield TextDelta("It is ")
+        raise ProviderError("cut", reason="network")
+
+
+async def test_an_answer_that_broke_off_is_followed_by_another_one_which_says_so():
+    events = await answer(refs("a/m", "b/n"), [Breaking(name="a"), FakeProvider(says("Fine!"), name="b")])
+
+    shown = [getattr(event, "text", type(event).__name__) for event in events[:-1]]
+    assert shown == ["It is ", "BrokenOff", "Fi", "ne!"]
+    assert events[-1].message.text == "Fine!"
+
+
+async def test_an_answer_that_begins_with_the_same_words_is_simply_gone_on_with():
+    events = await answer(refs("a/m", "b/n"), [Breaking(name="a"), FakeProvider(says("It is so."), name="b")])
+
+    assert "".join(event.text for event in events[:-1]) == "It is so."
+    assert events[-1].message.text == "It is so."
+
+
+async def test_half_an_answer_is_never_asked_for_again_of_the_same_model():
+    alone = Breaking(name="a")
     with pytest.raises(ProviderError, match="cut"):
-        await answer(refs("a/m", "b/n"), [Breaking(name="a"), second])
-    assert second.requests == []
+        await answer(refs("a/m"), [alone], bunch=Bunch(wait_seconds=60))
+    assert len(alone.requests) == 1
 
 
 async def test_when_all_fail_one_error_lists_every_attempt():

@@ -390,10 +390,27 @@ class ModelsSettings(Section):
     """``models``."""
 
     aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
+class Cooldowns(Section):
+    """How long a key rests after a failure."""
+
+    table: tuple[Duration, ...] = Field(
+        (60.0, 300.0, 1500.0, 3600.0), description="After the first failure in a row, the second …"
+    )
+    slow_down: Duration = Field(300.0, description="The most of it after a rate limit without Retry-After.")
+    disabled: Duration = Field(18_000.0, description="Without credit, or refused for good; doubled each time.")
+    disabled_most: Duration = Field(86_400.0, description="The most of that.")
+    window: Duration = Field(86_400.0, description="So long without a failure, and the counters start again.")
+    probe: Duration = Field(20.0, gt=0, description="Between two tries while all keys of a provider rest.")
+
+
 
 
 class Settings(Section):
     """The whole file."""
+    wait: Duration = Field(
+        120.0, description="The longest that a call waits for a model to be had again; off = nothing is tried twice."
+    )
+    cooldowns: Cooldowns = part()
 
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = part()

@@ -258,6 +258,10 @@ class House:
             **agents.get("defaults", {}),
         }
         tree["agents"] = agents
+        tree["models"] = {
+            "wait": "off",
+            **tree.get("models", {}),
+        }  # no test waits for a model unless it says so
         self.home.mkdir(parents=True, exist_ok=True)
         self.workspace.mkdir(exist_ok=True)
         (self.home / "config.yaml").write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")

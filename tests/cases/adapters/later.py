@@ -8,10 +8,6 @@ _CLOCK = "a later issue: the clock"
 _PLUGINS = "issue: Plugins as a product"
 
 TABLES_OF_LATER_ISSUES = {
-    "model_fallback_run": _MODELS,
-    "auth_profile_order": _MODELS,
-    "auth_profile_cooldown": _MODELS,
-    "loop_detection": _MODELS,
     "exec_allowlist": _SAFE,
     "ssrf_url": _SAFE,
     "heartbeat_ack": _CLOCK,

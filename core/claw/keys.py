@@ -1,0 +1,439 @@
+"""The keys of all providers while they are used: which one is next, which one rests, and who may try one that failed.
+
+Read from ``state.db`` once and kept in memory; what fails is written at once, who was used last when the house stops.
+``state.db`` holds counters only, and a mark by which another secret of the same name is told apart.
+"""
+
+import asyncio
+import hashlib
+import json
+import random
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from claw.auth import Credential, ProfileFile, Profiles, in_order, merged
+from claw.clock import SYSTEM, Clock
+from claw.cooldown import BLAMELESS, OF_THE_MODEL, PASSING, Rules, Use, after_failure, half_open
+from claw.errors import BusyError, ClawError, ProviderError
+from claw.provider import Provider
+from claw.store import Database
+from claw.words import say
+
+_TABLE = """CREATE TABLE IF NOT EXISTS keys
+(provider TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, mark TEXT NOT NULL,
+ body TEXT NOT NULL, PRIMARY KEY (provider, owner, name, model)) WITHOUT ROWID"""
+_PUT = "INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?)"
+_FIELDS = frozenset(field.name for field in fields(Use))
+_KEPT_PINS = 4096
+_LOOK_SECONDS = 2.0  # between two looks at the files of the agents
+_EARLY_SECONDS = 60.0  # before it runs out, a credential is made anew
+_LOCK_PAUSE_SECONDS = 0.05
+_WELL = Use()
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """Which key, and of which model the counters are; no model = of all."""
+
+    provider: str
+    owner: str
+    name: str
+    model: str = ""
+
+
+@dataclass
+class _Door:
+    """A provider whose keys failed.
+
+    :param trying: keys that are being tried, of those that failed. ``probing``: that one of them rests.
+    """
+
+    trying: set[tuple[str, str, str]]
+    probing: tuple[str, str, str] | None = None
+    probed_at: float = -inf
+
+
+class Keys:
+    """The state of all keys in this process.
+
+    :param database: None = nothing is kept.
+    :param orders: provider → names in the order to try, as the file says.
+    """
+
+    def __init__(
+        self,
+        database: Database | None = None,
+        clock: Clock = SYSTEM,
+        rules: Rules | None = None,
+        orders: Mapping[str, Sequence[str]] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.clock, self.rules = clock, rules or Rules()
+        self._database, self._orders, self._environ = database, orders or {}, environ or {}
+        self._uses: dict[Id, Use] | None = None if database else {}
+        self._marks: dict[Id, str] = {}
+        self._stamped: set[Id] = set()
+        self._doors: dict[str, _Door] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+        self._files: dict[Path, tuple[float, Any, Profiles]] = {}
+        self._pins: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._renewing: dict[tuple[str, str, str], asyncio.Lock] = {}
+        if database:
+            database.tables("keys", _TABLE)
+
+    # --- which keys there are
+
+    def of(
+        self, provider: Provider, folder: Path | None, session: str = "", model: str = ""
+    ) -> tuple[Credential, ...]:
+        """The keys of a provider in the order to try them.
+
+        :param folder: of the agent that asks.
+        :param session: whose conversation: it stays with the key that it has, as long as that one is well.
+        :raises ClawError: the keys of this provider, or the agent's file, cannot be read.
+        """
+        name, profiles = provider.name, self.profiles(folder)
+        common: tuple[Credential, ...] = ()
+        try:
+            common = tuple(provider.credentials())
+        except ClawError:
+            if not any(key.provider == name for key in profiles.keys):
+                raise
+        keys = merged(profiles.keys, common, name)
+        if len(keys) < 2:
+            return keys
+        now = self.clock.now()
+        uses = {key.name: self._use(name, key, model) for key in keys}
+        pinned = self._pins.get((session, name), "") if session else ""
+        if pinned and (pinned not in uses or uses[pinned].rests_until(now)):
+            pinned = ""
+        order = profiles.orders.get(name) or self._orders.get(name, ())
+        return in_order(keys, order, uses=uses, now=now, preferred=pinned, provider=name)
+
+    def profiles(self, folder: Path | None) -> Profiles:
+        """An agent's own keys; its file is looked at now and then, and read when it has changed."""
+        if folder is None:
+            return Profiles()
+        now = self.clock.monotonic()
+        looked_at, version, profiles = self._files.get(folder, (-inf, None, Profiles()))
+        if now - looked_at >= _LOOK_SECONDS:
+            file = ProfileFile(folder, self._environ)
+            if (seen := file.version) != version:
+                version, profiles = seen, file.read()
+            self._files[folder] = now, version, profiles
+        return profiles
+
+    # --- who may ask
+
+    def admit(self, provider: str, keys: Sequence[Credential], key: Credential, model: str) -> float:
+        """Whether this key may be used for a request now: 0, and then ``left`` must follow; else seconds until it is
+        worth asking again (``inf`` when waiting does not help)."""
+        use = self._use(provider, key, model)
+        if not use.failures:
+            return 0.0
+        now, door, who = self.clock.now(), self._door(provider), _who(provider, key)
+        if until := use.rests_until(now):
+            others = [(other, self._use(provider, other, model)) for other in keys]
+            if not all(other.rests_until(now) for _, other in others):
+                return until - now
+            awake = [(other.failed_at, one.name) for one, other in others if other.disabled_until <= now]
+            if use.disabled_until > now or min(awake)[1] != key.name:  # those that rest are tried in turn
+                return inf if use.disabled_until > now else until - now
+            opens_at = max(door.probed_at + self.rules.probe_seconds, use.not_before)
+            if door.probing or opens_at > now:
+                return max(opens_at - now, self.rules.probe_seconds if door.probing else 0.0)
+            door.probing, door.probed_at = who, now
+        elif who in door.trying:
+            return self.rules.probe_seconds
+        door.trying.add(who)
+        return 0.0
+
+    def rests(self, provider: str, keys: Sequence[Credential], model: str) -> bool:
+        """Whether all of these keys rest."""
+        now = self.clock.now()
+        return all(self._use(provider, key, model).rests_until(now) for key in keys)
+
+    def why(self, provider: str, key: Credential, model: str) -> ProviderError:
+        """Why this key is not used now."""
+        use = self._use(provider, key, model)
+        told = waits(use, self.clock.now()) or say("another request tries it")
+        disabled = use.disabled_until > self.clock.now()
+        return ProviderError(
+            "its key {name} {told}", reason=use.disabled_for if disabled else use.reason, where=f"{provider}/{model}",
+            retryable=use.reason in PASSING, name=key.name, told=told,
+            fix="claw models probe tries it at once" if disabled else "",
+        )  # fmt: skip
+
+    def opens_in(self, provider: str, keys: Sequence[Credential], model: str) -> float:
+        """Seconds until a key of this provider, all of which failed, may be tried; ``inf`` when waiting is no help."""
+        now, door, soonest = self.clock.now(), self._door(provider), inf
+        for key in keys:
+            use = self._use(provider, key, model)
+            if not use.failures or use.disabled_until > now or use.reason not in PASSING:
+                continue
+            probe_at = max(door.probed_at + self.rules.probe_seconds, use.not_before, now)
+            soonest = min(soonest, max(0.0, min(use.rests_until(now) or probe_at, probe_at) - now))
+        return soonest
+
+    def left(self, provider: str, key: Credential) -> None:
+        """A request with this key is over, however it went."""
+        if door := self._doors.get(provider):
+            door.trying.discard(_who(provider, key))
+            if door.probing == _who(provider, key):
+                door.probing = None
+
+    def answered(
+        self, provider: str, key: Credential, model: str, session: str = "", alone: bool = True
+    ) -> None:
+        """A service answers with this key: it is well; if it was the one to try, the others are half open.
+
+        :param alone: whether it is the only key: then nobody asks who was used last.
+        """
+        use = self._use(provider, key, model)
+        if not alone:
+            id = _id(provider, key)
+            self._known[id] = replace(self._known.get(id, _WELL), last_used=self.clock.now())
+            self._stamped.add(id)
+            if session:
+                self._pin(session, provider, key.name)
+        if not use.failures:
+            return
+        door = self._door(provider)
+        well = replace(_WELL, last_used=self.clock.now())
+        changed = {id: well for id in (_id(provider, key), _id(provider, key, model)) if id in self._known}
+        if door.probing == _who(provider, key):
+            changed |= {
+                id: half_open(use)
+                for id, use in self._known.items()
+                if id.provider == provider and id not in changed
+            }
+        self.left(provider, key)
+        self._put(changed)
+        if provider in self._changed:
+            self._changed.pop(provider).set()
+
+    def failed(self, provider: str, key: Credential, model: str, error: ProviderError) -> None:
+        """A request with this key failed."""
+        if error.reason in BLAMELESS:
+            return
+        id = _id(provider, key, model if error.reason in OF_THE_MODEL else "")
+        use = after_failure(
+            self._known.get(id, _WELL), error.reason, self.clock.now(), self.rules, error.retry_after_seconds
+        )
+        self._marks[id] = _mark(key)
+        self._put({id: use})
+
+    async def changed(self, providers: Sequence[str], seconds: float) -> None:
+        """Wait for so long (and a little, so that not all come at once), or until one of these providers answers."""
+        events = [self._changed.setdefault(name, asyncio.Event()) for name in providers]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=seconds + random.uniform(0, min(1.0, seconds / 4)))
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    # --- credentials that run out
+
+    async def renewed(self, provider: Provider, key: Credential, folder: Path | None) -> Credential:
+        """The key, made anew when it is about to run out: once for all who ask, in whichever process.
+
+        :raises ProviderError: it could not be made anew; for good (``auth_permanent``) = somebody has to log in again.
+        """
+        renew = getattr(provider, "refresh", None)
+        soon = self.clock.now() + _EARLY_SECONDS
+        if (
+            renew is None
+            or folder is None
+            or key.expires_at is None
+            or key.expires_at > soon
+            or not key.owner
+        ):
+            return key
+        async with self._renewing.setdefault(_who(provider.name, key), asyncio.Lock()):
+            file = ProfileFile(folder, self._environ)
+            lock = file.lock()
+            try:
+                while not lock.held:
+                    try:
+                        lock.take()
+                    except BusyError:
+                        await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+                newest = next(
+                    (
+                        one
+                        for one in file.read().keys
+                        if (one.provider, one.name) == (provider.name, key.name)
+                    ),
+                    None,
+                )
+                if newest is None:
+                    raise _log_in(provider.name, key.name)
+                if newest.expires_at is None or newest.expires_at > soon:
+                    return newest
+                return await self._renew(renew, file, newest)
+            finally:
+                lock.close()
+                self._files.pop(folder, None)
+
+    async def _renew(self, renew: Any, file: ProfileFile, key: Credential) -> Credential:
+        """Ask for it. Others wait meanwhile, so what is known in the end stands in the file."""
+
+        def edit(tree: dict[str, Any]) -> None:
+            entry = tree["profiles"][key.provider][key.name]
+            if made is None:
+                entry["needsLogin"] = True
+            else:
+                entry |= {
+                    "secret": made.secret,
+                    "expiresAt": made.expires_at,
+                    "refresh": made.refresh or key.refresh,
+                }
+
+        made: Credential | None = None
+        try:
+            made = await renew(key)
+        except ProviderError as refused:
+            if refused.reason not in ("auth", "auth_permanent", "permission", "bad_request"):
+                raise
+            file.write(edit)
+            raise _log_in(key.provider, key.name) from refused
+        assert made is not None
+        file.write(edit)
+        return replace(
+            key, secret=made.secret, expires_at=made.expires_at, refresh=made.refresh or key.refresh
+        )
+
+    # --- what is known
+
+    def known(self) -> dict[Id, Use]:
+        """Everything that is known of keys that failed or were used."""
+        return dict(self._known)
+
+    def forget(self, provider: str, owner: str, name: str) -> None:
+        """Another key stands under this name, or none."""
+        gone = [id for id in self._known if (id.provider, id.owner, id.name) == (provider, owner, name)]
+        for id in gone:
+            del self._known[id]
+        if self._database:
+            where = "provider = ? AND owner = ? AND name = ?"
+            self._database.write(f"DELETE FROM keys WHERE {where}", provider, owner, name)
+
+    def close(self) -> None:
+        """Write down who was used last."""
+        known = self._known if self._stamped else {}
+        self._put({id: known[id] for id in self._stamped if id in known})
+        self._stamped.clear()
+
+    @property
+    def _known(self) -> dict[Id, Use]:
+        if self._uses is None:
+            assert self._database is not None
+            self._uses = {}
+            for *id, mark, body in self._database.read("SELECT * FROM keys"):
+                told = {name: value for name, value in json.loads(body).items() if name in _FIELDS}
+                self._uses[Id(*id)], self._marks[Id(*id)] = Use(**told), mark
+        return self._uses
+
+    def _use(self, provider: str, key: Credential, model: str) -> Use:
+        """What keeps this key from this model longest."""
+        known = self._known
+        if not known:
+            return _WELL
+        whole, part = known.get(_id(provider, key), _WELL), known.get(_id(provider, key, model), _WELL)
+        if (whole.failures or part.failures) and self._is_another(provider, key, model):
+            return _WELL
+        if not part.failures:
+            return whole
+        now = self.clock.now()
+        worse = max((whole, part), key=lambda use: (use.rests_until(now), use.failures))
+        return replace(worse, last_used=whole.last_used)
+
+    def _is_another(self, provider: str, key: Credential, model: str) -> bool:
+        """Whether the secret under this name is not the one that failed."""
+        marks = (self._marks.get(_id(provider, key)), self._marks.get(_id(provider, key, model)))
+        if all(mark in (None, "", _mark(key)) for mark in marks):
+            return False
+        self.forget(provider, key.owner, key.name)
+        return True
+
+    def _put(self, changed: Mapping[Id, Use]) -> None:
+        self._known.update(changed)
+        if self._database and changed:
+            self._database.write_all(
+                *(
+                    (
+                        _PUT,
+                        (
+                            id.provider,
+                            id.owner,
+                            id.name,
+                            id.model,
+                            self._marks.get(id, ""),
+                            json.dumps(asdict(use)),
+                        ),
+                    )
+                    for id, use in changed.items()
+                )
+            )
+
+    def _pin(self, session: str, provider: str, name: str) -> None:
+        self._pins[session, provider] = name
+        self._pins.move_to_end((session, provider))
+        if len(self._pins) > _KEPT_PINS:
+            self._pins.popitem(last=False)
+
+    def _door(self, provider: str) -> _Door:
+        return self._doors.setdefault(provider, _Door(set()))
+
+
+def waits(use: Use, now: float) -> str:
+    """What is to be said of a key that rests: ``waits 4 min after 3 failures: rate limit``; empty when it does not."""
+    until = use.rests_until(now)
+    if not until:
+        return ""
+    return say(
+        "waits {time} after {count} failures: {reason}" if use.failures > 1 else "waits {time} after a failure: {reason}",
+        time=_span(until - now),
+        count=use.failures,
+        reason=say(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
+    )  # fmt: skip
+
+
+_REASONS = {
+    "auth": "the key was refused", "auth_permanent": "the key was refused for good", "permission": "not allowed",
+    "billing": "no credit left", "rate_limit": "rate limit", "overloaded": "overloaded", "server": "server error",
+    "timeout": "no answer in time",
+}  # fmt: skip
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return say("{n} s", n=max(1, round(seconds)))
+    if seconds < 2 * 3600:
+        return say("{n} min", n=round(seconds / 60))
+    return say("{n} h", n=round(seconds / 3600))
+
+
+def _log_in(provider: str, name: str) -> ProviderError:
+    return ProviderError(
+        "the login {name} has run out and could not be made anew", reason="auth_permanent", where=provider, name=name,
+        provider=provider, fix="log in again: claw auth add {provider} --name {name}",
+    )  # fmt: skip
+
+
+def _who(provider: str, key: Credential) -> tuple[str, str, str]:
+    return provider, key.owner, key.name
+
+
+def _id(provider: str, key: Credential, model: str = "") -> Id:
+    return Id(provider, key.owner, key.name, model)
+
+
+def _mark(key: Credential) -> str:
+    """Eight hex digits: enough to see that a key was replaced, far too few to find it."""
+    return "" if key.kind == "oauth" else hashlib.sha256(f"{key.name}:{key.secret}".encode()).hexdigest()[:8]
