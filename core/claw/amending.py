@@ -1,18 +1,20 @@
 """One call and what outlives its conversation: rule files change when an owner allows the difference, and notes say
 where they come from."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from claw.asking import Asking
+from claw.catalog import normalise
 from claw.freshness import zone_of
 from claw.guard.fence import Fence
-from claw.guard.rules import Change, Hold, difference
+from claw.guard.rules import ANYWHERE, OF_AN_AGENT, Change, Hold, difference
 from claw.message import Inbound
 from claw.origin import is_foreign, origin, origins
-from claw.question import digest_of
+from claw.question import digest_of, laid_out
 from claw.stage import Rooms, Stage
 from claw.tool import Result
 from claw.transcript import Assistant, Message, Text
@@ -39,6 +41,16 @@ class Amending:
     def files(self) -> Fence:
         """The fence for this call."""
         return self._stage.fence.holding(self._hold)
+
+    async def before(self, tool: str, arguments: Mapping[str, Any], asking: Asking) -> str:
+        """Why a call may not begin, empty when it may: what goes on after it could change a rule file unseen, so that
+        one that names such a file is asked about first."""
+        if not self._stage.fence.rule_places or not goes_on_with_rules(tool, arguments):
+            return ""
+        if not self._may_ask:
+            return _denied()
+        title = say("it goes on in the background, and names a file of rules for every later conversation")
+        return await asking.owner(laid_out(arguments), title, digest_of(dict(arguments)))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -73,7 +85,7 @@ class Amending:
     async def _refused(self, changes: Sequence[Change], asking: Asking) -> str:
         """Why the changes were not made; empty when they were."""
         if not self._may_ask:
-            return say("an agent does not change rule files here (agents.defaults.ruleFiles: deny)")
+            return _denied()
         title = say("rules for every later conversation")
         seal = digest_of([[str(each.path), repr(each.before), repr(each.after)] for each in changes])
         if why := await asking.owner(difference(changes), title, seal):
@@ -93,6 +105,19 @@ class Amending:
                 self._rooms.watch.allowed(back)
             return say("the disk refused: {why}", why=why_not)
         return ""
+
+
+def goes_on_with_rules(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call leaves a command running, or talks to one, and names a rule file."""
+    goes_on = {"exec": "background", "process": "data"}.get(normalise(tool))
+    if goes_on is None or not arguments.get(goes_on):
+        return False
+    words = laid_out(arguments).casefold()
+    return any(name.casefold() in words for name in (*ANYWHERE, *OF_AN_AGENT))
+
+
+def _denied() -> str:
+    return say("an agent does not change rule files here (agents.defaults.ruleFiles: deny)")
 
 
 def mark(inbound: Inbound, stage: Stage, rooms: Rooms, heard: set[str]) -> str:

@@ -15,9 +15,12 @@ from claw.failpoint import reach
 from claw.guard.environment import child_environment
 from claw.guests import review, review_result
 from claw.loop import Emit, Prepared
+from claw.loops import Limits, Repetition, Sign, limits_of, refusal, warning
 from claw.message import Inbound
 from claw.policy import Judgement
 from claw.shelf import folder_of, keep
+from claw.spoken.ear import UNREADABLE
+from claw.spoken.told import unread
 from claw.stage import Rooms, Stage
 from claw.talk import Talk
 from claw.tool import Result, Tool, ToolContext, fit, run, validate
@@ -34,6 +37,7 @@ class Caller:
 
     :param used_tokens: what the last model call read, for the status tool.
     :param heard: tools whose answers, somebody else's words perhaps, the model has read in this turn.
+    :param repetition: the calls of this turn; it knows when they go round in circles.
     :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
     """
 
@@ -45,6 +49,7 @@ class Caller:
     used_tokens: int = 0
     once: Callable[[str], bool] = lambda call: True
     heard: set[str] = field(default_factory=set)
+    repetition: Repetition = field(default_factory=lambda: Repetition(Limits(enabled=False)))
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -54,8 +59,42 @@ class Caller:
         return child_environment(config.environ, settings.env_allow)
 
 
+def repetition_of(stage: Stage, rooms: Rooms) -> Repetition:
+    """What watches the calls of one turn, by the agent's settings, else the house's."""
+    tools = stage.agent.settings.tools
+    own = tools if tools and "loop_detection" in tools.model_fields_set else rooms.config.settings.tools
+    return Repetition(limits_of(own.loop_detection))
+
+
 async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
-    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on."""
+    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on.
+
+    A call that goes round in circles is warned of, or refused.
+    """
+    if call.name == UNREADABLE:
+        caller.repetition.garbled()
+        return Result(unread(call), is_error=True)
+    sign, came = caller.repetition.begins(call)
+    if sign and sign.level == "critical":
+        return Result(refusal(sign, call.name), is_error=True)
+    ready = await _prepared(call, caller)
+    if isinstance(ready, Result):
+        came(ready.blocks, ready.is_error)
+        return _warned(ready, sign, call)
+
+    async def run() -> Result:
+        result = await ready.run()
+        came(result.blocks, result.is_error)
+        return _warned(result, sign, call)
+
+    return Prepared(run, ready.parallel)
+
+
+def _warned(result: Result, sign: Sign | None, call: ToolCall) -> Result:
+    return replace(result, content=(*result.blocks, Text(warning(sign, call.name)))) if sign else result
+
+
+async def _prepared(call: ToolCall, caller: Caller) -> Prepared | Result:
     stage, rooms = caller.stage, caller.rooms
     tool = stage.tools.get(call.name)
     if tool is None:
@@ -71,9 +110,10 @@ async def prepare(call: ToolCall, caller: Caller) -> Prepared | Result:
     refused = (verdict.why or verdict.verdict) if verdict.verdict == "deny" else ""
     if not refused and (verdict.verdict == "ask" or asking.must_be_asked):
         refused = await asking.before(verdict.why)
+    amending = Amending(stage, rooms, mark(caller.inbound, stage, rooms, caller.heard))
+    refused = refused or await amending.before(tool.name, checked.arguments, asking)
     if refused:
         return Result(say("the call was refused: {why}", why=refused), is_error=True)
-    amending = Amending(stage, rooms, mark(caller.inbound, stage, rooms, caller.heard))
     context = replace(context_of(checked.id, tool, caller, environment, asking), files=amending.files)
     limit = result_limit(stage.window_tokens)
 

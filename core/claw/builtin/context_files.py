@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from claw import ContextFile, bootstrap, say
+from claw import ContextFile, bootstrap, quoted_foreign, say
 
 # By weight: when the budget runs out, the later ones give way.
 _NAMES = (
@@ -126,6 +126,7 @@ class ContextFiles:
                 continue
             taken.add(name)
             texts.add(text)
+            text = quoted_foreign(text) if name == _MEMORY else text  # what others said is no instruction
             yield name, ContextFile(str(folder / name) if folder == self._agent_dir else name, text)
 
 
