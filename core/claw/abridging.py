@@ -276,10 +276,16 @@ def _writer(stage: Stage, rooms: Rooms, most_chars: int, costs: list[Usage | Non
 
     async def write(rules: str, material: str) -> str:
         request = Request("", SystemPrompt(rules), (), max_tokens=most_tokens)
+        # A summary that cannot be had is no reason to let a key rest that the conversation needs right after.
+        apart = replace(bunch_of(stage, rooms), keys=rooms.keys.apart(), wait_seconds=0.0)
         ask = with_fallback(
-            _writing_models(stage, rooms), providers, request, nobody, replace(bunch_of(stage, rooms), wait_seconds=0.0),
+            _writing_models(stage, rooms),
+            providers,
+            request,
+            nobody,
+            apart,
             rooms.yard.leeway.silence_seconds,
-        )  # fmt: skip
+        )
         async for event in ask((User((Text(material),)),), "auto"):
             if isinstance(event, Finished):
                 costs.append(event.message.usage)

@@ -25,13 +25,12 @@ from claw.guard.way import Root
 from claw.loop import Steps, run_loop
 from claw.origin import quoted
 from claw.provider import Ask
-from claw.record import MemoryFlush, MessageRecord
 from claw.session import Session
 from claw.stage import MEMORY, Rooms, Stage
 from claw.tool import ToolContext
 from claw.transcript import Assistant, Message, Text, Usage, User
 from claw.usage import together
-from claw.view import View, models_of, note_saved
+from claw.view import Save, View, models_of, note_saved, unsaved
 from claw.wall import within
 from claw.words import say
 
@@ -57,26 +56,24 @@ async def save_the_rest(caller: Caller, session: Session) -> None:
     stage, rooms = caller.stage, caller.rooms
     compaction = stage.agent.settings.compaction
     wanted = compaction.enabled and compaction.memory_flush.enabled and may_save(stage, rooms)
-    if not wanted or not _was_heard(session):
+    if not wanted or not unsaved(session):
         return
     whole = compaction.model_copy(update={"enabled": False})  # shown as it is, cut only where it must be
     settings = stage.agent.settings.model_copy(update={"compaction": whole})
     past = session.messages
     view = View(
-        models_of(stage, rooms, _untold), replace(stage, agent=replace(stage.agent, settings=settings)), session, rooms,
-        _nobody, past, len(past), list,
+        models_of(stage, rooms, _untold, apart=True), replace(stage, agent=replace(stage.agent, settings=settings)),
+        session, rooms, _nobody, past, len(past), list,
     )  # fmt: skip
     note_saved(session, await save(past, view.ask, caller, session))
 
 
-def _was_heard(session: Session) -> bool:
-    """Whether a person said something since the last saving."""
-    for entry in reversed(session.entries):
-        if isinstance(entry, MemoryFlush):
-            return False
-        if isinstance(entry, MessageRecord) and isinstance(entry.message, User) and not entry.message.kind:
-            return True
-    return False
+def saver(caller: Caller, session: Session) -> Save | None:
+    """How a turn saves what matters before its past is made shorter; None when its agent may not."""
+    if not may_save(caller.stage, caller.rooms):
+        return None
+    ask = models_of(caller.stage, caller.rooms, _untold, apart=True)
+    return partial(save, ask=ask, caller=caller, session=session)
 
 
 async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: Session) -> Usage | None:

@@ -85,6 +85,12 @@ class Keys:
         if database:
             database.tables("keys", _TABLE)
 
+    def apart(self) -> "Keys":
+        """The same keys for work beside a conversation: what fails there closes no door here."""
+        keys = Keys(None, self.clock, self.rules, self._orders, self._environ)
+        keys._pins = self._pins  # the conversation's key, and with it the service's cache
+        return keys
+
     # --- which keys there are
 
     def of(
@@ -151,6 +157,10 @@ class Keys:
             return self.rules.probe_seconds
         door.trying.add(who)
         return 0.0
+
+    def is_well(self, provider: str, key: Credential, model: str) -> bool:
+        """Whether nothing failed with this key since it last answered."""
+        return not self._use(provider, key, model).failures
 
     def rests(self, provider: str, keys: Sequence[Credential], model: str) -> bool:
         """Whether all of these keys rest."""

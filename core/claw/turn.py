@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from claw import flushing
 from claw.amending import tools_heard
 from claw.config import Config
 from claw.directives import parse, silent_tokens
@@ -14,7 +13,7 @@ from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
-from claw.flushing import may_save, save_the_rest
+from claw.flushing import save_the_rest, saver
 from claw.freshness import is_fresh, reset_policy, zone_of
 from claw.gate import Caller, prepare
 from claw.guests import filtered, tell
@@ -338,8 +337,7 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
                 shown[at] = headed(message)
         return shown
 
-    save = partial(flushing.save, ask=ask, caller=caller, session=session) if may_save(stage, rooms) else None
-    view = View(ask, stage, session, rooms, told, start.past, start.at, dressed, save)
+    view = View(ask, stage, session, rooms, told, start.past, start.at, dressed, saver(caller, session))
     errand.shortened = view.said
     return view.ask
 

@@ -21,7 +21,7 @@ from claw.fallback import with_fallback
 from claw.loop import Emit
 from claw.provider import Ask, ModelEvent, Request, ToolSpec
 from claw.pruning import Pruning, prune
-from claw.record import SUMMARY, MemoryFlush
+from claw.record import SUMMARY, MemoryFlush, MessageRecord
 from claw.session import Session
 from claw.stage import Rooms, Stage, bunch_of
 from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, Usage, User, limit_turns
@@ -44,12 +44,17 @@ Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 
 
 def models_of(
-    stage: Stage, rooms: Rooms, tell: Callable[[str], Awaitable[None]], emit: Emit | None = None
+    stage: Stage,
+    rooms: Rooms,
+    tell: Callable[[str], Awaitable[None]],
+    emit: Emit | None = None,
+    apart: bool = False,
 ) -> Ask:
     """The models of a stage, in order, with its instructions and tools, whatever they are shown.
 
     :param tell: told in words that another one answers.
     :param emit: told of each wait for one that failed.
+    :param apart: beside the conversation: nothing is waited for, and no key rests for what fails here.
     """
     settings = stage.agent.settings
     request = Request(
@@ -57,15 +62,11 @@ def models_of(
         tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in stage.tools.values()),
     )  # fmt: skip
     providers = {name: brought.thing for name, brought in rooms.kit.providers.items()}
-    return with_fallback(
-        stage.models,
-        providers,
-        request,
-        tell,
-        bunch_of(stage, rooms),
-        rooms.yard.leeway.silence_seconds,
-        emit,
-    )
+    bunch = bunch_of(stage, rooms)
+    if apart:
+        bunch = replace(bunch, keys=rooms.keys.apart(), wait_seconds=0.0)
+    silence = rooms.yard.leeway.silence_seconds
+    return with_fallback(stage.models, providers, request, tell, bunch, silence, emit)
 
 
 class View:
@@ -133,7 +134,8 @@ class View:
                 note_saved(self._session, await self._save(await self._request()))
         self._is_first = False
         tries = budget.is_over(tokens) and len(messages) - self._in_vain_at >= _PATIENCE
-        if tries and not await self._shorten(messages, tokens, budget.keep):
+        saves = self._save if flush.enabled else None
+        if tries and not await self._shorten(messages, tokens, budget.keep, saves):
             self._in_vain_at = len(messages)
 
     def _has_grown(self) -> bool:
@@ -155,8 +157,13 @@ class View:
         self._room = min(self._room, self._sent if self._cuts == 1 else self._sent // 2)
         return self._cuts <= _MOST_CUTS
 
-    async def _shorten(self, messages: Sequence[Message], real_tokens: int, most_tokens: int) -> bool:
-        """Compact. At most ``most_tokens`` stay, by the estimate."""
+    async def _shorten(
+        self, messages: Sequence[Message], real_tokens: int, most_tokens: int, saves: Save | None = None
+    ) -> bool:
+        """Compact. At most ``most_tokens`` stay, by the estimate.
+
+        :param saves: asked first when words would go that came after the last saving.
+        """
         raw = [*self._head, *messages[self._from :]]
         costs = [*Costs(self._head).each, *self._read[1][self._from :]]
         density = abridging.density(real_tokens, sum(costs) + self._overhead)
@@ -165,6 +172,8 @@ class View:
         plan = abridging.planned(raw, costs, self._session, keep, density, head)
         if plan is None:
             return False
+        if saves and unsaved(self._session, plan.gone):
+            note_saved(self._session, await saves(await self._request()))
         start = self._from + plan.first_kept - head
         asked = self._asked(start)
         total, kept = plan.tokens
@@ -259,6 +268,21 @@ class View:
         shown = self._read[0][self._from :]
         for at, result in prune(shown, self._budget.window, how).items():
             self._session.past.pruned[id(shown[at])] = (shown[at], result)
+
+
+def unsaved(session: Session, messages: Sequence[Message] | None = None) -> bool:
+    """Whether a person said something since the last saving.
+
+    :param messages: among these; None = in the whole of it.
+    """
+    those = None if messages is None else {id(message) for message in messages}
+    for entry in reversed(session.past.entries):
+        if isinstance(entry, MemoryFlush):
+            return False
+        said = entry.message if isinstance(entry, MessageRecord) else None
+        if isinstance(said, User) and not said.kind and (those is None or id(said) in those):
+            return True
+    return False
 
 
 def note_saved(session: Session, cost: Usage | None) -> None:
