@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import dirname
 from threading import Lock
 from typing import TypeVar
 
 from claw import say
 
+from claw_memory.entries import indexed
 from claw_memory.hookspecs import Embedder
 from claw_memory.index import Counts, Found, Index
 from claw_memory.notes import Notes, dated
@@ -214,8 +216,9 @@ class Memory:
     def _best(
         self, scored: Sequence[tuple[int, float]], found: Mapping[int, Found], most: int, now: float
     ) -> list[tuple[int, float]]:
-        """The best of the candidates, as the settings weigh age and variety."""
+        """The best of the candidates, as the settings weigh age and variety; what was noted more than once comes once."""
         decay, mmr = self._settings.time_decay, self._settings.mmr
+        scored = _each_once(scored, found)
         if decay.enabled:
             days = {piece: dated(found[piece].path) for piece, _ in scored}
             scored = by_score(
@@ -230,6 +233,15 @@ class Memory:
         if mmr.enabled:
             return varied(scored, lambda piece: words_of(found[piece].text), mmr.weight, most)
         return list(scored[:most])
+
+
+def _each_once(scored: Sequence[tuple[int, float]], found: Mapping[int, Found]) -> list[tuple[int, float]]:
+    """The best piece of each text, of those in one folder: what other chats noted stands beside it."""
+    first: dict[tuple[str, str], tuple[int, float]] = {}
+    for piece, score in scored:
+        note = found[piece]
+        first.setdefault((dirname(note.path), indexed(note.heading, note.text)), (piece, score))
+    return list(first.values())
 
 
 def _text_score(rank: float, whole: float) -> float:

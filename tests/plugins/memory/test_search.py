@@ -221,7 +221,7 @@ def test_results_that_say_the_same_give_way_when_that_is_wished(tmp_path: Path):
     note(
         tmp_path,
         "memory/2026-03-01.md",
-        "- the dog barks\n\n- the dog barks\n\n- my dog sleeps in the hall\n",
+        "- the dog barks\n\n- a dog barks\n\n- my dog sleeps in the hall\n",
     )
 
     usual = memory(tmp_path).search("dog barks", None, 2)
@@ -229,6 +229,16 @@ def test_results_that_say_the_same_give_way_when_that_is_wished(tmp_path: Path):
 
     assert [hit.first for hit in usual.hits] == [1, 3]
     assert [hit.first for hit in varied.hits] == [1, 5]
+
+
+def test_what_was_noted_on_several_days_takes_one_place_among_the_results(tmp_path: Path):
+    for day in range(1, 8):
+        note(tmp_path, f"memory/2026-03-0{day}.md", f"- the dog barks\n- on day {day} the dog slept\n")
+
+    found = [hit.text for hit in memory(tmp_path).search("when does the dog bark?", None, 6).hits]
+
+    assert found.count("- the dog barks") == 1
+    assert len(set(found)) == 6
 
 
 def test_links_that_lead_out_of_the_memory_are_not_searched(tmp_path: Path):
