@@ -42,8 +42,13 @@ def _own_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "LC_MESSAGES",
         "ANTHROPIC_API_KEY",
         "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "MISTRAL_API_KEY",
         "ANTHROPIC_BASE_URL",
         "OPENAI_BASE_URL",
+        "GOOGLE_GEMINI_BASE_URL",
+        "MISTRAL_BASE_URL",
     ):
         monkeypatch.delenv(name, raising=False)
     for name in (

@@ -6,6 +6,7 @@ here imports it. Source of the entry-point rules: packaging.python.org, "Entry p
 
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
@@ -63,11 +64,19 @@ class ProviderLine(Part, frozen=True):
         has a ``baseUrl`` and that no other plugin serves.
     :param env: environment variables of which one holds a key.
     :param default_model: the model to use when only a key is configured; without ``provider/``.
+    :param needs: a distribution that it cannot do without and that an extra brings; while it is missing, this provider
+        is not chosen for its key alone.
     """
 
     name: Name
     env: Names = ()
     default_model: str = ""
+    needs: str = ""
+
+    def ready(self, environ: Mapping[str, str]) -> bool:
+        """Whether it may be chosen unasked: it has a model, a key of it is set, and what it needs is installed."""
+        keyed = any(environ.get(variable, "").strip() for variable in self.env)
+        return bool(self.default_model) and keyed and (not self.needs or _is_installed(self.needs))
 
 
 class Manifest(Part, frozen=True):
@@ -157,6 +166,16 @@ FIRST_PARTY = frozenset(
 )
 """Plugin ids that are claw's own: only ``claw-ID`` may bring them."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def _is_installed(distribution: str) -> bool:
+    from importlib import metadata
+
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,8 @@ def choose_model(
 ) -> str:
     """The model to use when the configuration names none: of the first provider that has a key, else the offline rules.
 
-    A provider counts when one of its environment variables is set and not blank, or its section holds a key or a
-    ``baseUrl`` and names a ``defaultModel``.
+    A provider counts when it is ready with what the environment holds, or its section holds a key or a ``baseUrl``
+    and names a ``defaultModel``.
     """
     sections = raw.get("providers")
     for name, section in sections.items() if isinstance(sections, dict) else ():
@@ -227,7 +227,7 @@ def choose_model(
         if wanted.entries.get(one.id, {}).get("enabled") is False or one.id in wanted.deny:
             continue
         for line in one.manifest.providers if one.manifest else ():
-            if line.default_model and any(environ.get(variable, "").strip() for variable in line.env):
+            if line.ready(environ):
                 return f"{line.name}/{line.default_model}"
     return "offline/rules"
 

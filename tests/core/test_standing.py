@@ -100,6 +100,18 @@ def test_a_required_plugin_that_is_not_installed_is_listed():
     assert (standing.id, standing.state, standing.required) == ("gone", "quarantined", True)
 
 
+def test_a_provider_whose_library_is_missing_is_not_chosen_for_its_key_alone():
+    lines = [{"name": "a", "env": ["A_KEY"], "defaultModel": "m", "needs": "no-such-thing"}]
+    found = [
+        plugin("a", providers=lines),
+        plugin("b", providers=[{**lines[0], "name": "b", "needs": "pluggy"}]),
+    ]
+    nothing = outline({})
+
+    assert choose_model(found, nothing, {"A_KEY": "k"}, {}) == "b/m"
+    assert choose_model(found, nothing, {"A_KEY": "k"}, {"providers": {"a": {"apiKey": "k"}}}) == "a/m"
+
+
 def test_the_default_model_is_of_the_first_provider_with_a_key():
     found = [plugin("a", providers=[{"name": "a", "env": ["A_KEY"], "defaultModel": "m"}])]
     nothing = outline({})

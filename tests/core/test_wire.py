@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -245,15 +246,19 @@ def test_a_null_is_dropped_where_the_schema_has_no_room_for_it():
     assert read == {"path": None, "mode": None, "any": None, "either": None, "edits": [{}], "new": None}
 
 
-@given(st.lists(st.text(max_size=50) | st.sampled_from(["call_1", "a" * 41]), max_size=20))
-def test_ids_of_calls_are_short_plain_and_unique(ids):
-    table, written = CallIds(40), []
+@pytest.mark.parametrize(
+    ("table", "form"),
+    [(partial(CallIds, 40), r"[A-Za-z0-9_-]{1,40}"), (partial(CallIds, 9, exact=True), r"[A-Za-z0-9]{9}")],
+)
+@given(ids=st.lists(st.text(max_size=50) | st.sampled_from(["call_1", "a" * 41, "abcdefgh1"]), max_size=20))
+def test_ids_of_calls_are_short_plain_and_unique(table, form, ids):
+    table, written = table(), []
     for call_id in ids:
         written.append(table.of_call(call_id))
         assert table.of_result(call_id) == written[-1]
 
     assert len(set(written)) == len(written)
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", one) for one in written)
+    assert all(re.fullmatch(form, one) for one in written)
 
 
 def test_an_id_that_fits_stays_and_another_is_the_same_each_time():

@@ -85,7 +85,7 @@ def decide(
     """
     lines = _lines(found)
     if not provider:
-        ready = [name for name, line in lines.items() if line.default_model and _variable(line, environ)]
+        ready = [name for name, line in lines.items() if line.ready(environ)]
         if not ready:
             return Choice("")
         provider = ready[0]

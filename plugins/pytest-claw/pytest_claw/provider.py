@@ -42,9 +42,9 @@ class ProviderSuite:
 
     :cvar plugin: the module (or object) with ``register_providers``.
     :cvar name: of the provider that is tried.
-    :cvar service: ``AnthropicService`` or ``OpenAIService`` of ``claw.testing.services``, or a class like them: made
-        with a list of ``Reply`` or a function of the request, an async context manager with ``url``, ``requests``
-        and ``left``.
+    :cvar service: a service of ``claw.testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class like
+        them: made with a list of ``Reply`` or a function of the request, an async context manager with ``url``,
+        ``requests`` and ``left``.
     :cvar section: further keys of ``providers.NAME``.
     :cvar patience_seconds: within which the connection must be closed once nobody listens.
     """

@@ -58,9 +58,11 @@ async def failure(reply: Reply) -> ProviderError:
 
 
 async def test_the_key_and_the_sdks_name_stand_in_the_headers():
-    async with TypedMistralService(["a", "b"]) as service:
-        async with provider(f"{service.url}/v1/", "mistral", headers={"X-Team": "red"}) as model:
-            await answer(model, asks(credential=Credential("main", "k-1")))
+    async with (
+        TypedMistralService(["fine"]) as service,
+        provider(f"{service.url}/v1/", "mistral", headers={"X-Team": "red"}) as model,
+    ):
+        await answer(model, asks(credential=Credential("main", "k-1")))
 
     (received,) = service.requests
     assert (received.headers["authorization"], received.headers["x-team"]) == ("Bearer k-1", "red")

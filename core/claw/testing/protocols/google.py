@@ -51,7 +51,7 @@ def _check_schema(schema: Mapping[str, Any], where: str) -> None:
     """What a schema must hold besides the keys that it may have."""
     properties = schema.get("properties", {})
     want(set(schema.get("required", ())) <= set(properties), f"{where}: required: property is not defined")
-    if schema.get("type") == "array":
+    if schema.get("type") in ("array", "ARRAY"):
         want("items" in schema, f"{where}.items: missing field.")
     inner = [
         *properties.values(),
