@@ -126,7 +126,45 @@ def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home
     assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "nothing was said here yet\n")
     wrote(home, MAIN, said("hello"))
     head, line = claw("list").stdout.splitlines()
-    assert head.split("  ")[0] == "conversation" and line.split()[:2] == [MAIN, "default"]
+    assert head.split("  ")[0] == "conversation" and line.split()[:3] == [MAIN, "1", "2"]
+
+
+def test_a_list_leaves_out_what_says_nothing_and_names_what_was_set_aside_in_short(home: Path) -> None:
+    wrote(home, MAIN, said("hello"))
+    assert "channel" not in claw("list").stdout
+    wrote(home, "agent:coder:telegram:direct:7", said("hello"))
+    assert "channel" in claw("list").stdout
+
+    claw("reset", MAIN)
+    _, line = claw("list", "--aside").stdout.splitlines()
+    conversation, *_, state, name = line.split()
+    assert (conversation, state) == (MAIN, "reset")
+    assert told("show", name)["state"] == "reset"
+
+
+def test_what_a_repair_keeps_is_no_damage_any_more(home: Path) -> None:
+    path = wrote(home, MAIN, said("hello"))
+    path.write_bytes(path.read_bytes() + b"torn\n")
+    listed = claw("list")
+    assert (listed.exit_code, listed.stderr) == (1, "claw sessions repair --all mends what is damaged\n")
+    claw("repair", "--all")
+    assert claw("list").exit_code == 0
+    assert claw("list", "--aside").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["reset", "delete"])
+def test_who_asks_for_a_conversation_that_was_set_aside_is_told_how_to_read_it(
+    home: Path, command: str
+) -> None:
+    wrote(home, MAIN, said("hello"))
+    wrote(home, "agent:default:other", said("there"))
+    claw(command, MAIN)
+    with pytest.raises(
+        UsageError, match=r"agent:default:main was set aside. (claw sessions show \S+)"
+    ) as refused:
+        CliRunner().invoke(app, ["sessions", "show", "main"], catch_exceptions=False)
+    words = str(refused.value).partition(". ")[2].split()
+    assert told(*words[2:4])["key"] == MAIN
 
 
 def test_a_conversation_that_a_process_holds_says_which_and_can_be_read(home: Path) -> None:

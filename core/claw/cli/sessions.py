@@ -23,10 +23,14 @@ from claw.survey import home_of
 from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Conversations: read, find, tend to them.")
-Key = Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")]
+Key = Annotated[
+    str, typer.Argument(help="A session key, its end (main), or the name of one that was set aside.")
+]
 OfAgent = Annotated[str, typer.Option("--agent", help="Only conversations of this agent.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 _NEIGHBOURS = 4
+_GOING = (CURRENT, LEFT)
+_NOTHING = "-"
 _SIZES = ("B", "kB", "MB", "GB")
 
 
@@ -38,20 +42,23 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List conversations, the newest first; exit 1 when one of them is damaged."""
-    going = (CURRENT, LEFT)
-    found = [kept for kept in conversations(_home(), agent) if (kept.state in going) != aside]
+    found = [kept for kept in conversations(_home(), agent) if (kept.state in _GOING) != aside]
     rows = [_described(kept) for kept in found[:limit]]
     if as_json:
         document("sessions", {"total": len(found), "sessions": rows})
     elif not rows:
         typer.echo(say("nothing was set aside") if aside else say("nothing was said here yet"), err=True)
     else:
-        head = [say("conversation"), say("agent"), say("channel"), say("messages"), say("tokens, about"),
-                say("last heard"), say("size"), say("state"), *([say("file")] if aside else [])]  # fmt: skip
-        table(head, [_row(row, aside) for row in rows])
+        head = [say("conversation"), say("channel"), say("messages"),
+                *([] if aside else [say("tokens, about"), say("last heard")]), say("size"), say("state"),
+                *([say("name")] if aside else [])]  # fmt: skip
+        _columns(head, [_row(row, aside) for row in rows])
         if len(found) > limit:
             typer.echo(say("{count} more: --limit", count=len(found) - limit), err=True)
-    raise typer.Exit(code=int(any(row["damage"] for row in rows)))
+    damaged = not aside and any(row["damage"] for row in rows)
+    if damaged and not as_json:
+        typer.echo(say("claw sessions repair --all mends what is damaged"), err=True)
+    raise typer.Exit(code=int(damaged))
 
 
 @app.command()
@@ -74,7 +81,7 @@ def show(
         document("session", {**_described(kept, reading), "entries": [*map(_told, told)]})
         return
     for name, value in _facts(kept, reading):
-        typer.echo(f"{name}: {value}")
+        typer.echo(say("{name}: {value}", name=name, value=value))
     for line in as_lines(told):
         typer.echo(line)
     if damage := _damage(reading):
@@ -160,6 +167,7 @@ def _described(kept: Kept, reading: Reading | None = None) -> dict[str, Any]:
         "agent": kept.agent,
         "channel": _channel(kept.key),
         "state": kept.state,
+        "stamp": kept.stamp,
         "messages": count.messages,
         "tokens": count.tokens,
         "spentTokens": count.spent.total,
@@ -181,15 +189,20 @@ def _damage(reading: Reading) -> str:
     return ""
 
 
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without the columns that say nothing."""
+    told = [at for at in range(len(head)) if any(row[at] != _NOTHING for row in rows)]
+    table([head[at] for at in told], [[row[at] for at in told] for row in rows])
+
+
 def _row(row: dict[str, Any], aside: bool) -> list[str]:
-    state = (
-        say("process {pid} holds it", pid=row["heldBy"]) if row["heldBy"] is not None else say(row["state"])
-    )
-    heard = local_time(row["lastHeardAt"])[:16] if row["lastHeardAt"] else "-"
-    return [
-        harmless(row["key"] or row["name"]), row["agent"], row["channel"] or "-", str(row["messages"]),
-        str(row["tokens"]), heard, _size(row["bytes"]), row["damage"] or state, *([row["name"]] if aside else []),
-    ]  # fmt: skip
+    head = [harmless(row["key"] or row["name"]), row["channel"] or _NOTHING, str(row["messages"])]
+    if aside:
+        return [*head, _size(row["bytes"]), say(row["state"]), row["stamp"]]
+    held = row["heldBy"]
+    state = say("process {pid} holds it", pid=held) if held is not None else say(row["state"])
+    heard = local_time(row["lastHeardAt"])[:16] if row["lastHeardAt"] else _NOTHING
+    return [*head, str(row["tokens"]), heard, _size(row["bytes"]), row["damage"] or state]
 
 
 def _facts(kept: Kept, reading: Reading) -> list[tuple[str, str]]:

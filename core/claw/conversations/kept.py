@@ -50,6 +50,12 @@ class Kept:
         return self.key if self.state == CURRENT and self.key else self.path.name
 
     @property
+    def stamp(self) -> str:
+        """When it was set aside, as its file name has it: short, and hardly ever another's too. Empty when it goes on."""
+        _, aside, at = self.path.name.removesuffix(".gz").rpartition(f".{self.state}.")
+        return at if aside else ""
+
+    @property
     def pid(self) -> int | None:
         """The process that holds it; None when nobody does."""
         return (
@@ -101,13 +107,13 @@ def index(home: Path) -> dict[str, str]:
 
 
 def named(found: Sequence[Kept], name: str) -> Kept:
-    """The conversation that ``name`` means: a session key, its end (``main``), or the name of a file or its id.
+    """The conversation that ``name`` means: a session key, its end (``main``), or a file's name, id or time.
 
     :raises UsageError: there is none, or several; the nearest key is named.
     """
     exact = [kept for kept in found if name in (kept.name, kept.path.name)]
-    tails = [kept for kept in found if kept.state == CURRENT and kept.key.endswith(f":{name.lower()}")]
-    files = [kept for kept in found if kept.id == name]
+    tails = [kept for kept in found if kept.state == CURRENT and _ends(kept, name)]
+    files = [kept for kept in found if name and name in (kept.id, kept.stamp)]
     for fitting in (exact, tails, files):
         if len(fitting) == 1:
             return fitting[0]
@@ -119,14 +125,34 @@ def named(found: Sequence[Kept], name: str) -> Kept:
                 name=name,
                 keys=keys,
             )
+    raise _unknown(found, name)
+
+
+def _unknown(found: Sequence[Kept], name: str) -> UsageError:
     if not found:
-        raise UsageError("there is no conversation {name}: nothing was said here yet", name=name)
-    raise UsageError(
+        return UsageError("there is no conversation {name}: nothing was said here yet", name=name)
+    if aside := next((kept for kept in found if kept.key == name or _ends(kept, name)), None):
+        return UsageError(
+            "the conversation {name} was set aside",
+            fix="claw sessions show {file} shows it",
+            name=aside.key,
+            file=aside.stamp or aside.path.name,
+        )
+    keys = [kept.key for kept in found if kept.state == CURRENT and kept.key]
+    if not keys:
+        return UsageError(
+            "there is no conversation {name}", fix="claw sessions list --aside shows old ones", name=name
+        )
+    return UsageError(
         "there is no conversation {name}",
         fix="did you mean {near}? claw sessions list shows them all",
         name=name,
-        near=nearest(name, [kept.name for kept in found]),
+        near=nearest(name, keys),
     )
+
+
+def _ends(kept: Kept, name: str) -> bool:
+    return kept.key.endswith(f":{name.lower()}")
 
 
 def content(kept: Kept) -> bytes:
