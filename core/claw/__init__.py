@@ -7,11 +7,11 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     8   turn                          the path of one message
     7   gate  asking  amending  abridging  view  flushing    every tool call: reviewed, run; a past that stays short
     6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations
+    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations  meter
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
-    4   keys
+    4   keys  spending
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
-    3   question  chunking  pruning  shelf  cooldown  loops
+    3   question  chunking  pruning  shelf  cooldown  loops  caps
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin
@@ -35,7 +35,7 @@ _NAMES = {
     "auth": "Credential configured_keys",
     "channel": "Channel ChannelState Door Limits Talents Writer",
     "chunking": "split_text",
-    "config.settings": "ChannelConfig ProviderConfig Secret Section",
+    "config.settings": "ChannelConfig ModelConfig ProviderConfig Secret Section",
     "config.view": "PluginConfig",
     "dialect": "gemini_schema openai_strict_schema why_not_strict",
     "editing": "EditWriter",
@@ -61,7 +61,7 @@ _NAMES = {
     "tool": "Tool ToolContext ToolResult tool",
     "transcript": "Assistant Image Message Text Thinking ToolCall Usage User",
     "truncation": "result_limit",
-    "usage": "usage_of",
+    "usage": "Price usage_of",
     "web": "WebAnswer WebRequest WebRoute",
     "wire": "CallIds Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
     "words": "say",

@@ -14,6 +14,7 @@ from claw.channel import (
 from claw.chunking import split_text as split_text
 from claw.config.settings import (
     ChannelConfig as ChannelConfig,
+    ModelConfig as ModelConfig,
     ProviderConfig as ProviderConfig,
     Secret as Secret,
     Section as Section,
@@ -101,7 +102,7 @@ from claw.transcript import (
     User as User,
 )
 from claw.truncation import result_limit as result_limit
-from claw.usage import normalise as usage_of
+from claw.usage import Price as Price, normalise as usage_of
 from claw.web import WebAnswer as WebAnswer, WebRequest as WebRequest, WebRoute as WebRoute
 from claw.wire import (
     DONE as STREAM_DONE,

@@ -44,11 +44,13 @@ from claw.lane import CLOCK, SUBAGENT, Lanes
 from claw.loop import Emit
 from claw.manifest import Found
 from claw.message import Address, Inbound, Outbound, Receipt
+from claw.meter import Spending
 from claw.overrides import Overrides
 from claw.pairing import Pairing
 from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import LOCAL, TERMINAL, admit, owners_of
 from claw.session import Sessions
+from claw.spending import Book
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
 from claw.store import SYSTEM as DISK, Database
@@ -157,9 +159,11 @@ class App:
         kit, facts = self._ordered(self.host.gather())
         self.kit = replace(kit, channels=before._still(kit, house)) if before else kit
         rooms = before.rooms if before else None
+        book = rooms.spending.book if rooms else Book(self._database, clock)
+        spending = Spending.of(self.config.settings, book, self.complain)
         self.rooms: Rooms = Rooms(
             config=self.config,
-            kit=self.kit,
+            kit=replace(self.kit, providers=spending.over(self.kit.providers)),
             sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock),
             journal=rooms.journal if rooms else Journal(self._database, clock),
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
@@ -179,6 +183,7 @@ class App:
         self._tell_what_is_odd(facts)
 
             keys=self._keys(),
+            spending=spending,
             spending=spending,
     def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
         """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
@@ -292,6 +297,7 @@ class App:
     async def _close_one(self, brought: Brought[Any]) -> None:
         close = getattr(brought.thing, "close", None)
         self.rooms.keys.close()
+        self.rooms.spending.book.close()
         self.rooms.spending.book.close()
         if close is None:
             return

@@ -11,7 +11,9 @@ from typing import Any
 from claw.abridging import compact
 from claw.app import App
 from claw.builtin.chat_commands import Costs, Models
+from claw.caps import day_began
 from claw.message import Inbound
+from claw.meter import cost_of
 from claw.overrides import NONE, Override
 from claw.prompt import price
 from claw.route import Route
@@ -67,6 +69,7 @@ class Desk:
             "{used} of {window} tokens ({percent} %)",
             used=f"{used:,}", window=f"{stage.window_tokens:,}", percent=percent,
         )  # fmt: skip
+        spent = await self._spent()
         lines = {
             say("agent"): stage.agent.id,
             say("model"): str(stage.models[0]),
@@ -75,6 +78,7 @@ class Desk:
             say("conversation"): stage.route.session_key,
             say("messages"): str(messages),
             say("context"): context,
+            say("cost"): spent,
             say("tools"): str(len(stage.tools)),
         }
         chosen = self.chosen
@@ -98,7 +102,7 @@ class Desk:
         used, _ = await self._past()
         sections = [(piece.section.name, price(piece.text).tokens) for piece in stage.pieces if piece.text]
         tools = [(tool.name, price(_schema(tool)).tokens) for tool in stage.tools.values()]
-        return Costs(used, stage.window_tokens, tuple(sections), tuple(tools))
+        return Costs(used, stage.window_tokens, tuple(sections), tuple(tools), await self._spent())
 
     async def models(self) -> Models:
         """What the settings name, and who can be asked."""
@@ -149,6 +153,21 @@ class Desk:
         """Have the older part summarised now; a turn that runs goes on."""
         done = await compact(await self._stage(), self.app.rooms, focus)
         return done.said if done else say("there is nothing to make shorter in this conversation yet")
+
+    async def _spent(self) -> str:
+        """What this conversation cost, and what the agent cost today, in words."""
+        route, rooms = self.route, self.app.rooms
+        book = rooms.spending.book
+        session = await rooms.sessions.open(route.session_key, route.agent_id)
+        try:
+            here = book.sums(session_key=route.session_key, conversation=session.id)
+        finally:
+            session.release()
+        today = book.sums(since=day_began(book.clock.now()).timestamp(), agent=route.agent_id)
+        return say(
+            "{here} in this conversation; {today} today, all conversations of {agent}",
+            here=cost_of(here), today=cost_of(today), agent=route.agent_id,
+        )  # fmt: skip
 
     async def _stage(self) -> Stage:
         return await set_stage(self.inbound, self.route, self.app.rooms, self.wish)

@@ -5,6 +5,7 @@ ClawError            (exit 1) something a person can mend: what is wrong, where,
 ├── ConfigError      (exit 3) the file is wrong: file, line, dotted key, problem, fix
 ├── PluginError      (exit 4) a plugin is wrong: id, stage, cause, mend
 ├── BusyError        (exit 1) another process holds it: its pid
+├── BudgetError      (exit 1) a model call could pass a cap: it is not made
 ├── DeliveryError    (exit 1) a channel's service did not take a message: whether, and when, another try may help
 ├── ProviderError    (exit 1) a model call failed: ``reason``, and whether another try may help
 └── ToolError        a tool failed: its text goes to the model, the turn goes on
@@ -143,6 +144,20 @@ class ProviderError(ClawError):
         super().__init__(problem, where=where, fix=fix, **values)
         self.reason, self.retryable = reason, retryable
         self.status, self.retry_after_seconds = status, retry_after_seconds
+
+
+class BudgetError(ClawError):
+    """A model call could pass a cap of ``budgets``, and is not made.
+
+    :param excuse: what anybody may hear of it, in words.
+    :param skips: nobody waits for the answer: the turn is left out, and did not fail.
+    """
+
+    def __init__(
+        self, problem: str, /, *, excuse: str, skips: bool = False, where: str = "", fix: str = "", **values: object
+    ) -> None:
+        super().__init__(problem, where=where, fix=fix, **values)
+        self.excuse, self.skips = excuse, skips
 
 
 class DeliveryError(ClawError):

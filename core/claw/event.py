@@ -114,7 +114,7 @@ class Notice(Event, frozen=True):
 class TurnEnded(Event, frozen=True):
     """The turn is over.
 
-    :param outcome: delivered, silent, failed or stopped.
+    :param outcome: delivered, silent, failed or stopped; skipped = a job of the clock that a budget left out.
     :param text: the answer, or the notice of the failure.
     """
 

@@ -26,6 +26,7 @@ from claw.loop import Steps, run_loop
 from claw.origin import quoted
 from claw.provider import Ask
 from claw.session import Session
+from claw.spending import for_purpose
 from claw.stage import MEMORY, Rooms, Stage
 from claw.tool import ToolContext
 from claw.transcript import Assistant, Message, Text, Usage, User
@@ -111,7 +112,7 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
     steps = Steps(ask=ask, prepare=partial(prepare, caller=quiet), emit=count, max_steps=MOST_STEPS)
     prompt = User((Text("\n\n".join(filter(None, parts))),), kind="memory_flush")
     try:
-        await within(settings.timeout_seconds, run_loop(messages, prompt, steps))
+        await within(settings.timeout_seconds, for_purpose("saving", run_loop(messages, prompt, steps)))
     except Exception as why:  # noqa: BLE001 - the turn goes on, whatever this one met
         rooms.complain(say("what matters could not be saved before compaction: {why}", why=why))
     return together(costs)

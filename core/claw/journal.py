@@ -183,18 +183,22 @@ class Journal:
         ids = tuple(msgspec.json.decode(rows[0][0], type=list[str])) if rows else ()
         return ids, bool(rows and rows[0][1] and not ids)
 
-    def ended(self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: bool = False) -> None:
+    def ended(
+        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: bool = False,
+        also: Sequence[tuple[str, tuple[Any, ...]]] = (),
+    ) -> None:  # fmt: skip
         """A turn is over, however it ended, and owes these messages: one commit.
 
         :param outcome: one word: delivered, silent, stopped, failed …
         :param repeated: a part of them may stand in the chat already.
+        :param also: what others write in this commit.
         """
         over = (
             "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?",
             (self._clock.now_ms(), outcome, turn),
         )
         answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
-        self._database.write_all(over, answered, *self._owing(turn, owed, repeated))
+        self._database.write_all(over, answered, *self._owing(turn, owed, repeated), *also)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """The turns that began and did not end, oldest first: at start, those that a death cut off."""

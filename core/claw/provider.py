@@ -101,6 +101,10 @@ class Provider(Protocol):
 
     It may have ``async refresh(credential) -> Credential``: makes a credential of kind oauth anew, from its ``refresh``;
     claw asks once, whoever waits for it, and keeps what comes back. It raises ``ProviderError``; reason auth = for good.
+
+    It may have ``price(model) -> Price | None``: what the model costs, None when that is not known; and
+    ``answer_tokens(request) -> int | None``: the longest answer to a request, thoughts included, None when nothing
+    limits it. Caps need both; without the second, a call under a cap is sent with a ``max_tokens``.
     """
 
     name: str

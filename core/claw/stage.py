@@ -24,6 +24,7 @@ from claw.keys import Keys
 from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
+from claw.meter import Spending
 from claw.overrides import NONE, Overrides
 from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
@@ -61,8 +62,8 @@ class Wish:
     workspace: Path | None = None
     folder: Path | None = None
     mode: str = ""
-
     fallbacks: tuple[str, ...] | None = None
+
 
 @dataclass(frozen=True)
 class Rooms:
@@ -85,9 +86,9 @@ class Rooms:
     costs: Growing[Costs] = field(default_factory=lambda: Growing(Costs))
     approvals: Approvals | None = None
     overrides: Overrides | None = None
-    watch: Watch = field(default_factory=Watch)
     keys: Keys = field(default_factory=Keys)
     spending: Spending = field(default_factory=Spending)
+    watch: Watch = field(default_factory=Watch)
     rendered: Rendered = field(default_factory=Rendered)
     repo: Callable[[Path], str] = lambda workspace: ""
 

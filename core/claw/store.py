@@ -286,11 +286,17 @@ class Database:
 
     def write_all(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
         """Several statements, committed together or not at all."""
+        with self.transaction() as ask:
+            for sql, values in statements:
+                ask(sql, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]]:
+        """Questions and statements that nobody else's come between; committed at the end, or not at all."""
         with self._asked() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                for sql, values in statements:
-                    connection.execute(sql, values)
+                yield lambda sql, values: connection.execute(sql, values).fetchall()
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")

@@ -3,14 +3,14 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from claw.amending import tools_heard
 from claw.config import Config
 from claw.directives import parse, silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
-from claw.errors import ClawError, UsageError
+from claw.errors import BudgetError, ClawError, UsageError
 from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
 from claw.flushing import save_the_rest, saver
@@ -21,10 +21,12 @@ from claw.journal import Accepted
 from claw.lane import Mailbox
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
+from claw.meter import bill_of
 from claw.prompt import inbound_context
 from claw.provider import Ask
 from claw.route import Route, admit
 from claw.session import Session
+from claw.spending import account
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
 from claw.view import View, models_of
@@ -44,6 +46,7 @@ class Errand:
     :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
     :param answer: the words of its end, whole, once it has ended.
     :param thinking: what the model thought; ``tokens`` what it read and wrote, as far as its service said.
+    :param excuse: what anybody may hear of why there is no answer; empty = that something went wrong.
     :param shortened: that the past was made shorter on the way, in words for the person.
     """
 
@@ -59,6 +62,7 @@ class Errand:
     answer: str = ""
     thinking: str = ""
     tokens: tuple[int, int] = (0, 0)
+    excuse: str = ""
     shortened: list[str] = field(default_factory=list)
 
     @property
@@ -130,8 +134,11 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
             errand.message, errand.route, rooms, errand.wish
         )  # models, nine layers, prompt
         session = await rooms.sessions.open(errand.route.session_key, errand.route.agent_id)  # the past
+        bill = bill_of(errand.message, errand.route, rooms.kit, turn)
+        account(replace(bill, conversation=session.id))  # who pays for its model calls
         try:
             await _begin_anew_if_stale(errand, stage, session, rooms, told)
+            account(replace(bill, conversation=session.id))
             await _greet(turn, stage, errand.route, session, told)
             ending = await _converse(errand, stage, session, rooms, told)
             reach("answer-recorded")
@@ -144,6 +151,12 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
         ending = TurnEnded(turn, "stopped", "")
         await _over(errand, ending, stage, rooms, told, letters)
         raise
+    except BudgetError as over:
+        errand.excuse = over.excuse
+        ending = TurnEnded(turn, "skipped", "") if over.skips else TurnEnded(turn, "failed", str(over))
+        failed = None if over.skips else over
+        if over.skips:
+            rooms.complain(say("{job} was left out: {why}", job=errand.route.session_key, why=over))
     except ClawError as why:
         ending, failed = TurnEnded(turn, "failed", str(why)), why
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
@@ -166,7 +179,8 @@ async def _over(
             # What a stream of the process before posted and did not note may stand there, beside what is owed now.
             shown, lost = rooms.journal.standing(errand.turn)
             unsure = lost or 0 < len(shown) < len(owed)
-        rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure)
+        paid = rooms.spending.book.of_turn(errand.turn)
+        rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
         reach("turn-ended")
         await told(ending)
     return owed

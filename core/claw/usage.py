@@ -104,3 +104,47 @@ class Ledger(msgspec.Struct, frozen=True):
             last_cache_read=read,
             last_cache_write=write,
         )
+
+
+class Price(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a model costs: US dollars for a million tokens. None is what nobody knows.
+
+    :param cache_read: None = as ``input``; ``cache_write`` likewise.
+    :param over: from so many tokens of prompt on another price holds for the whole request: that number, and the price.
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+    over: "tuple[int, Price] | None" = None
+
+    def at(self, prompt: int) -> "Price":
+        """The price of a request with a prompt of so many tokens."""
+        return self.over[1].at(prompt) if self.over and prompt > self.over[0] else self
+
+    def nanos(self, usage: Usage) -> int | None:
+        """What a call cost, in billionths of a dollar, rounded up; None when a part of it has no known price."""
+        price, total = self.at(prompt_tokens(usage) or 0), 0.0
+        parts = (
+            (usage.input, price.input), (usage.output, price.output),
+            (usage.cache_read, price.input if price.cache_read is None else price.cache_read),
+            (usage.cache_write, price.input if price.cache_write is None else price.cache_write),
+        )  # fmt: skip
+        for tokens, dollars in parts:
+            if tokens and dollars is None:
+                return None
+            total += (tokens or 0) * (dollars or 0.0) * 1000
+        return math.ceil(round(total, 3))
+
+    def worst(self, prompt: int, answer: int) -> int | None:
+        """The most that a call may cost: nothing of its prompt is in a cache, and all of it is written into one.
+
+        :param answer: tokens of the longest answer.
+        """
+        price = self.at(prompt)
+        dear = Price(
+            max(price.input or 0.0, price.cache_write or 0.0) if price.input is not None else None,
+            price.output,
+        )
+        return dear.nanos(Usage(input=prompt, output=answer))

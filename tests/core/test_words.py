@@ -18,6 +18,7 @@ PLACES = {
     "ClawError": (0,),
     "UsageError": (0,),
     "BusyError": (0,),
+    "BudgetError": (0,),
     "ProviderError": (0,),
     "ToolError": (0,),
     "FenceError": (0,),

@@ -43,12 +43,14 @@ class Costs:
 
     :param used: what the last model call read.
     :param sections: of the prompt, in order; ``tools`` likewise.
+    :param spent: what was paid, in words.
     """
 
     used: int
     window: int
     sections: tuple[tuple[str, int], ...]
     tools: tuple[tuple[str, int], ...]
+    spent: str = ""
 
 
 class Desk(Protocol):
@@ -216,7 +218,7 @@ async def _context(rest: str, desk: Desk) -> str:
     head = say(
         "the last request: {used} of {window} tokens ({percent} %)", used=used, window=window, percent=percent
     )
-    lines = [head, say("of these, about:")]
+    lines = [head, *([say("cost: {spent}", spent=costs.spent)] if costs.spent else []), say("of these, about:")]
     lines += [f"  {name}: {tokens:,}" for name, tokens in costs.sections]
     dear = sorted(costs.tools, key=lambda row: -row[1])
     total = sum(tokens for _, tokens in dear)

@@ -15,6 +15,7 @@ from claw import (
     Credential,
     Finished,
     ModelEvent,
+    Price,
     ProviderError,
     Request,
     Text,
@@ -63,6 +64,10 @@ class Offline:
     def credentials(self) -> tuple[Credential, ...]:
         """One, without a secret."""
         return (Credential("offline", ""),)
+
+    def price(self, model: str) -> Price:
+        """Nothing."""
+        return Price(0.0, 0.0)
 
 
 def reply(request: Request) -> Assistant:

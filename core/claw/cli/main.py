@@ -23,6 +23,7 @@ _NOUNS = {
     "sessions": "claw.cli.sessions",
     "turns": "claw.cli.turns",
     "logs": "claw.cli.logs",
+    "usage": "claw.cli.usage",
     "plugins": "claw.cli.plugins",
     "tools": "claw.cli.tools",
     "policy": "claw.cli.policy",

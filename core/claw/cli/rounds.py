@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from claw.app import App, House, look_round
+from claw.caps import Bill
 from claw.channel import Channel
 from claw.cli.channels import configured
 from claw.cli.checkup import clashes, examine
@@ -24,6 +25,7 @@ from claw.finding import Finding
 from claw.policy import Run, judge
 from claw.provider import Request, SystemPrompt
 from claw.record import read
+from claw.spending import account
 from claw.standing import DISABLED
 from claw.survey import home_of, providers_used
 from claw.transcript import Text, User
@@ -212,7 +214,8 @@ async def _asked(app: App, ref: ModelRef) -> None:
     async def nobody(text: str) -> None:
         return None
 
-    providers = {name: brought.thing for name, brought in app.kit.providers.items()}
+    providers = {name: brought.thing for name, brought in app.rooms.kit.providers.items()}
     request = Request("", SystemPrompt(""), (), max_tokens=64)
+    account(Bill(purpose="probe"))
     async for _ in with_fallback((ref,), providers, request, nobody)((_QUESTION,), "none"):
         pass

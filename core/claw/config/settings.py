@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from pydantic.alias_generators import to_camel
 
 from claw.config.agents import Agents, AgentSettings, People
+from claw.config.budgets import AnyModel, Budget, ModelConfig
 from claw.config.sessions import Reset, SessionSettings
 from claw.config.tools import ToolLists, ToolsSettings
 from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
@@ -16,6 +17,7 @@ from claw.config.values import Duration, Names, Secret, Section, Size, part, wro
 __all__ = [
     "AgentSettings",
     "ChannelConfig",
+    "ModelConfig",
     "ProviderConfig",
     "Reset",
     "Secret",
@@ -207,6 +209,8 @@ class AnyProvider(ProviderConfig):
     """A provider's section as core reads it."""
 
     model_config = ConfigDict(extra="allow")
+
+    models: dict[str, AnyModel] = Field({}, description="By model: contextTokens, maxTokens, price …")  # type: ignore[assignment]
 
 
 class PluginEntry(Section):
@@ -429,3 +433,4 @@ class Settings(Section):
     approvals: ApprovalSettings = part()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = part()
+    budgets: dict[str, Budget] = Field({}, description="Caps on what model calls may cost, by names of yours.")

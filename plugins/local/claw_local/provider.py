@@ -15,6 +15,7 @@ from claw import (
     Credential,
     ModelEvent,
     Patience,
+    Price,
     ProviderConfig,
     Request,
     Text,
@@ -65,6 +66,14 @@ class Local:
     def credentials(self) -> tuple[Credential, ...]:
         """One, empty: no key is needed."""
         return (Credential("local", ""),)
+
+    def tool_mode(self, model: str) -> str:
+        """None: it cannot choose tools."""
+        return "none"
+
+    def price(self, model: str) -> Price:
+        """Nothing: it runs on this machine."""
+        return Price(0.0, 0.0)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer the last message of a person in words.
@@ -151,7 +160,8 @@ class Folding:
 
 def body_of(request: Request, max_tokens: int) -> dict[str, Any]:
     """The request on the wire: one line of instructions, the last words of the person, clipped to fit."""
-    said = (message for message in reversed(request.messages) if isinstance(message, User))
+    people = (message for message in reversed(request.messages) if isinstance(message, User))
+    said = (message for message in people if message.kind != "tool_results")
     words = "\n".join(block.text for block in next(said, User(())).content if isinstance(block, Text))
     clipped = words.encode()[-PROMPT_BYTES:].decode(errors="ignore")
     return {

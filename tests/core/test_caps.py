@@ -1,0 +1,192 @@
+"""Caps and prices, without a house: what fits, what a call costs, and that nothing ever passes a cap."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from claw.caps import NANOS, Amount, Bill, Cap, Refusal, free_in, heard_tokens, most_tokens, rule
+from claw.clock import Clock
+from claw.spending import Book
+from claw.store import Database
+from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, Usage, User
+from claw.usage import Price
+from hypothesis import given, settings, strategies as st
+
+NOON = datetime(2026, 3, 14, 12, 0).timestamp()
+BILL = Bill("coder", "agent:coder:main", "c1", "t1", "telegram")
+DEAR = Price(5.0, 25.0, 0.5, 6.25)
+
+
+# --- prices
+
+
+def test_a_call_costs_what_its_four_kinds_of_tokens_cost() -> None:
+    million = 1_000_000
+    usage = Usage(input=million, output=million, cache_read=million, cache_write=million)
+
+    assert DEAR.nanos(usage) == round((5 + 25 + 0.5 + 6.25) * NANOS)
+    assert DEAR.nanos(Usage(input=1)) == 5000
+
+
+def test_cached_tokens_without_a_price_of_their_own_cost_what_others_do() -> None:
+    assert Price(2.0, 8.0).nanos(Usage(cache_read=10, cache_write=10)) == 20 * 2000
+
+
+def test_what_nobody_knows_is_not_nothing() -> None:
+    assert Price(output=1.0).nanos(Usage(input=1, output=1)) is None
+    assert Price(output=1.0).nanos(Usage(output=1)) == 1000
+    assert Price().worst(10, 10) is None
+    assert Price(0.0, 0.0).nanos(Usage(input=5, output=5)) == 0
+
+
+def test_a_part_of_a_billionth_is_rounded_up() -> None:
+    assert Price(0.0001, 0.0).nanos(Usage(input=1)) == 1
+
+
+def test_a_long_request_costs_its_own_price_as_a_whole() -> None:
+    price = Price(1.0, 2.0, over=(1000, Price(10.0, 20.0)))
+
+    assert price.nanos(Usage(input=1000, output=1)) == 1000 * 1000 + 2000
+    assert price.nanos(Usage(input=600, cache_read=401, output=1)) == 1001 * 10_000 + 20_000
+
+
+@given(st.builds(Usage, *[st.integers(0, 10**6)] * 4), st.lists(st.floats(0, 100), min_size=4, max_size=4))
+def test_the_worst_is_never_less_than_what_a_call_costs(usage: Usage, dollars: list[float]) -> None:
+    price = Price(dollars[0], dollars[1], min(dollars[2], dollars[0]), dollars[3])
+    prompt = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
+    worst, cost = price.worst(prompt, usage.output or 0), price.nanos(usage)
+
+    assert worst is not None and cost is not None and cost <= worst
+
+
+# --- what fits
+
+
+def test_a_cap_counts_only_the_calls_that_it_is_for() -> None:
+    assert Cap("all", tokens=1).applies(BILL)
+    assert Cap("coder", tokens=1, agent="cod*").applies(BILL)
+    assert not Cap("other", tokens=1, agent="other").applies(BILL)
+    assert not Cap("clock", tokens=1, job="*").applies(BILL)
+    assert Cap("clock", tokens=1, job="*").applies(Bill(job="heartbeat"))
+    assert Cap("chat", tokens=1, session="agent:coder:*").applies(BILL)
+
+
+def test_a_call_fits_when_it_reaches_the_cap_and_not_when_it_passes_it() -> None:
+    cap = Cap("day", nanos=100, tokens=100)
+
+    assert cap.allows(Amount(40, 40), Amount(60, 60))
+    assert not cap.allows(Amount(40, 40), Amount(61, 1))
+    assert not cap.allows(Amount(40, 40), Amount(1, 61))
+
+
+def test_what_has_no_price_fits_into_no_cap_of_money() -> None:
+    assert not Cap("day", nanos=100).allows(Amount(), Amount(None, 1))
+    assert Cap("day", tokens=100).allows(Amount(), Amount(None, 1))
+
+
+def test_the_first_cap_without_room_is_named_and_a_job_of_the_clock_is_skipped() -> None:
+    wide, tight = Cap("wide", tokens=1000), Cap("tight", tokens=10)
+    spent = [(wide, Amount(), Amount()), (tight, Amount(), Amount())]
+
+    stopped = rule(spent, Amount(0, 11), BILL)
+    skipped = rule(spent, Amount(0, 11), Bill(job="heartbeat"))
+
+    assert isinstance(stopped, Refusal) and (stopped.cap, stopped.kind) == (tight, "stop")
+    assert isinstance(skipped, Refusal) and skipped.kind == "skip"
+    assert rule(spent, Amount(0, 10), BILL) is None
+
+
+def test_a_day_is_free_again_at_midnight_and_a_conversation_with_the_next_one() -> None:
+    assert free_in(Cap("day", tokens=1), NOON) == 12 * 3600
+    assert free_in(Cap("chat", tokens=1, per="session"), NOON) is None
+
+
+# --- estimates that are to be too large, never too small
+
+
+def test_an_estimate_counts_wide_characters_one_by_one() -> None:
+    assert most_tokens((), "abcdef") == 2
+    assert most_tokens((), "你好世界") == 4
+    assert most_tokens((), "ab你") == 2
+
+
+def test_every_block_of_a_message_counts() -> None:
+    whole = (
+        User((Text("hello"), Image("aGk="))),
+        Assistant((Thinking("hm"), Text("ok"), ToolCall("c", "ls", {"path": "x" * 300}))),
+        ToolResult("c", "ls", (Text("y" * 300),)),
+    )
+
+    assert most_tokens(whole) > 1600 + 200
+    assert heard_tokens(30, None) == 10
+    assert heard_tokens(0, whole[1]) > 100  # type: ignore[arg-type]
+
+
+# --- nothing ever passes a cap, whatever comes between
+
+
+class Moves:
+    """Calls that come, set their worst aside, and end with what they cost, in any order."""
+
+    steps = st.lists(
+        st.one_of(
+            st.tuples(st.just("begin"), st.integers(0, 60), st.integers(0, 60)),
+            st.tuples(st.just("end"), st.integers(0, 30), st.integers(0, 100)),
+        ),
+        max_size=40,
+    )
+
+
+@given(Moves.steps, st.integers(1, 200), st.integers(1, 200))
+def test_what_is_spent_and_set_aside_never_passes_a_cap(
+    steps: list[tuple[str, int, int]], nanos: int, tokens: int
+) -> None:
+    cap, spent, held = Cap("c", nanos, tokens), Amount(), list[Amount]()
+    for what, first, second in steps:
+        total = sum(held, spent)
+        if what == "begin":
+            worst = Amount(first, second)
+            if rule([(cap, total, Amount())], worst, BILL) is None:
+                held.append(worst)
+        elif held:
+            worst = held.pop(first % len(held))
+            assert worst.nanos is not None
+            spent += Amount(worst.nanos * second // 100, worst.tokens * second // 100)
+        total = sum(held, spent)
+        assert total.nanos is not None and total.nanos <= nanos and total.tokens <= tokens
+
+
+@settings(max_examples=25, deadline=None)
+@given(Moves.steps, st.integers(1, 200))
+def test_two_processes_of_one_home_keep_a_cap_together(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], tokens: int
+) -> None:
+    path = tmp_path_factory.mktemp("home") / "state.db"
+    databases = [Database(path), Database(path)]
+    books = [Book(database, Clock(now=lambda: NOON)) for database in databases]
+    cap, held, spent = Cap("c", tokens=tokens), list[tuple[tuple[int, int], int]](), 0
+    for number, (what, first, second) in enumerate(steps):
+        book = books[number % 2]
+        if what == "begin":
+            kept = book.reserve([cap], BILL, "fake/m1", Usage(input=first, output=second), None)
+            fits = spent + sum(worst for _, worst in held) + first + second <= tokens
+            assert isinstance(kept, Refusal) is not fits
+            if not isinstance(kept, Refusal):
+                held.append((kept, first + second))
+        elif held:
+            key, worst = held.pop(first % len(held))
+            spent += worst * second // 100
+            book.settle(key, Usage(input=worst * second // 100), None, "said")
+        assert books[0].spent(cap, BILL)[0].tokens == spent + sum(worst for _, worst in held) <= tokens
+    for database in databases:
+        database.close()
+
+
+def test_what_a_dead_process_had_set_aside_stays_counted(tmp_path: Path) -> None:
+    first, cap = Database(tmp_path / "state.db"), Cap("c", tokens=100)
+    Book(first).reserve([cap], BILL, "fake/m1", Usage(input=60), None)
+    first.close()
+
+    after = Database(tmp_path / "state.db")
+    assert Book(after).spent(cap, BILL) == (Amount(0, 60), Amount(0, 60))
+    after.close()
