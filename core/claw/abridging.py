@@ -21,7 +21,6 @@ from claw.fallback import ModelRef, candidates, with_fallback
 from claw.provider import Finished, ModelEvent, Provider, Request, SystemPrompt
 from claw.record import SUMMARY, Compaction
 from claw.session import Session
-from claw.spending import for_purpose
 from claw.stage import Rooms, Stage, bunch_of, window_of
 from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, Usage, User, estimate_tokens
 from claw.usage import together
@@ -160,13 +159,14 @@ async def written(plan: Plan, stage: Stage, rooms: Rooms, focus: str = "") -> Sh
     )  # fmt: skip
     crowded = kept * plan.density > stage.window_tokens * settings.max_history_share * _CROWDED
     drops = settings.mode == "safeguard" and crowded
-    summary, costs = Summary(digest(plan.gone, plan.previous, most), 0, 0), list[Usage | None]()
+    summary, costs = None, list[Usage | None]()
     if can_write(stage, rooms):
         writing = _summarised(task, _writer(stage, rooms, most, costs), settings.max_history_share, drops)
         with suppress(TimeoutError):
-            summary = await within(settings.timeout_seconds, for_purpose("summary", writing))
-    if not summary.written and settings.mode == "safeguard":
+            summary = await within(settings.timeout_seconds, writing)
+    if settings.mode == "safeguard" and not (summary and summary.written):
         return None
+    summary = summary or Summary(digest(plan.gone, plan.previous, most), 0, 0)
     text = neutral(summary.text)
     after = estimate_tokens(Assistant((Text(SUMMARY + text),))) + kept
     if not text.strip() or after >= total:

@@ -15,7 +15,7 @@ from rigs.month.script import month
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("rig")]
 
 FULL = {"turns": 3000, "count": 200, "days": 30}
-SAMPLE = {"turns": 300, "count": 16, "days": 8}
+SAMPLE = {"turns": 240, "count": 16, "days": 8}
 LEAST_FOUND, LEAST_FOUND_IN_SAMPLE = 190, 12
 
 

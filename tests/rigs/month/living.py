@@ -12,8 +12,7 @@ import msgspec
 from claw.app import from_terminal
 from claw.clock import Clock
 from claw.errors import ProviderError
-from claw.event import ToolBegan, TurnEnded
-from claw.hookspecs import hookimpl
+from claw.event import ToolBegan
 from claw.provider import Finished, ModelEvent, Request, TextDelta
 from claw.record import SUMMARY
 from claw.stage import Wish
@@ -29,8 +28,9 @@ from rigs.month import words
 from rigs.month.model import answer, tokens
 from rigs.month.script import GROUP, PHONE, REPORTS, WORK, Line
 
-_ALLOWED = ["tools-std", "memory", "fakes", "acme", "watching"]
+_ALLOWED = ["tools-std", "memory", "fakes", "acme"]
 WINDOW = 32_000
+_LOOK_EACH = 100  # turns
 _ANSWER_TOKENS = 1_000
 _WITHIN_SECONDS = 30.0
 
@@ -121,23 +121,6 @@ class Lived:
         return len(self.found)
 
 
-class Watching:
-    """An observer that counts how turns end."""
-
-    def __init__(self, outcomes: Counter[str]) -> None:
-        self._outcomes = outcomes
-
-    @hookimpl
-    def register_observers(self) -> list["Watching"]:
-        """Itself."""
-        return [self]
-
-    def hear(self, event: Any) -> None:
-        """One event of a turn."""
-        if isinstance(event, TurnEnded):
-            self._outcomes[event.outcome] += 1
-
-
 class Living:
     """:param settings: ``WHOLE`` or ``DROPS_OLDEST``."""
 
@@ -147,6 +130,7 @@ class Living:
         self._model = Model(plain=settings is DROPS_OLDEST)
         self._clock = Clock(now=lambda: self._now)
         self._embedder = built_in()[0]
+        self._outcomes: dict[str, str] = {}
         self.lived = Lived()
 
     async def live(self, lines: Sequence[Line]) -> Lived:
@@ -159,6 +143,7 @@ class Living:
         self.lived.seconds = Clock().monotonic() - began
         self.lived.requests, self.lived.refusals = self._model.asked, self._model.refusals
         self.lived.read_tokens = self._model.read_tokens
+        self.lived.outcomes = Counter(self._outcomes.values())
         self._count_records()
         return self.lived
 
@@ -170,11 +155,11 @@ class Living:
         )
         house = House(
             self._model, tools=[customer], channels=channels, config=config, home=self._home, installed=True,
-            clock=self._clock, plugins={"watching": Watching(self.lived.outcomes)},
+            clock=self._clock,
         )  # fmt: skip
         async with house, house.served():
             places = {channel.name: channel for channel in channels}
-            for line in part:
+            for number, line in enumerate(part, 1):
                 self._now = line.at
                 if line.asked:
                     self._index_memory()
@@ -183,6 +168,9 @@ class Living:
                               else self._at_terminal(house, line))  # fmt: skip
                 if line.asked:
                     self._judge(line, said)
+                if number % _LOOK_EACH == 0:
+                    self._look(house)
+            self._look(house)
         self.lived.complaints += house.complaints
 
     async def _at_terminal(self, house: House, line: Line) -> str:
@@ -207,6 +195,11 @@ class Living:
         channel.says(line.text, "owner", **group, **ids)
         sent = await channel.until_sent(before + 1, _WITHIN_SECONDS)
         return "\n".join(outbound.text for outbound in sent[before:])
+
+    def _look(self, house: House) -> None:
+        """How the newest turns ended; the journal keeps those of a week."""
+        turns = house.app.rooms.journal.turns(2 * _LOOK_EACH)
+        self._outcomes |= {turn["turn"]: turn["outcome"] for turn in turns}
 
     def _judge(self, line: Line, said: str) -> None:
         assert line.asked
