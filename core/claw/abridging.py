@@ -21,6 +21,7 @@ from claw.fallback import ModelRef, candidates, with_fallback
 from claw.provider import Finished, ModelEvent, Provider, Request, SystemPrompt
 from claw.record import SUMMARY, Compaction
 from claw.session import Session
+from claw.spending import for_purpose
 from claw.stage import Rooms, Stage, bunch_of, window_of
 from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, Usage, User, estimate_tokens
 from claw.usage import together
@@ -163,7 +164,7 @@ async def written(plan: Plan, stage: Stage, rooms: Rooms, focus: str = "") -> Sh
     if can_write(stage, rooms):
         writing = _summarised(task, _writer(stage, rooms, most, costs), settings.max_history_share, drops)
         with suppress(TimeoutError):
-            summary = await within(settings.timeout_seconds, writing)
+            summary = await within(settings.timeout_seconds, for_purpose("summary", writing))
     if settings.mode == "safeguard" and not (summary and summary.written):
         return None
     summary = summary or Summary(digest(plan.gone, plan.previous, most), 0, 0)
