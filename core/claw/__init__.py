@@ -7,14 +7,14 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     8   turn                          the path of one message
     7   gate  asking  amending  abridging  view  flushing    every tool call: reviewed, run; a past that stays short
     6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
-    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations  meter
+    5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations  meter  spoken
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
     4   keys  spending
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
     3   question  chunking  pruning  shelf  cooldown  loops  caps
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
-    1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin
+    1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin  syncing
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """

@@ -51,6 +51,7 @@ from claw.policy import Run, ToolFact, fact_of, judge, strays
 from claw.route import LOCAL, TERMINAL, admit, owners_of
 from claw.session import Sessions
 from claw.spending import Book
+from claw.spoken.house import interpreted
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
 from claw.store import SYSTEM as DISK, Database
@@ -163,7 +164,10 @@ class App:
         spending = Spending.of(self.config.settings, book, self.complain)
         self.rooms: Rooms = Rooms(
             config=self.config,
-            kit=replace(self.kit, providers=spending.over(self.kit.providers)),
+            kit=replace(
+                self.kit,
+                providers=interpreted(spending.over(self.kit.providers), self.config.settings, self.complain),
+            ),
             sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock),
             journal=rooms.journal if rooms else Journal(self._database, clock),
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
@@ -178,13 +182,12 @@ class App:
             machine=_machine(),
             approvals=self._approvals(self._clock),
             overrides=Overrides(self._database),
+            keys=self._keys(),
+            spending=spending,
             repo=cache(repo_of),
         )
         self._tell_what_is_odd(facts)
 
-            keys=self._keys(),
-            spending=spending,
-            spending=spending,
     def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
         """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
         house = self.house
@@ -292,13 +295,12 @@ class App:
         self._yard.close()
         await self._network.aclose()
         self.rooms.sessions.close()
+        self.rooms.keys.close()
+        self.rooms.spending.book.close()
         self._database.close()
 
     async def _close_one(self, brought: Brought[Any]) -> None:
         close = getattr(brought.thing, "close", None)
-        self.rooms.keys.close()
-        self.rooms.spending.book.close()
-        self.rooms.spending.book.close()
         if close is None:
             return
         try:
@@ -325,10 +327,6 @@ class App:
             timeout_seconds=settings.approvals.timeout,
         )  # fmt: skip
 
-    def _make_home(self) -> None:
-        home, refused = self.config.home, ""
-        try:
-            DISK.make_folder(home)
     def _keys(self) -> Keys:
         settings = self.config.settings
         told = settings.models.cooldowns
@@ -336,6 +334,10 @@ class App:
         orders = {name: section.auth_order for name, section in settings.providers.items()}
         return Keys(self._database, self._clock, rules, orders, self.config.environ)
 
+    def _make_home(self) -> None:
+        home, refused = self.config.home, ""
+        try:
+            DISK.make_folder(home)
         except ClawError as why:
             refused = f"{why.where}: {why.problem}"
         if not refused and not os.access(home, os.W_OK | os.X_OK):

@@ -19,8 +19,7 @@ from claw.loops import Limits, Repetition, Sign, limits_of, refusal, warning
 from claw.message import Inbound
 from claw.policy import Judgement
 from claw.shelf import folder_of, keep
-from claw.spoken.ear import UNREADABLE
-from claw.spoken.told import unread
+from claw.spoken.told import UNREADABLE, unread
 from claw.stage import Rooms, Stage
 from claw.talk import Talk
 from claw.tool import Result, Tool, ToolContext, fit, run, validate

@@ -98,6 +98,7 @@ class Inbound:
     :param mentions_us: the message is addressed to us (mention, command, reply to us).
     :param reply_to: id of the message it answers.
     :param agent: the agent that an authenticated caller asks for (HTTP); channels of people leave it empty.
+    :param tool_choice: likewise, for the first model call: auto, none, required or the name of a tool.
     """
 
     address: Address
@@ -113,6 +114,7 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     around: Around = Around()
     agent: str = ""
+    tool_choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

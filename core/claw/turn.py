@@ -15,7 +15,7 @@ from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
 from claw.flushing import save_the_rest, saver
 from claw.freshness import is_fresh, reset_policy, zone_of
-from claw.gate import Caller, prepare
+from claw.gate import Caller, prepare, repetition_of
 from claw.guests import filtered, tell
 from claw.journal import Accepted
 from claw.lane import Mailbox
@@ -127,7 +127,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     turn, told = errand.turn, partial(_tell, emit, rooms)
     ending, stage = TurnEnded(turn, "failed", ""), None
     failed: Exception | None = None
-    rooms.journal.began(turn, errand.route.session_key, errand.numbers)
+    rooms.journal.began(turn, errand.route.session_key, errand.numbers, again=errand.resumed)
     reach("turn-began")
     try:
         stage = await set_stage(
@@ -190,14 +190,15 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
     """Model and tools, until there is an answer."""
     turn, message = errand.turn, errand.message
     caller = Caller(
-        turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn)
-    )
+        turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn),
+        repetition=repetition_of(stage, rooms),
+    )  # fmt: skip
     prompt = _words(errand.taken, rooms, errand.preface, errand.summed)
     start, untold = _fresh(session, prompt), list[Accepted]()
     if errand.resumed:
         start = _taken_up(session, start, set(map(str, errand.numbers)))
-        caller.heard.update(tools_heard(start.past[start.at :]))
         untold = _untold(session, errand) if start.prompt is None else []
+        caller.heard.update(tools_heard(start.past[start.at :]))
     heads = {prompt.source: _head_of_message(message, rooms.config)}
     known = {str(one.number): one.inbound for one in errand.taken}
     for said in start.past[start.at :]:
@@ -223,6 +224,8 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         return bool(errand.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
     def steered() -> Sequence[User]:
+        if caller.repetition.over:  # what it was refused is in the session by now
+            raise ClawError("{why}", why=caller.repetition.over)
         cut_off = told_now(untold)
         untold.clear()
         return cut_off or (() if is_answered() else joined(errand.mailbox.take()))
@@ -234,7 +237,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         steer=_async(steered),
         follow_up=_async(lambda: () if is_answered() else joined(errand.mailbox.shut())),
         max_steps=stage.agent.settings.max_turns,
-        tool_choice=_tool_choice(stage, errand.wish),
+        tool_choice=_tool_choice(stage, errand, start),
     )
     answer = (not untold and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
     return _ending(turn, answer, rooms.config)
@@ -356,6 +359,13 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
     return view.ask
 
 
+async def _switched(errand: Errand, told: Emit, text: str) -> None:
+    """What happened to the models; in a chat the owner reads it beside the answer."""
+    if errand.route.owner:
+        errand.shortened.append(text)
+    await told(Notice(text))
+
+
 def _head_of_message(inbound: Inbound, config: Config) -> str:
     """What stands before the person's words in the request of this turn; history keeps the plain words."""
     if config.settings.prompt.inbound_meta != "user":
@@ -363,8 +373,11 @@ def _head_of_message(inbound: Inbound, config: Config) -> str:
     return inbound_context(trusted(inbound)) + "\n\n" + before(inbound)
 
 
-def _tool_choice(stage: Stage, wish: Wish) -> str:
-    choice = wish.tool_choice or stage.agent.settings.tool_choice
+def _tool_choice(stage: Stage, errand: Errand, start: _Start) -> str:
+    """Of the first model call. A turn that is taken up behind its first one had it already."""
+    choice = errand.wish.tool_choice or errand.message.tool_choice or stage.agent.settings.tool_choice
+    if choice != "none" and any(isinstance(said, Assistant) for said in start.past[start.at :]):
+        return "auto"
     if choice in ("auto", "none", "required") or choice in stage.tools:
         return choice
     ruling = stage.judgement.rulings.get(choice)
@@ -373,13 +386,6 @@ def _tool_choice(stage: Stage, wish: Wish) -> str:
         fix="claw tools explain {name} says how to let it through",
         name=choice,
         why=ruling.reason if ruling else say("no such tool is installed"),
-async def _switched(errand: Errand, told: Emit, text: str) -> None:
-    """What happened to the models; in a chat the owner reads it beside the answer."""
-    if errand.route.owner:
-        errand.shortened.append(text)
-    await told(Notice(text))
-
-
     )
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from pydantic.alias_generators import to_camel
 
 from claw.config.agents import Agents, AgentSettings, People
-from claw.config.budgets import AnyModel, Budget, ModelConfig
+from claw.config.budgets import AnyModel, Budget, ModelConfig, ToolMode
 from claw.config.sessions import Reset, SessionSettings
 from claw.config.tools import ToolLists, ToolsSettings
 from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
@@ -188,6 +188,10 @@ class ProviderConfig(Section):
     auth_order: tuple[str, ...] = Field((), description="Names of authProfiles, in the order to try them.")
     timeout_seconds: float | None = Field(None, gt=0)
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
+    tools: ToolMode | None = Field(
+        None,
+        description="How its models are told of tools, where models says nothing: native, prompt (in words), or none.",
+    )
     models: dict[str, dict[str, Any]] = Field({}, description="By model: contextTokens, maxTokens …")
 
     @model_validator(mode="after")
@@ -390,10 +394,6 @@ class Binding(Section):
     match: Match = part()
 
 
-class ModelsSettings(Section):
-    """``models``."""
-
-    aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
 class Cooldowns(Section):
     """How long a key rests after a failure."""
 
@@ -407,14 +407,20 @@ class Cooldowns(Section):
     probe: Duration = Field(20.0, gt=0, description="Between two tries while all keys of a provider rest.")
 
 
+class ModelsSettings(Section):
+    """``models``."""
 
-
-class Settings(Section):
-    """The whole file."""
+    aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
     wait: Duration = Field(
         120.0, description="The longest that a call waits for a model to be had again; off = nothing is tried twice."
     )
     cooldowns: Cooldowns = part()
+    least_context: int = Field(16_000, ge=0, description="A model that reads less is not asked to use tools.")
+    small_context: int = Field(32_000, ge=0, description="Of one that reads less, the log warns.")
+
+
+class Settings(Section):
+    """The whole file."""
 
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = part()

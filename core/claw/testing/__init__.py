@@ -260,8 +260,10 @@ class House:
         tree["agents"] = agents
         tree["models"] = {
             "wait": "off",
+            "leastContext": 0,
+            "smallContext": 0,
             **tree.get("models", {}),
-        }  # no test waits for a model unless it says so
+        }  # no test waits for a model, or has one that reads too little, unless it says so
         self.home.mkdir(parents=True, exist_ok=True)
         self.workspace.mkdir(exist_ok=True)
         (self.home / "config.yaml").write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")

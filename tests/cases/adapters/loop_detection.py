@@ -1,0 +1,24 @@
+"""loop_detection: calls in order → the first time that each level and detector speaks, asked before the call is made."""
+
+from pathlib import Path
+from typing import Any
+
+from claw.config.tools import LoopDetection
+from claw.loops import Made, limits_of, look, made, outcome_of
+
+FUNCTIONS = ("claw.loops:look", "claw.loops:made", "claw.loops:limits_of")
+
+
+def check(case: dict[str, Any], tmp_path: Path) -> None:
+    limits = limits_of(LoopDetection.model_validate(case["input"]["config"]))
+    history: list[Made] = []
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for number, call in enumerate(case["input"]["calls"], 1):
+        now = made(call["tool"], call["args"])
+        if sign := look(history, now, limits):
+            event = {"before_call": number, "count": sign.count, "detector": sign.detector, "level": sign.level}
+            first.setdefault((sign.level, sign.detector), event)
+        now.outcome = outcome_of(call["result"])
+        history.append(now)
+
+    assert list(first.values()) == case["expect"]["first_events"]

@@ -1,0 +1,255 @@
+"""Calls out of a model's words: whatever the pieces, the same calls, and nothing of a call among the words."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from claw.spoken.ear import _MARKS, Ear, Part, listen
+from claw.spoken.forms import FORMS, Garbled, Spoken
+from claw.spoken.mended import read_json
+from hypothesis import assume, example, given, strategies as st
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "read": {"properties": {"path": {"type": "string"}, "lines": {"type": "integer"}}},
+    "ls": {"properties": {}},
+}
+
+
+def heard(text: str, *sizes: int, whole: bool = True) -> list[Part]:
+    """What an ear makes of a text that comes in pieces of these sizes, again and again."""
+    ear, parts, at, turn = Ear(SCHEMAS), list[Part](), 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        parts += ear.feed(text[at : at + size])
+        at, turn = at + size, turn + 1
+    joined: list[Part] = []
+    for part in [*parts, *ear.end(whole)]:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
+
+
+def calls(text: str, whole: bool = True) -> list[tuple[str, dict[str, Any]]]:
+    return [(part.name, part.arguments) for part in listen(text, SCHEMAS, whole) if isinstance(part, Spoken)]
+
+
+def words(text: str, whole: bool = True) -> str:
+    return "".join(part for part in listen(text, SCHEMAS, whole) if isinstance(part, str))
+
+
+READ = ("read", {"path": "a.md"})
+WRITTEN = {
+    "the form we ask for": '<tool_call>{"name": "read", "arguments": {"path": "a.md"}}</tool_call>',
+    "on lines of its own": '<tool_call>\n{"name": "read", "arguments": {"path": "a.md"}}\n</tool_call>',
+    "in a code fence": '<tool_call>\n```json\n{"name": "read", "arguments": {"path": "a.md"}}\n```\n</tool_call>',
+    "arguments as a text": '<tool_call>{"name": "read", "arguments": "{\\"path\\": \\"a.md\\"}"}</tool_call>',
+    "called parameters": '<tool_call>{"name": "read", "parameters": {"path": "a.md"}}</tool_call>',
+    "as on OpenAI's wire": '<tool_call>{"type": "function", "function": {"name": "read", "arguments": '
+    '"{\\"path\\":\\"a.md\\"}"}}</tool_call>',
+    "no closing tag": '<tool_call>{"name": "read", "arguments": {"path": "a.md"}}',
+    "a bracket is missing": '<tool_call>{"name": "read", "arguments": {"path": "a.md"}</tool_call>',
+    "a comma too many": '<tool_call>{"name": "read", "arguments": {"path": "a.md",},}</tool_call>',
+    "in Python": "<tool_call>{'name': 'read', 'arguments': {'path': 'a.md'}}</tool_call>",
+    "Mistral, a list": '[TOOL_CALLS] [{"name": "read", "arguments": {"path": "a.md"}}]',
+    "Mistral, the name before": '[TOOL_CALLS]read[ARGS]{"path": "a.md"}',
+    "Llama": '<|python_tag|>{"name": "read", "parameters": {"path": "a.md"}}',
+    "Llama, the name in the tag": '<function=read>{"path": "a.md"}</function>',
+    "Llama, nothing around it": '{"name": "read", "parameters": {"path": "a.md"}}',
+    "nothing but a fence around it": '```json\n{"name": "read", "arguments": {"path": "a.md"}}\n```',
+    "Qwen-Coder": "<tool_call>\n<function=read>\n<parameter=path>\na.md\n</parameter>\n</function>\n</tool_call>",
+    "GLM": "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a.md</arg_value>\n</tool_call>",
+    "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>"
+    '{"path": "a.md"}<|tool_call_end|><|tool_calls_section_end|>',
+    "DeepSeek": "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function"
+    '<\uff5ctool\u2581sep\uff5c>read\n```json\n{"path": "a.md"}\n```<\uff5ctool\u2581call\u2581end\uff5c>'
+    "<\uff5ctool\u2581calls\u2581end\uff5c>",
+    "invoke": '<function_calls>\n<invoke name="read">\n<parameter name="path">a.md</parameter>\n</invoke>\n'
+    "</function_calls>",
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_a_call_is_heard_however_a_model_writes_it(text: str, size: int) -> None:
+    parts = heard(text, size)
+
+    assert [(one.name, one.arguments) for one in parts if isinstance(one, Spoken)] == [READ]
+    assert [one for one in parts if not isinstance(one, Spoken)] == []
+
+
+@pytest.mark.parametrize("form", [text for name, text in WRITTEN.items() if "nothing" not in name])
+def test_words_before_and_behind_a_call_stay_words(form: str) -> None:
+    assume_open = form == WRITTEN["no closing tag"]
+    text = f"I look.\n\n{form}" + ("" if assume_open else "\n\nThat was it.")
+
+    assert calls(text) == [READ]
+    assert words(text) == "I look." + ("" if assume_open else "\n\nThat was it.")
+
+
+def test_several_calls_come_in_their_order() -> None:
+    one, two = WRITTEN["the form we ask for"], '<tool_call>{"name": "ls", "arguments": {}}</tool_call>'
+
+    assert calls(f"{one}\n{two}{one}") == [READ, ("ls", {}), READ]
+
+
+def test_a_closing_tag_within_a_string_closes_nothing() -> None:
+    text = '<tool_call>{"name": "read", "arguments": {"path": "a</tool_call>{\\"b"}}</tool_call>!'
+
+    assert calls(text) == [("read", {"path": 'a</tool_call>{"b'})]
+    assert words(text) == "!"
+
+
+def test_what_stands_in_tags_is_read_as_the_tool_wants_it() -> None:
+    pairs = "<parameter=path>12</parameter><parameter=lines>12</parameter>"
+    text = f"<tool_call><function=read>{pairs}</function></tool_call>"
+
+    assert calls(text) == [("read", {"path": "12", "lines": 12})]
+
+
+def test_a_result_that_the_model_makes_up_is_not_heard_and_nothing_behind_it() -> None:
+    text = WRITTEN["the form we ask for"] + '\n<tool_result name="read">42</tool_result>\nIt says 42.'
+
+    assert calls(text) == [READ]
+    assert words(text) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 < 3, <b>bold</b> and [a link](x)",
+        '{"answer": 3}',
+        '{"name": "Anna", "age": 3}',
+        '[{"id": 1}, {"id": 2}]',
+        "```python\nprint({})\n```",
+        "The mark <tool_call> begins a call, </tool_call> ends it.",
+        "`<tool_call>` and `<tool_result>` are marks",
+        "ends in a beginning: <tool_ca",
+        "  leading and trailing blanks \n",
+        "[TOOL_CALLS] is Mistral's",
+        "{",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_words_that_are_no_call_are_said_unchanged(text: str, size: int) -> None:
+    assert heard(text, size) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('<tool_call>read(path="a.md")</tool_call>', "not a JSON object"),
+        ('<tool_call>{"name": "read", "arguments": [1]}</tool_call>', "arguments are not an object"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
+        ('<tool_call>{"name": "read", "arguments": {"path": "a', "breaks off"),
+        ('<tool_call>{"name": "read" "arguments": {}}</tool_call>', "JSON is broken"),
+        ('{"name": "read", "argum', "breaks off"),
+    ],
+)
+def test_what_was_meant_as_a_call_and_cannot_be_read_is_told_apart_from_words(text: str, why: str) -> None:
+    parts = listen(text, SCHEMAS)
+
+    assert [type(part) for part in parts] == [Garbled]
+    assert isinstance(parts[0], Garbled)
+    assert why in parts[0].why
+
+
+def test_half_a_call_of_an_answer_that_ran_out_of_tokens_is_nobodys() -> None:
+    assert listen('I write: <tool_call>{"name": "read", "arg', SCHEMAS, whole=False) == ["I write:"]
+
+
+def test_a_call_that_repeats_what_somebody_else_wrote_is_words() -> None:
+    text = f"The file says: {WRITTEN['the form we ask for']} and no more."
+
+    parts = listen(text, SCHEMAS, quoted=lambda call: True)
+
+    assert "".join(part for part in parts if isinstance(part, str)) == text
+
+
+def test_no_mark_is_the_beginning_of_another_one() -> None:
+    assert [(a, b) for a in _MARKS for b in _MARKS if a != b and b.startswith(a)] == []
+
+
+# --- whatever comes
+
+bits = st.sampled_from([
+    *_MARKS, *FORMS.values(), "{", "}", "[", "]", '"', "\\", "<", ",", ":", "\n", " ", "`", "```", "```json\n",
+    '"name"', '"read"', '"arguments"', '{"name": "read", "arguments": {}}', "read", "ls", "words", "<tool_", "</",
+    "<parameter=path>", "</parameter>", "\uff5c",
+])  # fmt: skip
+answers = st.lists(st.one_of(bits, st.text(max_size=5)), max_size=20).map("".join)
+
+
+@given(answers, st.lists(st.integers(1, 9), min_size=1, max_size=5))
+@example("<tool_call>" + " " * 300 + '{"name": "ls"}</tool_call>', [7])
+@example('<tool_call>{"name": "ls"}``````x', [3])
+def test_the_pieces_that_an_answer_comes_in_change_nothing(text: str, sizes: list[int]) -> None:
+    assert heard(text, *sizes) == listen(text, SCHEMAS)
+
+
+@given(answers)
+def test_words_are_never_made_up_and_keep_their_order(text: str) -> None:
+    said = re.sub(r"\s", "", words(text))
+    rest = iter(re.sub(r"\s", "", text))
+
+    assert all(sign in rest for sign in said)
+
+
+@given(st.text(max_size=200))
+def test_a_text_without_marks_is_said_as_it_is(text: str) -> None:
+    assume(not any(sign in text for sign in "<[{`"))
+
+    assert "".join(part for part in heard(text, 3) if isinstance(part, str)) == text
+
+
+arguments = st.dictionaries(
+    st.text(min_size=1, max_size=8),
+    st.recursive(
+        st.one_of(st.text(max_size=20), st.integers(), st.booleans(), st.none()), st.lists, max_leaves=4
+    ),
+    max_size=4,
+)
+
+
+@given(arguments, st.text(alphabet="ab .\n", max_size=20), st.integers(1, 11))
+def test_any_sound_call_is_heard_whole_and_never_shown(
+    given_: dict[str, Any], before: str, size: int
+) -> None:
+    written = json.dumps({"name": "read", "arguments": given_}, ensure_ascii=False)
+    parts = heard(f"{before}<tool_call>{written}</tool_call>", size)
+
+    assert [(one.name, one.arguments) for one in parts if isinstance(one, Spoken)] == [("read", given_)]
+    assert "".join(one for one in parts if isinstance(one, str)).strip() == before.strip()
+
+
+@given(arguments)
+def test_sound_json_is_read_as_it_is(value: dict[str, Any]) -> None:
+    assert read_json(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ('{"a": [1, 2', {"a": [1, 2]}),
+        ('{"a": True, "b": None}', {"a": True, "b": None}),
+        ("{'a': 'it''s'}", {"a": "its"}),
+        ('{"a": "line\nend"}', {"a": "line\nend"}),
+        ('{"a": ",}"}', {"a": ",}"}),
+    ],
+)
+def test_json_is_mended_where_there_is_no_doubt(text: str, value: object) -> None:
+    assert read_json(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"a": "half', "[" * 100_000, '{"a": NaN}', "{1: object()}", "{" * 3000]
+)
+def test_json_that_leaves_a_doubt_is_refused(text: str) -> None:
+    if text == "{":
+        assert read_json(text) == {}  # an object that says nothing
+        return
+    with pytest.raises(ValueError):
+        read_json(text)
