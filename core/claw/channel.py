@@ -77,6 +77,9 @@ class Writer(Protocol):
         ...
 
 
+WAITS = "waits"
+
+
 class Channel(Protocol):
     """A place to talk.
 
@@ -84,7 +87,8 @@ class Channel(Protocol):
 
     :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
         ``idempotent`` when the service itself drops a second send of the same key, and ``names`` when people are to be
-        named before their words in direct chats too.
+        named before their words in direct chats too, and ``waits`` when who writes waits for the answer on a connection
+        of this process: nothing is acknowledged before, nothing that was said stands there after it.
     """
 
     name: str

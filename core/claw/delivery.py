@@ -194,8 +194,10 @@ class Delivery:
 
     async def _end(self, growing: _Growing) -> None:
         """The final text through the writer; if the service refuses that, as messages of their own."""
-        for row in growing.rows:
-            self._journal.sending(row.key)
+        mark = not self._drops_repeats(growing.whole.address)
+        if mark:
+            for row in growing.rows:
+                self._journal.sending(row.key)
         reach("sending-noted")
         receipt, unknown, pause = None, False, _FIRST_PAUSE
         for _ in range(TRIES):
@@ -222,7 +224,6 @@ class Delivery:
                 self._blame(growing.whole.address, why)
                 unknown = True
                 break
-        mark = not self._drops_repeats(growing.whole.address)
         if receipt is None:
             await self._apart(growing, repeated=unknown and mark)
             return
@@ -267,7 +268,8 @@ class Delivery:
         channel = self._channel_of(outbound.address)
         if channel is None:
             return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
-        self._journal.sending(outbound.key, letter.repeated)
+        if letter.repeated or "idempotent" not in channel.capabilities:  # else a repeat does no harm
+            self._journal.sending(outbound.key, letter.repeated)
         reach("sending-noted")
         try:
             receipt = await within(

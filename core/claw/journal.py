@@ -97,6 +97,7 @@ class Journal:
         self._clock = clock
         self._swept = False
         self._written = self._synced = 0
+        self._silent: set[str] = set()  # turns that began here and have nothing in the ledger yet
         self._syncing = asyncio.Lock()
         database.tables("journal", *_TABLES)
 
@@ -144,9 +145,14 @@ class Journal:
 
     # --- turns
 
-    def began(self, turn: str, session_key: str, taken: Sequence[int] = ()) -> None:
-        """A turn starts, or is taken up again; ``turn`` is its id, ``taken`` the numbers of what it answers."""
+    def began(self, turn: str, session_key: str, taken: Sequence[int] = (), again: bool = False) -> None:
+        """A turn starts; ``turn`` is its id, ``taken`` the numbers of what it answers.
+
+        :param again: it is taken up again after a death.
+        """
         self._sweep()
+        if not again:
+            self._silent.add(turn)
         begin = (
             "INSERT OR IGNORE INTO turns VALUES (?, ?, ?, NULL, NULL)",
             (turn, session_key, self._clock.now_ms()),
@@ -171,6 +177,7 @@ class Journal:
 
     def shown(self, turn: str, message_ids: Sequence[str]) -> None:
         """A stream of this turn is about to show, or shows, its text in these messages."""
+        self._silent.discard(turn)
         self._database.write(
             "UPDATE watched SET shown = ?, streamed = 1 WHERE turn = ?",
             msgspec.json.encode(message_ids),
@@ -179,6 +186,8 @@ class Journal:
 
     def standing(self, turn: str) -> tuple[tuple[str, ...], bool]:
         """Messages in which a stream of this turn shows a part, and whether there may be one that we do not know."""
+        if turn in self._silent:
+            return (), False
         rows = self._database.read("SELECT shown, streamed FROM watched WHERE turn = ?", turn)
         ids = tuple(msgspec.json.decode(rows[0][0], type=list[str])) if rows else ()
         return ids, bool(rows and rows[0][1] and not ids)
@@ -193,6 +202,7 @@ class Journal:
         :param repeated: a part of them may stand in the chat already.
         :param also: what others write in this commit.
         """
+        self._silent.discard(turn)
         over = (
             "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?",
             (self._clock.now_ms(), outcome, turn),
@@ -220,6 +230,7 @@ class Journal:
 
     def owe(self, turn: str, outbound: Outbound) -> bool:
         """One more message must go out, beside those that a turn ends with; False when its key is known."""
+        self._silent.discard(turn)
         ((sql, values),) = self._owing(turn, (outbound,))
         return self._database.write(sql, *values) == 1
 
@@ -266,6 +277,8 @@ class Journal:
 
     def said(self, turn: str) -> tuple[Outbound, ...]:
         """What a turn has said or owes so far."""
+        if turn in self._silent:
+            return ()
         rows = self._database.read("SELECT body FROM owed WHERE turn = ? ORDER BY number", turn)
         return tuple(msgspec.json.decode(body, type=Outbound) for (body,) in rows)
 

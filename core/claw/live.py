@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from claw.channel import Channel, Writer
+from claw.channel import WAITS, Channel, Writer
 from claw.chunking import Blocks
 from claw.clock import SYSTEM
 from claw.event import Event, StepStarted, TextPiece
@@ -33,6 +33,7 @@ class Live:
     :param visible: what of a text so far may be shown; empty holds it back.
     :param streams: whether the text is shown while it grows, or signs of life only.
     :param post: sends a part of the answer as a message of its own; given, the answer goes out in blocks.
+    :param resumed: whether a process before this one may have shown something of the turn.
     :param free: whether nothing older is still on its way to this chat; until then nothing is shown.
     """
 
@@ -47,11 +48,13 @@ class Live:
         streams: bool = True,
         post: Callable[[str], None] | None = None,
         free: Callable[[], bool] = lambda: True,
+        resumed: bool = True,
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, complain
         self._post, self._blocks, self._fed = post, Blocks(), ""
-        shown, lost = journal.standing(turn)
+        shown, lost = journal.standing(turn) if resumed else ((), False)
+        self._lasts = WAITS not in channel.capabilities
         self._streams = post is None and streams and hasattr(channel, "stream")
         if (
             shown or lost
@@ -138,14 +141,15 @@ class Live:
                 self._streams = False
                 self._failed(why)
                 return
-            self._journal.shown(self._turn, ())  # before the first word stands there
+            if self._lasts:
+                self._journal.shown(self._turn, ())  # before the first word stands there
         await self._stranger(self.writer.show(text))
         self.note()
 
     def note(self) -> None:
         """Write down in which messages the text stands, when that has changed: a restart goes on with them."""
         shown = tuple(self.writer.shown) if self.writer else self._noted
-        if shown != self._noted:
+        if shown != self._noted and self._lasts:
             reach("stream-posted")
             self._journal.shown(self._turn, shown)
             self._noted = shown

@@ -42,7 +42,7 @@ class Overrides:
 
     def of(self, session_key: str) -> Override:
         """What was chosen there; nothing is a choice too. Fields that only a newer claw knows are left alone."""
-        rows = self._database.read("SELECT chosen FROM overrides WHERE session_key = ?", session_key)
+        rows = self._database.read_lately("SELECT chosen FROM overrides WHERE session_key = ?", session_key)
         chosen: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
         return Override(**{name: value for name, value in chosen.items() if name in _FIELDS})
 
@@ -54,8 +54,10 @@ class Overrides:
             return override
         written = json.dumps(asdict(override), ensure_ascii=False)
         self._database.write("INSERT OR REPLACE INTO overrides VALUES (?, ?)", session_key, written)
+        self._database.forget_lately()
         return override
 
     def clear(self, session_key: str) -> None:
         """Back to what the agent's settings say."""
         self._database.write("DELETE FROM overrides WHERE session_key = ?", session_key)
+        self._database.forget_lately()

@@ -118,9 +118,13 @@ class Pairing:
         self._database.write("UPDATE pairing_requests SET denied = 1 WHERE code = ?", person.code)
         return person
 
-    def paired(self, channel: str, account: str = "default") -> frozenset[str]:
-        """Ids of the people who were let in on one account."""
-        rows = self._database.read(
+    def paired(self, channel: str, account: str = "default", lately: bool = False) -> frozenset[str]:
+        """Ids of the people who were let in on one account.
+
+        :param lately: as of a second ago is good enough.
+        """
+        ask = self._database.read_lately if lately else self._database.read
+        rows = ask(
             "SELECT sender FROM pairing_people WHERE channel = ? AND account = ?",
             *(_place(channel), account.strip()),
         )

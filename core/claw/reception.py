@@ -97,8 +97,10 @@ class Reception:
             return self._settle(accepted, "filtered")
         accepted = replace(accepted, inbound=inbound)
         address = inbound.address
-        paired = self._pairing.paired(address.channel, address.account)
+        paired = self._pairing.paired(address.channel, address.account, lately=True)
         verdict = admission(inbound, rooms.config, paired)
+        if verdict.kind == "stranger":  # perhaps no longer: somebody may just have let them in
+            verdict = admission(inbound, rooms.config, self._pairing.paired(address.channel, address.account))
         if verdict.kind == "stranger":
             return self._settle(accepted, "stranger", self._offer(inbound, verdict))
         if verdict.kind == "unaddressed":

@@ -14,7 +14,7 @@ from typing import Any
 
 from claw.app import App, House
 from claw.backlog import Backlog
-from claw.channel import Channel, ChannelState
+from claw.channel import WAITS, Channel, ChannelState
 from claw.clock import SYSTEM
 from claw.delivery import Delivery
 from claw.directives import shown as visible
@@ -161,7 +161,9 @@ class Serving:
             if accepted is None:
                 return True
             reach("inbox-written")
-            await self._journal.durable()
+            channel = self._channel_of(inbound.address)
+            if channel is None or WAITS not in channel.capabilities:
+                await self._journal.durable()
             reach("inbox-synced")
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))
@@ -259,7 +261,7 @@ class Serving:
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
             section is None or section.streaming,
             partial(self._block, where, count(1)) if section and section.block_streaming else None,
-            lambda: not self._delivery.busy(address),
+            lambda: not self._delivery.busy(address), errand.resumed,
         )  # fmt: skip
         owed: tuple[Outbound, ...] = ()
         try:

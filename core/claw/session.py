@@ -9,11 +9,9 @@ is compared at the next open, and read again if it changed.
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
@@ -27,6 +25,7 @@ from claw.guard.names import safe_name, session_file
 from claw.past import Past
 from claw.record import Entry, Header, MessageRecord, Other, Reading, Record, encode, read, rewritten
 from claw.store import Database, Disk, Lock, cannot_write
+from claw.syncing import Syncing
 from claw.transcript import Assistant, Message, User, sendable
 from claw.usage import Ledger
 from claw.words import say
@@ -63,7 +62,6 @@ class Session:
         self._state: tuple[int, ...] = ()
         self._next_id = int.from_bytes(os.urandom(4), "big")
         self._line_is_open = self._unsynced = self._name_is_new = False
-        self._syncing: Future[None] | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -157,32 +155,19 @@ class Session:
 
         :raises ClawError: the disk refused.
         """
-        self.flush_soon()
-        if self._syncing:
-            try:
-                await asyncio.wrap_future(self._syncing)
-            except OSError as refused:
-                raise cannot_write(self.path, refused) from refused
+        try:
+            await asyncio.wrap_future(self._house.syncing.now(self))
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
 
     def flush_soon(self, refused: Callable[[ClawError], None] = lambda why: None) -> None:
-        """Bring what was appended onto the medium meanwhile: once a turn, as it ends. A power cut within that
-        millisecond takes back the turn's lines, as it does the ledger's newest commit.
+        """Bring what was appended onto the medium a moment after the turn: what ends together is synced together. A power
+        cut within that moment takes back the turn's lines, as it does the ledger's newest commits.
 
-        :param refused: told in the loop's thread when the disk refuses; what was refused is tried with the next turn.
+        :param refused: told when the disk refuses; what it refused is tried with the next turn.
         """
-        if not self._unsynced:
-            return
-        self._syncing, loop = self._house.syncs.submit(self._sync), asyncio.get_running_loop()
-
-        def done(sync: "Future[None]") -> None:
-            if why := sync.exception():
-                told = (
-                    cannot_write(self.path, why) if isinstance(why, OSError) else ClawError("{why}", why=why)
-                )
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(refused, told)
-
-        self._syncing.add_done_callback(done)
+        if self._unsynced:
+            self._house.syncing.soon(self, lambda why: refused(cannot_write(self.path, why)))
 
     async def reset(self) -> None:
         """Begin anew under the same key: the file is renamed ``*.reset.TIMESTAMP``, and a new one takes its place."""
@@ -257,13 +242,15 @@ class Session:
             self._lock.free()
 
     def _close_file(self) -> None:
-        if self._syncing:
-            wait([self._syncing])
+        self._house.syncing.done(self)
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """For ``Syncing``, in its thread. :raises OSError: the disk refused."""
+        if not self._unsynced:
+            return
         self._unsynced = False  # before, not after: what is appended meanwhile is for the next time
         try:
             self._house.disk.sync(self._fd)
@@ -346,6 +333,7 @@ class Sessions:
     warm: int = 128
     _known: dict[str, Session] = field(default_factory=dict)
     _indexed: bool = False
+    syncing: Syncing = field(default_factory=Syncing)
 
     def __post_init__(self) -> None:
         self.database.tables("session", _INDEX)
@@ -396,11 +384,6 @@ class Sessions:
     def point(self, key: str, agent_id: str, session_id: str) -> None:
         """From now on ``key`` has this session."""
         self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
-
-    @cached_property
-    def syncs(self) -> ThreadPoolExecutor:
-        """Where files are synced, one after the other: none is closed under a sync."""
-        return ThreadPoolExecutor(1, "claw-sync")
 
     def keep_few(self) -> None:
         """Forget the idlest beyond ``warm``."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NO_DATABASE = (
     "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
 )
+_LATELY_SECONDS, _MOST_LATELY = 1.0, 1000  # of what was read, and how many answers
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # of a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
 
@@ -269,6 +270,7 @@ class Database:
         self._log_fd = -1
         self._wanted: dict[str, tuple[str, ...]] = {}
         self._made: set[str] = set()
+        self._lately: dict[tuple[str, tuple[Any, ...]], tuple[float, list[tuple[Any, ...]]]] = {}
 
     def tables(self, room: str, *ddl: str) -> None:
         """Declare what ``room`` stores: statements that may run again (``CREATE TABLE IF NOT EXISTS …``)."""
@@ -278,6 +280,23 @@ class Database:
         """All rows of a query."""
         with self._asked() as connection:
             return connection.execute(sql, values).fetchall()
+
+    def read_lately(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """As ``read``; what was read within the last second still counts. For what seldom changes and is asked for in
+        every turn: another process's change is seen a second later, one of ours at once (``forget_lately``).
+        """
+        now, key = self._clock.monotonic(), (sql, values)
+        at, rows = self._lately.get(key, (-_LATELY_SECONDS, []))
+        if now - at >= _LATELY_SECONDS:
+            if len(self._lately) >= _MOST_LATELY:
+                self._lately.clear()
+            rows = self.read(sql, *values)
+            self._lately[key] = now, rows
+        return rows
+
+    def forget_lately(self) -> None:
+        """What ``read_lately`` remembers has changed."""
+        self._lately.clear()
 
     def write(self, sql: str, *values: Any) -> int:
         """One statement, committed; answers with the number of rows that it changed."""
@@ -336,6 +355,7 @@ class Database:
                 self._connection.close()
             self._connection = None
             self._made.clear()
+            self._lately.clear()
 
     @contextmanager
     def _asked(self) -> Iterator["sqlite3.Connection"]:

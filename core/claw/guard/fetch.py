@@ -51,8 +51,12 @@ class Network:
 
         from claw.guard.sockets import Carrier  # it imports the client's library
 
+        first = httpx2.URL(origin)
+        home = first.scheme, first.host, first.port
+
         async def stay(request: "httpx2.Request") -> None:
-            if origin_of(str(request.url)) != origin:
+            url = request.url
+            if (url.scheme, url.host, url.port) != home and origin_of(str(url)) != origin:
                 raise FenceError(
                     "a request to {other} left the address that was configured, {origin}",
                     other=request.url.host, origin=origin,

@@ -39,7 +39,7 @@ class Http:
 
     name = "http"
     account = "default"
-    capabilities = frozenset({"streaming", "idempotent"})
+    capabilities = frozenset({"streaming", "idempotent", "waits"})
     limits = Limits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, patience_seconds=0.0)
 
     def __init__(self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0) -> None:

@@ -52,6 +52,33 @@ class Idle:
         transport.close()
 
 
+class Joined:
+    """A transport that sends what is written in one go of the loop as one: head and body of an answer are two writes."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Hold it until the loop comes round."""
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._held.append(data)
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._held:
+            data, self._held = b"".join(self._held), []
+            self._transport.write(data)
+
+
 class Protocol(H11Protocol):
     """One connection."""
 
@@ -63,8 +90,8 @@ class Protocol(H11Protocol):
         """As uvicorn's; the head's time runs from here."""
         with suppress(AttributeError):  # of asyncio's own transport
             transport.max_size = READ_BYTES  # type: ignore[attr-defined]
-        super().connection_made(transport)
-        self._idle.began(transport)
+        super().connection_made(Joined(transport))  # type: ignore[arg-type]
+        self._idle.began(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """As uvicorn's."""
