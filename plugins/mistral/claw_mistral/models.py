@@ -1,18 +1,25 @@
 """What is known of Mistral's models by their names. Pure.
 
-Facts: docs.mistral.ai, "Models", "Reasoning": small and medium know the efforts high and none, large from 4 on several;
-magistral always thinks and is asked by ``prompt_mode`` to lay it open.
+Facts: docs.mistral.ai, "Models", "Reasoning": small from 4 and medium from 3.5 on know the efforts high and none, large
+from 4 on low, medium and high; magistral always thinks and is asked by ``prompt_mode`` to lay it open. What a model does
+not know, it refuses (400, code 3051), so that others are told nothing.
 """
 
 import re
 from typing import Any
 
-CONTEXT_TOKENS = {"mistral-large": 262_144, "devstral": 262_144, "codestral": 131_072, "voxtral": 32_768}
+CONTEXT_TOKENS = {
+    "mistral-large-4": 524_288,
+    "mistral-large": 262_144,
+    "devstral": 262_144,
+    "codestral": 131_072,
+    "voxtral": 32_768,
+}
 OTHER_CONTEXT_TOKENS = 131_072
 _STYLES = (
     (re.compile(r"magistral"), "mode"),
-    (re.compile(r"mistral-large-(?:[4-9]|latest)(?!\d\d)"), "levels"),
-    (re.compile(r"mistral-(?:small|medium)-(?:latest|[3-9]-[5-9]|[4-9](?!\d\d)|26\d\d)"), "switch"),
+    (re.compile(r"mistral-large-[4-9](?!\d)"), "levels"),
+    (re.compile(r"mistral-(?:small|medium)-(?:latest|3[.-][5-9]|[4-9](?!\d)|2[6-9]\d\d)"), "switch"),
 )
 
 
@@ -42,5 +49,5 @@ def thinking(how: str, level: str) -> dict[str, Any]:
     if how == "switch":
         return {"reasoning_effort": "none" if level == "off" else "high"}
     if how == "levels":
-        return {"reasoning_effort": {"off": "none", "adaptive": "medium"}.get(level, level)}
+        return {} if level == "off" else {"reasoning_effort": "medium" if level == "adaptive" else level}
     return {}

@@ -17,7 +17,7 @@ from typed import TypedMistralService
 HELLO = User((Text("hello"),))
 CALL = ToolCall("abcdefgh1", "ls", {"path": "."})
 LISTED = ToolResult("abcdefgh1", "ls", (Text("a.py"),))
-LARGE, SMALL, MAGISTRAL = "mistral-large-latest", "mistral-small-latest", "magistral-medium-latest"
+LARGE, SMALL, MAGISTRAL = "mistral-large-4-0", "mistral-small-latest", "magistral-medium-latest"
 
 
 async def sent(*messages: Any, **fields: Any) -> dict[str, Any]:
@@ -139,11 +139,13 @@ async def test_pictures_are_chunks_also_in_results():
 @pytest.mark.parametrize(
     ("model", "field", "said"),
     [
-        (LARGE, "reasoning_effort", ["none", "low", "medium", "high", "medium"]),
+        (LARGE, "reasoning_effort", [None, "low", "medium", "high", "medium"]),
         (SMALL, "reasoning_effort", ["none", "high", "high", "high", "high"]),
         ("mistral-medium-3-5", "reasoning_effort", ["none", "high", "high", "high", "high"]),
         (MAGISTRAL, "prompt_mode", [None, "reasoning", "reasoning", "reasoning", "reasoning"]),
-        ("mistral-large-2411", "reasoning_effort", [None] * 5),
+        ("mistral-medium-3.5", "reasoning_effort", ["none", "high", "high", "high", "high"]),
+        ("mistral-large-latest", "reasoning_effort", [None] * 5),
+        ("mistral-small-2506", "reasoning_effort", [None] * 5),
         ("codestral-latest", "reasoning_effort", [None] * 5),
     ],
 )
@@ -348,7 +350,7 @@ def test_windows_are_those_of_the_family_unless_the_file_says():
     section = {"models": {"model-x": {"contextTokens": 9000}}}
     model = registered("mistral", {"providers": {"mistral": section}}, Network())["mistral"]
 
-    assert [model.context_tokens(name) for name in ("model-x", LARGE, SMALL)] == [9000, 262_144, 131_072]
+    assert [model.context_tokens(name) for name in ("model-x", LARGE, SMALL)] == [9000, 524_288, 131_072]
 
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():
