@@ -53,9 +53,7 @@ def contains(whole: Any, part: Any, where: str = "") -> str:
         lost = next((key for key, value in part.items() if key not in whole and value is not None), None)
         if lost is not None:
             return f"{where}.{lost}"
-        inner = (
-            contains(whole[key], value, f"{where}.{key}") for key, value in part.items() if key in whole
-        )
+        inner = (contains(whole[key], value, f"{where}.{key}") for key, value in part.items() if key in whole)
         return next((place for place in inner if place), "")
     if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
         inner = (contains(a, b, f"{where}[{at}]") for at, (a, b) in enumerate(zip(whole, part, strict=True)))
