@@ -162,6 +162,26 @@ async def test_what_is_saved_may_fail_and_the_new_day_begins_all_the_same(watch)
         assert any("could not be saved" in line for line in house.complaints)
 
 
+async def test_words_that_came_after_a_saving_are_saved_before_they_are_summarised(watch):
+    config = {**DAILY, "agents": {"defaults": {"compaction": {"keepRecentTokens": 200}}}}
+    model = Talker(window=8000)
+    async with House(
+        model, tools=[FakeTool("write", parameters=WRITE)], config=config, clock=watch.clock
+    ) as house:
+        await house.hear("word " + "y" * 9_000)  # near enough to the threshold
+        await house.hear("The door is blue.")
+        await house.hear("word " + "y" * 12_000)  # over it
+
+        first, again = model.saved[0::2]
+        assert not said_in(first, "The door is blue.")
+        assert said_in(again, "The door is blue.")
+        assert len(model.summaries) == 1
+
+
+def said_in(request, words):
+    return any(words in last([message]) for message in request.messages if isinstance(message, User))
+
+
 async def test_savings_and_summaries_count_in_what_a_session_has_cost_and_not_in_how_full_it_is(watch):
     config = {**DAILY, "agents": {"defaults": {"compaction": {"keepRecentTokens": 200}}}}
     model = Talker(window=8000)
