@@ -85,7 +85,7 @@ class _Hearing:
     def __init__(self, request: Request, mode: Mode) -> None:
         self._request, self._mode = request, mode
         self._schemas: Schemas = {spec.name: spec.parameters for spec in request.tools}
-        self._forbidden = request.tool_choice == "none" or mode == "none" or not request.tools
+        self._forbidden = request.tool_choice == "none" or mode == "none"
         self._ear = Ear(self._schemas, self._is_quoted)
         self._parts: list[Part] = []
         self._heard_chars = 0

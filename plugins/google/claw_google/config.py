@@ -2,15 +2,13 @@
 
 from typing import Literal
 
-from claw import ProviderConfig, Section
+from claw import ModelConfig, ProviderConfig
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(Section):
+class ModelFacts(ModelConfig):
     """What is known of one model."""
 
-    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
-    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
     thinking: Literal["level", "budget", "none"] | None = Field(
         None,
         description="How it is told to think: by a level (Gemini 3 on), by a budget of tokens (2.5), not at all; "

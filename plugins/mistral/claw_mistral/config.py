@@ -2,15 +2,13 @@
 
 from typing import Literal
 
-from claw import ProviderConfig, Section
+from claw import ModelConfig, ProviderConfig
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(Section):
+class ModelFacts(ModelConfig):
     """What is known of one model."""
 
-    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
-    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
     thinking: Literal["levels", "switch", "mode", "none"] | None = Field(
         None,
         description="How it is told to think: by an effort of several levels, by one that is high or none, by a mode "

@@ -2,27 +2,24 @@
 
 from typing import Literal
 
-from claw import ProviderConfig, Section
+from claw import ModelConfig, ProviderConfig, Section
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(Section):
-    """What is known of one model."""
-
-    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
-    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
-
-
 class Quirks(Section):
-    """Where an endpoint differs from the vendor's; absent = the default of the vendor, or of other endpoints."""
+    """How an endpoint differs; absent = what is known of it (``endpoints.json``), else the default."""
 
-    max_tokens_name: Literal["max_completion_tokens", "max_tokens"] | None = Field(
-        None, description="The vendor: max_completion_tokens; others: max_tokens."
+    max_tokens_name: Literal["max_completion_tokens", "max_tokens"] = Field(
+        "max_tokens", description="What the longest answer is called."
     )
     stream_options: bool = Field(True, description="false: it refuses stream_options, which asks for usage.")
     system_role: Literal["system", "developer"] = Field("system", description="Role of the system prompt.")
-    reasoning_effort: bool | None = Field(
-        None, description="Send the thinking level. The vendor: true; others: false."
+    reasoning_effort: bool = Field(False, description="Send the thinking level as reasoning_effort.")
+    thinking_switch: Literal["thinking", "enable_thinking", "reasoning"] | None = Field(
+        None, description="By which field thinking is switched on and off."
+    )
+    tool_choice: Literal["all", "auto"] = Field(
+        "all", description="auto: it takes no other choice; none leaves the tools out."
     )
     replay_reasoning: bool = Field(False, description="true: it wants its reasoning_content back.")
 
@@ -50,4 +47,4 @@ class OpenAIConfig(ProviderConfig):
     )
     connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
     quirks: Quirks = Quirks()
-    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]
+    models: dict[str, ModelConfig] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]
