@@ -168,7 +168,7 @@ async def test_words_that_came_after_a_saving_are_saved_before_they_are_summaris
     async with House(
         model, tools=[FakeTool("write", parameters=WRITE)], config=config, clock=watch.clock
     ) as house:
-        await house.hear("word " + "y" * 9_000)  # near enough to the threshold
+        await house.hear("word " + "y" * 11_000)  # near enough to the threshold
         await house.hear("The door is blue.")
         await house.hear("word " + "y" * 12_000)  # over it
 
