@@ -4,7 +4,7 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from claw.yard import Yard
 
 SECTION_CHARS = 24_000
 """Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
-_MOST_KEPT = 512  # rendered sections, of the conversations spoken in last
+_MOST_KEPT = 256  # conversations, those spoken in last
 _STRICTNESS = ("allow", "ask", "deny")
 
 MEND = "update it, or do without it: claw config set plugins.entries.{id}.enabled false"
@@ -121,44 +121,71 @@ async def tell(event: Event, observers: Sequence[Brought[Any]], yard: Yard, comp
             _failed("its observer failed: {why}", one, why, complain)
 
 
+@dataclass
+class _Known:
+    """What one conversation's stable sections say, as long as the facts are these."""
+
+    facts: PromptFacts
+    own: dict[str, PromptSection] = field(default_factory=dict)
+    lent: dict[tuple[str, str], tuple[float, PromptSection]] = field(default_factory=dict)
+
+
 class Rendered:
-    """The stable sections of strangers as they were last rendered. They are asked again when a fact is another, or
-    after ``leeway.section_keep_seconds``: what a plugin reads from a disk is seen by then, and a busy house does not
+    """The stable sections as they were last rendered.
+
+    Core's own are made of the facts alone, and stand until a fact is another. Those of strangers are asked again after
+    ``leeway.section_keep_seconds`` as well: what a plugin reads from a disk is seen by then, and a busy house does not
     go over to another thread and back for each section of each turn.
     """
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, str, str], tuple[float, PromptFacts, PromptSection]] = {}
+        self._kept: dict[str, _Known] = {}
 
     async def of(
         self, sections: Sequence[PromptSection], facts: PromptFacts, yard: Yard, mine: str
     ) -> tuple[PromptSection, ...]:
-        """The sections with those of strangers rendered already, in the yard: text, or an error that names the fault.
+        """The sections, rendered already: those of strangers in the yard, to text, or to an error that names the fault.
 
-        :param mine: the plugin id of core's own sections, which are rendered where they stand.
+        :param mine: the plugin id of core's own sections. Of these the volatile ones are left as they are.
         """
-        lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
+        known = self._known(replace(facts, inbound_meta=None) if facts.inbound_meta else facts)
         found = []
         for each in sections:
             if each.plugin == mine:
-                found.append(each)
+                found.append(_of_core(each, known) if each.stable else each)
             elif each.stable:
-                found.append(await self._lasting(each, lasting, yard))
+                found.append(await self._lasting(each, known, yard))
             else:
                 found.append(await _rendered(each, facts, yard))
         return tuple(found)
 
-    async def _lasting(self, section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
-        key = section.plugin, section.name, facts.runtime.get("session", "")
-        at, known, text = self._kept.pop(key, (0.0, None, section))
-        now = self._clock.monotonic()
-        if known is None or now - at >= yard.leeway.section_keep_seconds or known != facts:
-            at, text = now, await _rendered(section, facts, yard)
-        self._kept[key] = at, facts, text
+    def _known(self, facts: PromptFacts) -> _Known:
+        key = facts.runtime.get("session", "")
+        known = self._kept.pop(key, None)
+        if known is None or known.facts != facts:
+            known = _Known(facts)
+        self._kept[key] = known
         if len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        return text
+        return known
+
+    async def _lasting(self, section: PromptSection, known: _Known, yard: Yard) -> PromptSection:
+        key, now = (section.plugin, section.name), self._clock.monotonic()
+        at, rendered = known.lent.get(key, (now - yard.leeway.section_keep_seconds, section))
+        if now - at >= yard.leeway.section_keep_seconds:
+            rendered = await _rendered(section, known.facts, yard)
+            known.lent[key] = now, rendered
+        return rendered
+
+
+def _of_core(section: PromptSection, known: _Known) -> PromptSection:
+    if section.name not in known.own:
+        try:
+            known.own[section.name] = replace(section, render=partial(_as_it_is, section.render(known.facts)))
+        except Exception:  # noqa: BLE001 - who puts the prompt together tells of it
+            return section
+    return known.own[section.name]
 
 
 async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:

@@ -48,6 +48,7 @@ class Live:
         streams: bool = True,
         post: Callable[[str], None] | None = None,
         free: Callable[[], bool] = lambda: True,
+        *,
         resumed: bool = True,
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn

@@ -261,7 +261,7 @@ class Serving:
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
             section is None or section.streaming,
             partial(self._block, where, count(1)) if section and section.block_streaming else None,
-            lambda: not self._delivery.busy(address), errand.resumed,
+            lambda: not self._delivery.busy(address), resumed=errand.resumed,
         )  # fmt: skip
         owed: tuple[Outbound, ...] = ()
         try:

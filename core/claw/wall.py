@@ -43,7 +43,7 @@ class Leeway:
     filter_seconds: float = 5.0
     observe_seconds: float = 2.0
     section_seconds: float = 5.0
-    section_keep_seconds: float = 1.0
+    section_keep_seconds: float = 3.0
     late_times: int = 2
     yard_seconds: float = 0.5
     silence_seconds: float = 3600.0
