@@ -175,7 +175,7 @@ async def test_words_that_came_after_a_saving_are_saved_before_they_are_summaris
         first, again = model.saved[0::2]
         assert not said_in(first, "The door is blue.")
         assert said_in(again, "The door is blue.")
-        assert len(model.summaries) == 1
+        assert any("The door is blue." in last(request.messages) for request in model.summaries)
 
 
 def said_in(request, words):
