@@ -25,7 +25,7 @@ from claw.words import say
 _RAISED = frozenset({"context_overflow", "request_too_large"})
 """No other model cures these; a shorter past does."""
 _ONCE_MORE = frozenset({"server", "network", "truncated"})
-_OTHER_MODEL = frozenset({"overloaded", "bad_request", "model_not_found"})
+_OF_THE_REQUEST = frozenset({"bad_request", "model_not_found"})
 """Another key of this model would meet the same."""
 _PAUSE_SECONDS = (0.5, 1.5)
 _TELL_SECONDS = 3.0
@@ -172,6 +172,7 @@ class _Asking:
         """The models and keys that may be asked now, one after the other; what becomes of one decides who is next."""
         call.doors.clear()
         call.failed.clear()
+        later: list[tuple[ModelRef, Provider, Credential]] = []
         for ref in (*self._models[self._first :], *self._models[: self._first]):
             provider = self._providers.get(ref.provider)
             try:
@@ -182,26 +183,25 @@ class _Asking:
             assert provider is not None
             call.doors[ref] = keys
             for key in keys:
-                if (
-                    call.failures
-                    and call.failures[-1][0] == ref
-                    and call.failures[-1][1].reason in _OTHER_MODEL
-                ):
+                met = call.failures[-1][1].reason if call.failures and call.failures[-1][0] == ref else ""
+                if met in _OF_THE_REQUEST:
                     break
-                if resting := self._rests(call, ref, key, keys):
-                    if not any(seen == ref for seen, _ in call.failures):
-                        call.met(ref, resting)
-                    continue
+                if met == "overloaded":  # the next model is asked first
+                    later.append((ref, provider, key))
+                elif not self._rests(call, ref, key, keys):
+                    yield ref, provider, key
+        for ref, provider, key in later:
+            if not self._rests(call, ref, key, call.doors[ref]):
                 yield ref, provider, key
 
-    def _rests(
-        self, call: _Call, ref: ModelRef, key: Credential, keys: Sequence[Credential]
-    ) -> ProviderError | None:
-        """Why this key is not to be used now. What failed in this very round is not tried again in it."""
+    def _rests(self, call: _Call, ref: ModelRef, key: Credential, keys: Sequence[Credential]) -> bool:
+        """Whether this key is not to be used now. What failed in this very round is not tried again in it."""
         again = ref.provider in call.failed and self._keys.rests(ref.provider, keys, ref.model)
-        if not again and not self._keys.admit(ref.provider, keys, key, ref.model):
-            return None
-        return self._keys.why(ref.provider, key, ref.model)
+        if not again and self._keys.admit(ref.provider, keys, key, ref.model):
+            return False
+        if not any(seen == ref for seen, _ in call.failures):
+            call.met(ref, self._keys.why(ref.provider, key, ref.model))
+        return True
 
     def _keys_of(self, provider: Provider | None, ref: ModelRef) -> tuple[Credential, ...]:
         if provider is None:
@@ -269,7 +269,8 @@ class _Asking:
         if failed.reason in _RAISED:
             raise failed
         mark = (ref, key.name)
-        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again:
+        well = self._keys.is_well(ref.provider, key, ref.model)
+        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again or not well:
             return False
         call.again.add(mark)
         return self._keys.clock.monotonic() + _PAUSE_SECONDS[1] < call.until
@@ -296,8 +297,13 @@ class _Asking:
 
         :raises ProviderError: that is too late, or never; with all that was met.
         """
-        opens = {ref: self._keys.opens_in(ref.provider, keys, ref.model) for ref, keys in call.doors.items()}
-        seconds, left = min(opens.values(), default=inf), call.until - self._keys.clock.monotonic()
+        keys, left = self._keys, call.until - self._keys.clock.monotonic()
+
+        def opens_in() -> dict[ModelRef, float]:
+            return {ref: keys.opens_in(ref.provider, held, ref.model) for ref, held in call.doors.items()}
+
+        opens = opens_in()
+        seconds = min(opens.values(), default=inf)
         if seconds > left or left <= 0 or call.shown:
             raise _all_failed(call.failures)
         ref = min(opens, key=lambda one: opens[one])
@@ -307,7 +313,9 @@ class _Asking:
             call.told_wait = True
             told = "{model}: {why}. Waiting for it; the next try is in {n} s."
             await self._notice(say(told, model=ref, why=why.problem, n=round(seconds)))
-        await self._keys.changed(sorted({ref.provider for ref in call.doors}), seconds)
+        await keys.reopened(
+            sorted({ref.provider for ref in call.doors}), lambda: min(opens_in().values()), left
+        )
         call.again.clear()
 
 

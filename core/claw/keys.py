@@ -8,9 +8,10 @@ import asyncio
 import hashlib
 import json
 import random
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ _KEPT_PINS = 4096
 _LOOK_SECONDS = 2.0  # between two looks at the files of the agents
 _EARLY_SECONDS = 60.0  # before it runs out, a credential is made anew
 _LOCK_PAUSE_SECONDS = 0.05
+_LEAST_SECONDS = 0.05
+_APART_SECONDS = 1.0
 _WELL = Use()
 
 
@@ -79,6 +82,7 @@ class Keys:
         self._stamped: set[Id] = set()
         self._doors: dict[str, _Door] = {}
         self._changed: dict[str, asyncio.Event] = {}
+        self._lines: dict[tuple[str, ...], deque[asyncio.Event]] = {}
         self._files: dict[Path, tuple[float, Any, Profiles]] = {}
         self._pins: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._renewing: dict[tuple[str, str, str], asyncio.Lock] = {}
@@ -135,28 +139,45 @@ class Keys:
 
     # --- who may ask
 
-    def admit(self, provider: str, keys: Sequence[Credential], key: Credential, model: str) -> float:
-        """Whether this key may be used for a request now: 0, and then ``left`` must follow; else seconds until it is
-        worth asking again (``inf`` when waiting does not help)."""
+    def admit(self, provider: str, keys: Sequence[Credential], key: Credential, model: str) -> bool:
+        """Whether this key may be used for a request now; then ``left`` must follow. Of those that failed one at a time,
+        and not at all while another key of the provider is there."""
         use = self._use(provider, key, model)
         if not use.failures:
-            return 0.0
+            return True
         now, door, who = self.clock.now(), self._door(provider), _who(provider, key)
-        if until := use.rests_until(now):
-            others = [(other, self._use(provider, other, model)) for other in keys]
-            if not all(other.rests_until(now) for _, other in others):
-                return until - now
-            awake = [(other.failed_at, one.name) for one, other in others if other.disabled_until <= now]
-            if use.disabled_until > now or min(awake)[1] != key.name:  # those that rest are tried in turn
-                return inf if use.disabled_until > now else until - now
-            opens_at = max(door.probed_at + self.rules.probe_seconds, use.not_before)
-            if door.probing or opens_at > now:
-                return max(opens_at - now, self.rules.probe_seconds if door.probing else 0.0)
+        rests = use.rests_until(now) > 0
+        if (
+            who in door.trying
+            or use.disabled_until > now
+            or (rests and not self.rests(provider, keys, model))
+        ):
+            return False
+        if rests or not self._any_well(provider, keys, model):
+            probe_at = door.probed_at + self.rules.probe_seconds
+            opens_at, whose = self._next_probe(provider, keys, model) if rests else (probe_at, key)
+            if door.probing or opens_at > now or whose is not key:
+                return False
             door.probing, door.probed_at = who, now
-        elif who in door.trying:
-            return self.rules.probe_seconds
         door.trying.add(who)
-        return 0.0
+        return True
+
+    def _next_probe(
+        self, provider: str, keys: Sequence[Credential], model: str
+    ) -> tuple[float, Credential | None]:
+        """When a key may be tried though all rest, and which: they take turns."""
+        now, after = self.clock.now(), self._door(provider).probed_at + self.rules.probe_seconds
+        uses = [(key, self._use(provider, key, model)) for key in keys]
+        awake = [
+            (max(after, use.not_before), use.failed_at, key) for key, use in uses if use.disabled_until <= now
+        ]
+        if not awake:
+            return inf, None
+        at, _, key = min(awake, key=lambda one: (max(one[0], now), one[1]))
+        return at, key
+
+    def _any_well(self, provider: str, keys: Sequence[Credential], model: str) -> bool:
+        return any(not self._use(provider, key, model).failures for key in keys)
 
     def is_well(self, provider: str, key: Credential, model: str) -> bool:
         """Whether nothing failed with this key since it last answered."""
@@ -180,14 +201,28 @@ class Keys:
 
     def opens_in(self, provider: str, keys: Sequence[Credential], model: str) -> float:
         """Seconds until a key of this provider, all of which failed, may be tried; ``inf`` when waiting is no help."""
-        now, door, soonest = self.clock.now(), self._door(provider), inf
-        for key in keys:
-            use = self._use(provider, key, model)
-            if not use.failures or use.disabled_until > now or use.reason not in PASSING:
-                continue
-            probe_at = max(door.probed_at + self.rules.probe_seconds, use.not_before, now)
-            soonest = min(soonest, max(0.0, min(use.rests_until(now) or probe_at, probe_at) - now))
-        return soonest
+        now, door = self.clock.now(), self._door(provider)
+        passing = [
+            (key, use)
+            for key in keys
+            if (use := self._use(provider, key, model)).failures
+            and use.disabled_until <= now
+            and use.reason in PASSING
+        ]
+        if not passing:
+            return inf
+        later = now + self.rules.probe_seconds  # or when somebody has an answer
+        if door.probing:
+            return self.rules.probe_seconds
+        at = min(
+            later if _who(provider, key) in door.trying else use.rests_until(now) or now
+            for key, use in passing
+        )
+        if self.rests(provider, keys, model):
+            at = min(at, self._next_probe(provider, keys, model)[0])
+        elif not self._any_well(provider, keys, model):
+            at = max(at, door.probed_at + self.rules.probe_seconds)
+        return max(at - now, _LEAST_SECONDS)
 
     def left(self, provider: str, key: Credential) -> None:
         """A request with this key is over, however it went."""
@@ -237,15 +272,37 @@ class Keys:
         self._marks[id] = _mark(key)
         self._put({id: use})
 
-    async def changed(self, providers: Sequence[str], seconds: float) -> None:
-        """Wait for so long (and a little, so that not all come at once), or until one of these providers answers."""
+    async def reopened(
+        self, providers: Sequence[str], opens_in: Callable[[], float], most_seconds: float
+    ) -> None:
+        """Wait until one of these providers answers, or it is on us to try: who waits longest does, the others go on
+        waiting. All that are let go by an answer come a little apart.
+
+        :param opens_in: seconds until a key may be tried.
+        """
+        line = self._lines.setdefault(tuple(providers), deque())
         events = [self._changed.setdefault(name, asyncio.Event()) for name in providers]
-        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        until, moved = self.clock.monotonic() + most_seconds, asyncio.Event()
+        line.append(moved)
+        waits = [asyncio.ensure_future(event.wait()) for event in (*events, moved)]
         try:
-            await asyncio.wait(waits, timeout=seconds + random.uniform(0, min(1.0, seconds / 4)))
+            while line[0] is not moved and not any(wait.done() for wait in waits[:-1]):
+                left = until - self.clock.monotonic()
+                done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    return
+            if line[0] is moved and not any(wait.done() for wait in waits[:-1]):
+                seconds = min(opens_in(), until - self.clock.monotonic())
+                if seconds > 0:
+                    await asyncio.wait(waits[:-1], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
+            line.remove(moved)
+            if line:
+                line[0].set()
+        if any(event.is_set() for event in events):
+            await asyncio.sleep(random.uniform(0, _APART_SECONDS))
 
     # --- credentials that run out
 
@@ -444,6 +501,7 @@ def _id(provider: str, key: Credential, model: str = "") -> Id:
     return Id(provider, key.owner, key.name, model)
 
 
+@lru_cache(maxsize=64)
 def _mark(key: Credential) -> str:
     """Eight hex digits: enough to see that a key was replaced, far too few to find it."""
     return "" if key.kind == "oauth" else hashlib.sha256(f"{key.name}:{key.secret}".encode()).hexdigest()[:8]
