@@ -149,7 +149,8 @@ class Rendered:
 
         :param mine: the plugin id of core's own sections. Of these the volatile ones are left as they are.
         """
-        known = self._known(replace(facts, inbound_meta=None) if facts.inbound_meta else facts)
+        lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
+        known = self._known(lasting) if yard.leeway.section_keep_seconds > 0 else _Known(lasting)
         found = []
         for each in sections:
             if each.plugin == mine:

@@ -21,6 +21,7 @@ from claw.kit import BUILTIN
 from claw.message import Inbound
 from claw.route import TERMINAL
 from claw.scenario import Scenario
+from claw.wall import USUAL
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[Stage, Stage]":
     from claw.stage import Wish
 
     later = [0.0]
-    house = App(look_round(), clock=Clock(now=lambda: SYSTEM.now() + later[0]))
+    anew = replace(USUAL, section_keep_seconds=0.0)  # each turn hears every section
+    house = App(look_round(), leeway=anew, clock=Clock(now=lambda: SYSTEM.now() + later[0]))
     wish = Wish(agent=agent, folder=Path.cwd())
     try:
         one = replace(
