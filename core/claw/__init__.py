@@ -11,7 +11,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
     4   keys  spending
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
-    3   question  chunking  pruning  shelf  cooldown  loops  caps
+    3   question  chunking  pruning  shelf  cooldown  loops  caps  rates
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing
     1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin  syncing
@@ -55,6 +55,7 @@ _NAMES = {
     "origin": "is_foreign is_origin_mark origins quoted_foreign",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
+    "rates": "ModelFigures model_figures",
     "sandbox": "Sandbox",
     "store": "make_folder replace_file",
     "talk": "Talk",
@@ -70,7 +71,7 @@ _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()
 _RENAMED = {
     "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE",
     "is_origin_mark": "is_mark", "quoted_foreign": "quoted", "parse_manifest": "parse", "gemini_schema": "gemini",
-    "openai_strict_schema": "openai_strict",
+    "openai_strict_schema": "openai_strict", "model_figures": "figures_of",
     "installed_plugins": "scan", "replace_file": "replace",
 }  # fmt: skip
 

@@ -87,6 +87,7 @@ from claw.provider import (
     ThinkingDelta as ThinkingDelta,
     ToolSpec as ToolSpec,
 )
+from claw.rates import ModelFigures as ModelFigures, figures_of as model_figures
 from claw.sandbox import Sandbox as Sandbox
 from claw.store import make_folder as make_folder, replace as replace_file
 from claw.talk import Talk as Talk

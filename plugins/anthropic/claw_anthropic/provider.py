@@ -11,11 +11,12 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Price, Request, converse
 
+from claw_anthropic import prices
 from claw_anthropic.answer import Folding
 from claw_anthropic.config import AnthropicConfig
-from claw_anthropic.request import Turns, body
+from claw_anthropic.request import THINKING_TOKENS, Turns, body
 
 DEFAULT_URL = "https://api.anthropic.com"
 CONTEXT_TOKENS = 200_000
@@ -54,6 +55,16 @@ class Anthropic:
         """As configured; else what every current model of the vendor reads."""
         facts = self._config.models.get(model)
         return (facts and facts.context_tokens) or CONTEXT_TOKENS
+
+    def price(self, model: str) -> Price | None:
+        """The vendor's, as long as the vendor is asked."""
+        return prices.price(model) if self._base_url == DEFAULT_URL else None
+
+    def answer_tokens(self, request: Request) -> int:
+        """As asked, else as configured; thoughts may come on top."""
+        facts = self._config.models.get(request.model)
+        most = request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
+        return most + THINKING_TOKENS.get(request.thinking, 0)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""

@@ -1,11 +1,23 @@
 """OpenAI models for claw, and every endpoint that speaks its protocol."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
+from claw import (
+    ConfigError,
+    Credential,
+    PluginConfig,
+    Provider,
+    base_url,
+    configured_keys,
+    hookimpl,
+    is_loopback,
+)
+
+if TYPE_CHECKING:
+    from claw_openai.endpoints import Endpoint
 
 OTHERS = frozenset({"anthropic", "google", "mistral", "local", "offline"})
 """Providers of other plugins: with a base URL, but not ours."""
@@ -13,28 +25,55 @@ OTHERS = frozenset({"anthropic", "google", "mistral", "local", "offline"})
 
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
-    """``openai``, and each compatible endpoint in the file."""
+    """``openai``, the endpoints of the table, and each further one in the file."""
     from claw_openai.config import OpenAIConfig
-    from claw_openai.provider import DEFAULT_URL, OpenAI
+    from claw_openai.endpoints import endpoints
+    from claw_openai.provider import OpenAI
 
-    sections = config.settings.providers
-    for name in dict.fromkeys(["openai", *compatible(sections)]):
-        section = config.provider(name, OpenAIConfig)
+    sections, table = config.settings.providers, endpoints()
+    listed = [name for name in table if _is_ours(sections.get(name))]
+    for name in dict.fromkeys([*listed, *compatible(sections)]):
+        section, known = config.provider(name, OpenAIConfig), table.get(name)
+        address = section.base_url or (config.environ.get("OPENAI_BASE_URL") if name == "openai" else None)
+        address = address or (known.address(config.environ) if known else "")
         if not section.enabled:
             continue
-        address = section.base_url or (config.environ.get("OPENAI_BASE_URL") if name == "openai" else None)
-        address = base_url(name, address or DEFAULT_URL)
-        keyless = (
-            is_loopback(urlsplit(address).hostname or "") if section.keyless is None else section.keyless
-        )
-        variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
+        address = base_url(name, address) if address else ""
+        here = is_loopback(urlsplit(address).hostname or "")
+        keyless = here if section.keyless is None else section.keyless
+        variables = [*(known.env if known else ()), f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
-        yield OpenAI(name, section, address, keys, config.http)
+        if not address and known:
+            keys = partial(_placed, keys, name, known)
+        yield OpenAI(name, section, address, keys, config.http, known, here)
+
+
+def _placed(
+    keys: Callable[[], tuple[Credential, ...]], name: str, known: "Endpoint"
+) -> tuple[Credential, ...]:
+    """The keys of an endpoint without an address: with one, somebody wants to use it.
+
+    :raises ConfigError: so it must be said where it is.
+    """
+    if found := keys():
+        problem, fix = "nobody knows where {title} is", "Set {variable}, or write its address there"
+        raise ConfigError(
+            f"providers.{name}.baseUrl", problem, fix, title=known.title, variable=known.variable
+        )
+    return found
 
 
 def compatible(sections: Mapping[str, Any]) -> Iterable[str]:
     """The names in ``providers`` that this plugin serves: ``type: openai``, or an address and nobody else's name."""
     for name, section in sections.items():
-        kind = (section.model_extra or {}).get("type")
-        if kind == "openai" or (kind is None and section.base_url and name not in OTHERS):
+        if _type_of(section) == "openai" or (_is_ours(section) and section.base_url and name not in OTHERS):
             yield name
+
+
+def _is_ours(section: Any) -> bool:
+    """Whether a section, as far as it is there, leaves the endpoint to this plugin."""
+    return _type_of(section) in (None, "openai")
+
+
+def _type_of(section: Any) -> Any:
+    return (section.model_extra or {}).get("type") if section else None

@@ -39,27 +39,43 @@ _STOPS = {"stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use",
 Row = dict[str, Any]
 
 
-def body(request: Request, rows: "Rows", maker: str, max_tokens: int | None, quirks: Quirks) -> Row:
+def body(request: Request, rows: "Rows", max_tokens: int | None, quirks: Quirks, thinks: str = "") -> Row:
     """The whole body of a streamed request.
 
     :param rows: the request's messages.
-    :param maker: name of this provider.
+    :param thinks: always or never, when the model cannot be told.
     """
-    vendor = maker == "openai"
     system = request.system.whole
     head = [{"role": quirks.system_role, "content": system}] if system else []
     wire: Row = {"model": request.model, "stream": True, "messages": [*head, *rows.whole]}
     if quirks.stream_options:
         wire["stream_options"] = {"include_usage": True}
     if most := request.max_tokens or max_tokens:
-        wire[quirks.max_tokens_name or ("max_completion_tokens" if vendor else "max_tokens")] = most
-    if request.tools:
+        wire[quirks.max_tokens_name] = most
+    limited = quirks.tool_choice == "auto"
+    if request.tools and not (limited and request.tool_choice == "none"):
         wire["tools"] = [{"type": "function", "function": to_function(spec)} for spec in request.tools]
-        wire["tool_choice"] = to_tool_choice(request.tool_choice)
-    sends_effort = vendor if quirks.reasoning_effort is None else quirks.reasoning_effort
-    if sends_effort and request.thinking in ("low", "medium", "high"):
-        wire["reasoning_effort"] = request.thinking
-    return wire
+        wire["tool_choice"] = "auto" if limited else to_tool_choice(request.tool_choice)
+    return wire | (thinking(request.thinking, quirks, thinks) if thinks != "never" else {})
+
+
+def thinking(level: str, quirks: Quirks, thinks: str = "") -> Row:
+    """How the service is told to think; ``adaptive`` leaves it to the service.
+
+    :param thinks: always = it cannot be switched off.
+    """
+    is_level = level in ("low", "medium", "high")
+    told: Row = {"reasoning_effort": level} if quirks.reasoning_effort and is_level else {}
+    if level == "adaptive" or (level == "off" and thinks == "always"):
+        return told
+    match quirks.thinking_switch:
+        case "thinking":
+            told["thinking"] = {"type": "disabled" if level == "off" else "enabled"}
+        case "enable_thinking":
+            told["enable_thinking"] = level != "off"
+        case "reasoning" if is_level:
+            told["reasoning"] = {"effort": level}
+    return told
 
 
 def to_function(spec: ToolSpec) -> Row:

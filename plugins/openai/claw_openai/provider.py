@@ -11,21 +11,23 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Price, Request, converse
+from pydantic.alias_generators import to_camel
 
 from claw_openai import chat, responses
-from claw_openai.config import OpenAIConfig
+from claw_openai.config import OpenAIConfig, Quirks
+from claw_openai.endpoints import Endpoint
 
-DEFAULT_URL = "https://api.openai.com/v1"
-CONTEXT_TOKENS = 128_000
-"""What the vendor's models read at least (platform.openai.com, "Models"); of others less is taken for granted."""
-OTHER_CONTEXT_TOKENS = 32_768
+CONTEXT_TOKENS = 32_768
+"""What a model of which nothing is known is taken to read."""
 
 
 class OpenAI:
     """One endpoint.
 
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
+    :param known: its row in the table of endpoints, when there is one.
+    :param free: it runs on this machine.
     """
 
     def __init__(
@@ -35,11 +37,18 @@ class OpenAI:
         base_url: str,
         keys: Callable[[], tuple[Credential, ...]],
         http: Callable[[str], Any],
+        known: Endpoint | None = None,
+        free: bool = False,
     ) -> None:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[Credential | None, Any] = {}
-        self._rows = Growing(partial(chat.Rows, name, config.quirks))
+        self._known, self._free = known, free
+        written = {
+            to_camel(key): value for key, value in config.quirks.model_dump(exclude_unset=True).items()
+        }
+        self._quirks = Quirks.model_validate({**(known.quirks if known else {}), **written})
+        self._rows = Growing(partial(chat.Rows, name, self._quirks))
         self._items = Growing(partial(responses.Items, name))
         self._patience = Patience(
             config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
@@ -53,15 +62,35 @@ class OpenAI:
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
-        """As configured; else what is safe to take for granted."""
-        facts = self._config.models.get(model)
-        default = CONTEXT_TOKENS if self._base_url == DEFAULT_URL else OTHER_CONTEXT_TOKENS
-        return (facts and facts.context_tokens) or self._config.context_tokens or default
+        """As configured; else as the table says; else what is safe to take for granted."""
+        facts, known = self._config.models.get(model), self._known
+        figures = known.model(model) if known else None
+        return (
+            (facts and facts.context_tokens)
+            or self._config.context_tokens
+            or (figures and figures.context_tokens)
+            or (known and known.context_tokens)
+            or CONTEXT_TOKENS
+        )
+
+    def price(self, model: str) -> Price | None:
+        """As the table says, as long as it is asked where the table says; nothing on this machine."""
+        if self._free:
+            return Price(0.0, 0.0)
+        known = self._known
+        figures = known.model(model) if known and known.base_url == self._base_url else None
+        return figures.price if figures else None
+
+    def answer_tokens(self, request: Request) -> int | None:
+        """As asked, else as configured, else the service decides."""
+        facts = self._config.models.get(request.model)
+        return request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""
-        facts = self._config.models.get(request.model)
-        most = (facts and facts.max_tokens) or self._config.max_tokens
+        most = self.answer_tokens(request)
+        figures = self._known.model(request.model) if self._known else None
+        thinks = figures.thinks if figures else ""
         talk = self._config.api == "responses"
         folding = responses.Folding if talk else chat.Folding
 
@@ -72,7 +101,7 @@ class OpenAI:
             body = (
                 responses.body(request, self._items.of(request.messages, request.model), most)
                 if talk
-                else chat.body(request, self._rows.of(request.messages), self.name, most, self._config.quirks)
+                else chat.body(request, self._rows.of(request.messages), most, self._quirks, thinks)
             )
             return await client.post(
                 "/responses" if talk else "/chat/completions",

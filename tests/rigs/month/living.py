@@ -92,7 +92,7 @@ def _bytes(request: Request, plain: bool) -> bytes:
         stands_in = at == 0 and isinstance(message, Assistant) and message.text.startswith(SUMMARY)
         if not (plain and stands_in):
             rows.add(message)
-    return msgspec.json.encode(chat_body(request, rows, "scripted", None, Quirks()))
+    return msgspec.json.encode(chat_body(request, rows, None, Quirks()))
 
 
 @dataclass
