@@ -109,7 +109,7 @@ class Api:
         )  # fmt: skip
         inbound = Inbound(
             address, asked.text, Sender(CALLER, name=CALLER), message_id=id, event_id=id, sent_at=time.time(),
-            mentions_us=True, attachments=files, agent=asked.agent,
+            mentions_us=True, attachments=files, agent=asked.agent, tool_choice=asked.tool_choice,
         )  # fmt: skip
         call = self._waiting.open(id, address)
         if asked.pictures:

@@ -15,6 +15,7 @@ DEFAULT_MODEL = "claw"
 USER_CHARS = 512
 IMAGES = 16
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,40});base64,", re.I)
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEVER_OURS = {
     "tools": "claw's agents have their own tools, and the policy decides about them",
     "functions": "claw's agents have their own tools, and the policy decides about them",
@@ -68,6 +69,7 @@ class Asked:
     :param model: as written; ``agent`` what it names, empty for the default agent.
     :param user: whose conversation it is; empty = a conversation of its own.
     :param counts: a stream ends with the usage.
+    :param tool_choice: auto, none, required or the name of a tool, for the first model call; empty = the agent's.
     """
 
     text: str
@@ -77,6 +79,7 @@ class Asked:
     user: str = ""
     stream: bool = False
     counts: bool = False
+    tool_choice: str = ""
 
 
 def encoded(plain: Any) -> bytes:
@@ -116,6 +119,7 @@ def read(body: bytes, agents: Collection[str]) -> Asked:
         _text(request, "user"),
         request.get("stream") is True,
         isinstance(options, dict) and options.get("include_usage") is True,
+        _tool_choice(request.get("tool_choice")),
     )
 
 
@@ -125,6 +129,22 @@ def agent_of(model: str, agents: Collection[str]) -> str:
     for head in ("claw/", "agent:"):
         name = name.removeprefix(head)
     return next((agent for agent in agents if agent.lower() == name), "")
+
+
+def _tool_choice(value: Any) -> str:
+    """The tools are the agent's, and so is what may be chosen of them; one that it does not have fails the turn."""
+    if value is None:
+        return ""
+    named = (
+        value.get("function", value) if isinstance(value, dict) and value.get("type") == "function" else None
+    )
+    name = named.get("name") if isinstance(named, dict) else None
+    if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
+        return name
+    if isinstance(value, str) and value in ("auto", "none", "required"):
+        return value
+    told = "tool_choice must be auto, none, required, or {type: function, function: {name: TOOL}}"
+    raise Refused(400, told, param="tool_choice")
 
 
 def _text(request: Mapping[str, Any], name: str) -> str:
