@@ -187,7 +187,10 @@ class Repetition:
         def came(content: Sequence[Text | Image], is_error: bool) -> None:
             now.outcome = outcome_of(msgspec.to_builtins(content), is_error)
 
-        if sign and sign.level == "critical":
+        if sign and sign.level == "critical":  # it is not made, so nothing has changed
+            now.outcome = next(
+                (one.outcome for one in reversed(self._history) if one.outcome and one.key == now.key), None
+            )
             self._refused += 1
             if sign.detector == BREAKER or self._refused >= MOST_REFUSED:
                 self.over = say(

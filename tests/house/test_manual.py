@@ -259,7 +259,15 @@ def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["index.md", "ten-minutes.md", "approvals.md", "channel-plugins.md", "prompt.md", "rule-files.md"],
+    [
+        "index.md",
+        "ten-minutes.md",
+        "approvals.md",
+        "channel-plugins.md",
+        "prompt.md",
+        "rule-files.md",
+        "calling-tools.md",
+    ],
 )
 def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:
     assert script_of(page)
