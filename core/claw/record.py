@@ -1,7 +1,6 @@
 """Records: what the lines of a session file say, and what a model is shown of them. Pure.
 
-A header, then records with an id and the id of the record they follow: what claw writes is a list, what comes from
-elsewhere may be a tree. Only a line feed ends a line.
+A header, then records with an id and the id of the record they follow. Only a line feed ends a line.
 """
 
 import json
@@ -200,7 +199,7 @@ class Reading(msgspec.Struct, frozen=True):
     """A session file, read.
 
     :param header: None when there is no valid one; then ``reason`` says so and nothing else counts.
-    :param entries: in file order, exact repetitions once, each one's parent among those before it.
+    :param entries: in file order, exact repetitions once, each one's parent the one before it.
     :param bad_lines: numbers (from 1) of the lines that are no record: torn, foreign, not JSON, not an object.
     :param reason: ``empty session file`` or ``invalid session header``, else empty.
     """
@@ -234,10 +233,10 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def read(data: bytes, lost: Header | None = None) -> Reading:
-    """Read a session file. A bad line costs only itself; a record whose parent is gone hangs on the one before it.
+    """Read a session file. A bad line costs only itself, and every record follows the one before it.
 
-    In a file that claw wrote (its header has a key) every record does: it never goes back to an earlier one, so who
-    seems to was moved, doubled or damaged.
+    claw never goes back to an earlier record: one that seems to was moved, doubled or damaged, or follows one that is
+    gone. So nothing that can be read is out of sight.
 
     :param lost: stands for the first line of a file that has lost its own; then every line is looked at for records.
     """
@@ -262,10 +261,7 @@ def read(data: bytes, lost: Header | None = None) -> Reading:
             bad.append(number)
         elif seen.get(record.id) != bare:
             before = entries[-1].id if entries else None
-            ours = header is not None and header.key
-            if record.parent_id != before and (
-                ours or not (record.parent_id is None or record.parent_id in seen)
-            ):
+            if record.parent_id != before:
                 record = msgspec.structs.replace(record, parent_id=before)
             seen[record.id] = bare
             entries.append(record)

@@ -36,7 +36,7 @@ def chats(messages):
     rows = Rows("openai", Quirks())
     for message in messages:
         rows.add(message)
-    return chat_body(Request("m2", SYSTEM, tuple(messages)), rows, "openai", 1000, Quirks())
+    return chat_body(Request("m2", SYSTEM, tuple(messages)), rows, 1000, Quirks())
 
 
 def responding(messages):
