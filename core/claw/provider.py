@@ -102,6 +102,9 @@ class Provider(Protocol):
     It may have ``async refresh(credential) -> Credential``: makes a credential of kind oauth anew, from its ``refresh``;
     claw asks once, whoever waits for it, and keeps what comes back. It raises ``ProviderError``; reason auth = for good.
 
+    It may have ``tool_mode(model) -> str``: ``prompt`` for a model that has only words (claw tells it of the tools in its
+    instructions, and hands ``stream`` a request without tools), ``none`` for one that shall only talk; else ``native``.
+
     It may have ``price(model) -> Price | None``: what the model costs, None when that is not known; and
     ``answer_tokens(request) -> int | None``: the longest answer to a request, thoughts included, None when nothing
     limits it. Caps need both; without the second, a call under a cap is sent with a ``max_tokens``.

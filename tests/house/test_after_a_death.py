@@ -7,8 +7,8 @@ from claw.editing import EditWriter
 from claw.message import Address, Inbound, Outbound, Sender
 from claw.provider import Finished, TextDelta
 from claw.serve import Serving
-from claw.testing import FakeChannel, FakeProvider, House, says
-from claw.transcript import Text, User
+from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
+from claw.transcript import Text, ToolResult, User
 
 
 @asynccontextmanager
@@ -64,6 +64,28 @@ def asked(model: FakeProvider) -> str:
         for message in model.requests[-1].request.messages
         if isinstance(message, User)
     )
+
+
+async def test_a_turn_that_is_taken_up_behind_its_first_model_call_has_had_its_tool_choice(tmp_path):
+    for name, behind in (("first", False), ("second", True)):
+        home = tmp_path / name
+        await leave_a_turn(home, "go")
+        if behind:
+            house = House(FakeProvider(), channels=[FakeChannel()], home=home)
+            session = await house.app.rooms.sessions.open("agent:default:fake:direct:user-1", "default")
+            call = calls("look")
+            session.append(call)
+            session.append(ToolResult(call.tool_calls[0].id, "look", (Text("seen"),)))
+            session.release()
+            await house.close()
+        model, channel = FakeProvider(says("done")), FakeChannel()
+        config = {"agents": {"defaults": {"toolChoice": "required"}}}
+        async with served(
+            House(model, tools=[FakeTool("look")], channels=[channel], home=home, config=config)
+        ):
+            await channel.until_shown()
+
+        assert model.requests[0].request.tool_choice == ("auto" if behind else "required")
 
 
 async def test_what_had_joined_a_turn_and_was_not_written_down_is_told_to_the_model(tmp_path):

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from claw.app import from_terminal
 from claw.errors import ProviderError
 from claw.event import TextPiece, TurnEnded
 from claw.provider import Finished, ModelEvent, Request, TextDelta
@@ -252,6 +254,15 @@ async def test_an_answer_without_a_call_goes_through_untouched() -> None:
 
     assert reply and reply.text == "2 < 3, and [x] stands."
     assert shown(house) == reply.text
+
+
+async def test_a_message_may_bring_its_choice_along_as_callers_of_the_api_do() -> None:
+    model = FakeProvider(calls("peek", path="a.md"), says("42."), says("no"))
+    async with House(model, tools=[peek()]) as house:
+        await house.hear(replace(from_terminal("go"), tool_choice="required"))
+        await house.hear(replace(from_terminal("go"), tool_choice="none"))
+
+    assert [heard.request.tool_choice for heard in model.requests] == ["required", "auto", "none"]
 
 
 # --- the size of a model

@@ -119,6 +119,20 @@ async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results
         assert len(house.door.heard) == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "choice"),
+    [
+        (None, ""), ("auto", "auto"), ("none", "none"), ("required", "required"),
+        ({"type": "function", "function": {"name": "read"}}, "read"), ({"type": "function", "name": "read"}, "read"),
+    ],
+)  # fmt: skip
+async def test_a_caller_may_say_whether_a_tool_is_to_be_called(written, choice):
+    async with listening() as house:
+        await house.chat("hello", tool_choice=written)
+
+    assert house.door.heard[-1].tool_choice == choice
+
+
 async def test_text_and_images_come_as_one_message_and_the_house_fetches_the_bytes():
     url = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
     parts = [
@@ -161,6 +175,9 @@ def user(content):
         b'{"messages": [{"role": "user", "content": "hi"}], "n": 2}',
         b'{"messages": [{"role": "user", "content": "hi"}], "user": 7}',
         b'{"messages": [{"role": "user", "content": "hi"}], "model": ["claw"]}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "tool_choice": "always"}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "tool_choice": {"type": "function"}}',
+        b'{"messages": [{"role": "user", "content": "hi"}], "tool_choice": {"type": "function", "name": "a b"}}',
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused_in_openais_words(body):
