@@ -160,14 +160,10 @@ class App:
         kit, facts = self._ordered(self.host.gather())
         self.kit = replace(kit, channels=before._still(kit, house)) if before else kit
         rooms = before.rooms if before else None
-        book = rooms.spending.book if rooms else Book(self._database, clock)
-        spending = Spending.of(self.config.settings, book, self.complain)
+        spending = self._spending(before)
         self.rooms: Rooms = Rooms(
             config=self.config,
-            kit=replace(
-                self.kit,
-                providers=interpreted(spending.over(self.kit.providers), self.config.settings, self.complain),
-            ),
+            kit=self._asked_through(spending),
             sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock),
             journal=rooms.journal if rooms else Journal(self._database, clock),
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
@@ -326,6 +322,15 @@ class App:
             self._database, clock, approvers=settings.approvals.approvers, owners=owners_of(settings),
             timeout_seconds=settings.approvals.timeout,
         )  # fmt: skip
+
+    def _spending(self, before: "App | None") -> Spending:
+        book = before.rooms.spending.book if before else Book(self._database, self._clock)
+        return Spending.of(self.config.settings, book, self.complain)
+
+    def _asked_through(self, spending: Spending) -> Kit:
+        """What turns see of the kit: each provider behind the meter, and behind the words that stand for tools."""
+        providers = interpreted(spending.over(self.kit.providers), self.config.settings, self.complain)
+        return replace(self.kit, providers=providers)
 
     def _keys(self) -> Keys:
         settings = self.config.settings
