@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -185,8 +186,23 @@ answers = st.lists(st.one_of(bits, st.text(max_size=5)), max_size=20).map("".joi
 @given(answers, st.lists(st.integers(1, 9), min_size=1, max_size=5))
 @example("<tool_call>" + " " * 300 + '{"name": "ls"}</tool_call>', [7])
 @example('<tool_call>{"name": "ls"}``````x', [3])
+@example("x" + " " * 500 + '<tool_call>{"name": "ls"}', [7])
+@example(" " * 300 + '{"name": "ls", "arguments": {}}', [7])
+@example("{" + " " * 300 + '"name": "ls", "arguments": {}}', [7])
+@example("```" + "a" * 40 + '{"name": "ls", "arguments": {}}', [7])
 def test_the_pieces_that_an_answer_comes_in_change_nothing(text: str, sizes: list[int]) -> None:
     assert heard(text, *sizes) == listen(text, SCHEMAS)
+
+
+@pytest.mark.parametrize("piece", ["  \n", "<", "`", "[", "words <", "{", '"', "<tool_call>", "\\"])
+def test_a_flood_of_pieces_is_heard_in_time_that_grows_with_its_length_alone(piece: str) -> None:
+    ear = Ear(SCHEMAS)
+    began = time.process_time()
+    for _ in range(20_000):
+        ear.feed(piece)
+    ear.end()
+
+    assert time.process_time() - began < 1.5
 
 
 @given(answers)

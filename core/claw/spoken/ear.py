@@ -29,10 +29,12 @@ _MARKS = (*FORMS, *AROUND, RESULT, CLOSE)
 _MARK = re.compile("|".join(map(re.escape, sorted(_MARKS, key=len, reverse=True))))
 _LONGEST = max(map(len, _MARKS))
 _FIRST = frozenset(mark[0] for mark in _MARKS)
-_BARE = re.compile(r"\s*(?:```[A-Za-z_]*\s*)?\[?\s*\{")
-_BARE_PERHAPS = re.compile(r"\s*(?:`{0,2}|```[A-Za-z_]*\s*\[?\s*|\[\s*)")
-_KEY = re.compile(r'\s*"([^"\\]*)"\s*:')
-_KEY_PERHAPS = re.compile(r'\s*(?:"[^"\\]{0,12}"?\s*)?')
+_BLANKS = 200
+"""More of them are not held back."""
+_BARE = re.compile(r"\s{0,200}(?:```[A-Za-z_]{0,20}\s{0,20})?\[?\s{0,20}\{")
+_BARE_PERHAPS = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z_]{0,20}\s{0,20}\[?\s{0,20}|\[\s{0,20})")
+_KEY = re.compile(r'\s{0,200}"([^"\\]{0,12})"\s{0,20}:')
+_KEY_PERHAPS = re.compile(r'\s{0,200}(?:"[^"\\]{0,12}(?:"\s{0,20})?)?')
 _KEYS = frozenset(
     {"name", "tool", "tool_name", "function", "type", "id", "arguments", "parameters", "args", "input"}
 )
@@ -110,7 +112,7 @@ class Ear:
             self._fresh = False
         found = _MARK.search(text)
         if found:  # no mark is the beginning of another
-            words = text[: found.start()].rstrip()
+            words = text[: _end_of_words(text, found.start())]
             yield from self._say(words)
             self._rest = text[found.end() :]
             yield from self._meet(text[len(words) : found.start()], found[0])
@@ -284,8 +286,13 @@ def _certain(text: str) -> int:
     """How much of it is words whatever follows: not its last blanks, not what may become a mark."""
     for at in range(max(0, len(text) - _LONGEST + 1), len(text)):
         if text[at] in _FIRST and any(mark.startswith(text[at:]) for mark in _MARKS):
-            return len(text[:at].rstrip())
-    return len(text.rstrip())
+            return _end_of_words(text, at)
+    return _end_of_words(text, len(text))
+
+
+def _end_of_words(text: str, end: int) -> int:
+    """Without the blanks before ``end``."""
+    return max(len(text[:end].rstrip()), end - _BLANKS)
 
 
 def _joined(parts: Iterator[Part]) -> list[Part]:

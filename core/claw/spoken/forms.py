@@ -147,11 +147,16 @@ def is_meant(body: str, schemas: Schemas) -> bool:
 def read_tags(raw: str, body: str, schemas: Schemas) -> Spoken | Garbled:
     """A call whose arguments stand in tags of their own, or nothing that can be read."""
     head = _HEAD.match(body)
-    pairs = [*_PARAMETER.findall(body), *_PAIR.findall(body)]
+    pairs = [*_PARAMETER.findall(_up_to("</parameter>", body)), *_PAIR.findall(_up_to("</arg_value>", body))]
     if head is None or not (pairs or (head[1] in schemas and not _TAG.sub("", body[head.end() :]).strip())):
         return Garbled(raw, "it is not a JSON object")
     known = schemas.get(head[1], {}).get("properties", {})
     return Spoken(head[1], {name: _typed(value, known.get(name, {})) for name, value in pairs}, raw)
+
+
+def _up_to(last: str, body: str) -> str:
+    """Not what is opened behind the last closing: each opening would search to the end for its own."""
+    return body[: body.rfind(last) + len(last)] if last in body else ""
 
 
 def _typed(value: str, schema: Any) -> Any:

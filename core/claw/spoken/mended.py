@@ -42,6 +42,8 @@ def _no_number(name: str) -> Never:
 
 
 def _python(text: str) -> Any:
+    if len(text) > _MOST_CHARS // 20:  # its parser takes a hundred times the memory
+        raise ValueError("it is too long")
     try:
         value = ast.literal_eval(text.strip())
         json.dumps(value, allow_nan=False)
