@@ -94,9 +94,9 @@ class Book:
 
     def indexed(self, caps: Sequence[Cap]) -> None:
         """Make what these caps are looked up by."""
-        wanted = [_INDEXES[per] for per in sorted({cap.per for cap in caps} & _INDEXES.keys())]
-        if self._database and wanted:
-            self._database.tables("spending", _TABLE, *wanted)
+        for per in {cap.per for cap in caps} & _INDEXES.keys():
+            if self._database:
+                self._database.tables(f"spending by {per}", _TABLE, _INDEXES[per])
 
     def note(self, bill: Bill, model: str, usage: Usage, nanos: int | None, state: str) -> None:
         """A call was made: it is written with the end of its turn, or at once when it belongs to none."""

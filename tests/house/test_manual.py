@@ -267,6 +267,7 @@ def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
         "prompt.md",
         "rule-files.md",
         "calling-tools.md",
+        "money.md",
     ],
 )
 def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:

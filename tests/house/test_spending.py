@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from claw.app import from_terminal
-from claw.caps import Bill
+from claw.caps import Bill, Cap
 from claw.clock import Clock
 from claw.desk import Desk
 from claw.errors import BudgetError, ProviderError
 from claw.message import Address, Inbound, Sender
+from claw.meter import Spending
 from claw.provider import TextDelta
 from claw.route import admit
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
@@ -284,6 +285,41 @@ async def test_a_summary_over_the_cap_is_made_without_a_model_and_the_turn_fails
 
     assert "no model could summarise it" in said
     assert "summary" not in names
+
+
+async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_is_over_and_until_when() -> (
+    None
+):
+    channel = FakeChannel()
+    limits = {"owners": ["fake:boss"], **config(daily={"tokens": 100})}
+    async with House(FakeProvider(), channels=[channel], config=limits) as house, house.served():
+        channel.says("hello", chat="a", sender="boss")
+        channel.says("hello", chat="b", sender="guest")
+        async with asyncio.timeout(5):
+            while len(channel.sent) < 2:
+                await asyncio.sleep(0.01)
+
+    told = {one.address.chat: one.text for one in channel.sent}
+    assert "the budget daily is used up: 0 of 100 tokens a day" in told["a"] and "budgets.daily" in told["a"]
+    assert told["b"].startswith("I have used up what I may spend here. I may again in ")
+    assert "budget" not in told["b"]
+
+
+async def test_a_cap_that_comes_with_a_new_configuration_counts_what_went_before() -> None:
+    async with House(FakeProvider(says("a", input=45_000)), config=config()) as house:
+        await house.hear("one")
+        book = house.app.rooms.spending.book
+        session = await house.app.rooms.sessions.open("agent:default:main", "default")
+        bill = Bill("default", "agent:default:main", session.id)
+        session.release()
+        later = Spending(book, [Cap("chat", tokens=50_000, per="session"), Cap("each", tokens=1, per="turn")])
+
+        assert later.book.spent(later.caps[0], bill)[0].tokens == 45_000
+        (names,) = zip(
+            *book._database.read("SELECT name FROM sqlite_master WHERE name GLOB 'spending_*'"), strict=True
+        )
+
+    assert set(names) == {"spending_sessions", "spending_turns"}
 
 
 # --- jobs of the clock

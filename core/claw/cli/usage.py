@@ -67,18 +67,33 @@ def usage(
 def _show(by: str, rows: "Sequence[Sum]", total: "Sum", start: float) -> None:
     from claw.meter import cost_of
 
+    columns, lines = rows_of(by, rows, chart=on_terminal() and len(rows) > 1)
+    table(columns, lines)
+    sys.stdout.flush()
+    told = say(
+        "since {time}: {calls} calls, {tokens} tokens, {cost}",
+        time=_day(start), calls=f"{total.calls:,}", tokens=f"{total.usage.total or 0:,}", cost=cost_of([total]),
+    )  # fmt: skip
+    if total.guessed:
+        told += say("; {count} of them by estimate: the service did not say", count=total.guessed)
+    typer.echo(told)
+
+
+def rows_of(by: str, rows: "Sequence[Sum]", chart: bool) -> tuple[list[str], list[list[str]]]:
+    """The heads of the columns, and a line for each sum: days in order, all else the dearest first.
+
+    :param chart: with a bar behind each line, of its cost, or of its tokens when nothing has a price.
+    """
+    from claw.meter import cost_of
+
     heads = {
         "day": say("day"), "agent": say("agent"), "model": say("model"), "session": say("session"),
         "plugin": say("plugin"), "job": say("job"), "purpose": say("purpose"),
     }  # fmt: skip
     if by != "day":
         rows = sorted(rows, key=lambda one: (-one.nanos, -(one.usage.total or 0), one.name))
-    sizes = (
-        [one.nanos for one in rows]
-        if any(one.nanos for one in rows)
-        else [one.usage.total or 0 for one in rows]
-    )
-    chart = on_terminal() and len(rows) > 1
+    priced = any(one.nanos for one in rows)
+    sizes = [one.nanos if priced else one.usage.total or 0 for one in rows]
     columns = [heads[by], say("calls"), say("read"), say("from cache"), say("written"), say("cost")]
     lines = [
         [
@@ -88,15 +103,7 @@ def _show(by: str, rows: "Sequence[Sum]", total: "Sum", start: float) -> None:
         ]
         for one, size in zip(rows, sizes, strict=True)
     ]  # fmt: skip
-    table([*columns, ""] if chart else columns, lines)
-    sys.stdout.flush()
-    told = say(
-        "since {time}: {calls} calls, {tokens} tokens, {cost}",
-        time=_day(start), calls=f"{total.calls:,}", tokens=f"{total.usage.total or 0:,}", cost=cost_of([total]),
-    )  # fmt: skip
-    if total.guessed:
-        told += say("; {count} of them by estimate: the service did not say", count=total.guessed)
-    typer.echo(told)
+    return [*columns, *([""] if chart else [])], lines
 
 
 def bar(size: int, largest: int) -> str:
