@@ -9,7 +9,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     6   stage  host  delivery  live  media  talk    what a message meets; plugins; strangers asked within limits
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations  meter  spoken
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing
-    4   keys  spending
+    4   keys  logins  spending
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
     3   question  chunking  pruning  shelf  cooldown  loops  caps  rates
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect

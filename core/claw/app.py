@@ -337,7 +337,7 @@ class App:
         told = settings.models.cooldowns
         rules = Rules(told.table, told.slow_down, told.disabled, told.disabled_most, told.window, told.probe)
         orders = {name: section.auth_order for name, section in settings.providers.items()}
-        return Keys(self._database, self._clock, rules, orders, self.config.environ)
+        return Keys(self._database, self._clock, rules, orders, self.config.environ, self.redact.learn)
 
     def _make_home(self) -> None:
         home, refused = self.config.home, ""

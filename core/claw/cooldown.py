@@ -6,6 +6,8 @@ Facts: spec/runtime.md G5. A key whose rest is over is half open: one request at
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from claw.words import say
+
 _HOUR = 3600.0
 
 DISABLING = frozenset({"billing", "auth_permanent"})
@@ -96,3 +98,31 @@ def half_open(use: Use) -> Use:
     if use.disabled_until or use.reason not in PASSING:
         return use
     return replace(use, cools_until=0.0, not_before=0.0)
+
+
+def waits(use: Use, now: float) -> str:
+    """What is to be said of a key that rests: ``waits 4 min after 3 failures: rate limit``; empty when it does not."""
+    until = use.rests_until(now)
+    if not until:
+        return ""
+    return say(
+        "waits {time} after {count} failures: {reason}" if use.failures > 1 else "waits {time} after a failure: {reason}",
+        time=_span(until - now),
+        count=use.failures,
+        reason=say(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
+    )  # fmt: skip
+
+
+_REASONS = {
+    "auth": "the key was refused", "auth_permanent": "the key was refused for good", "permission": "not allowed",
+    "billing": "no credit left", "rate_limit": "rate limit", "overloaded": "overloaded", "server": "server error",
+    "timeout": "no answer in time",
+}  # fmt: skip
+
+
+def _span(seconds: float) -> str:
+    if round(seconds) < 60:
+        return say("{n} s", n=max(1, round(seconds)))
+    if seconds < 2 * 3600:
+        return say("{n} min", n=round(seconds / 60))
+    return say("{n} h", n=round(seconds / 3600))

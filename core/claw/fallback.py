@@ -232,7 +232,7 @@ class _Asking:
         spoke = False
         try:
             if key.expires_at is not None:
-                key = await self._keys.renewed(provider, key, self._bunch.folder)
+                key = await self._keys.logins.renewed(provider, key, self._bunch.folder)
             request = replace(call.request, model=ref.model, credential=key)
             stream = _walled(provider, request, self._silence)
             events = _anew(stream, call.shown, call.why) if call.shown else stream
@@ -410,3 +410,15 @@ def _all_failed(failures: Sequence[tuple[ModelRef, ProviderError]]) -> ProviderE
         count=len(failures),
         told=told,
     )
+
+
+async def answer_of(provider: Provider, request: Request, ref: ModelRef) -> Assistant:
+    """One call, one answer, with the key in the request: no other is tried and nothing is waited for.
+
+    :raises ProviderError: it failed.
+    """
+    async with aclosing(_walled(provider, request, USUAL.silence_seconds)) as stream:
+        async for event in stream:
+            if isinstance(event, Finished):
+                return event.message
+    raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))

@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from math import inf
@@ -18,8 +18,9 @@ from typing import Any
 
 from claw.auth import Credential, ProfileFile, Profiles, in_order, merged
 from claw.clock import SYSTEM, Clock
-from claw.cooldown import BLAMELESS, OF_THE_MODEL, PASSING, Rules, Use, after_failure, half_open
-from claw.errors import BusyError, ClawError, ProviderError
+from claw.cooldown import BLAMELESS, OF_THE_MODEL, PASSING, Rules, Use, after_failure, half_open, waits
+from claw.errors import ClawError, ProviderError
+from claw.logins import Logins
 from claw.provider import Provider
 from claw.store import Database
 from claw.words import say
@@ -31,8 +32,6 @@ _PUT = "INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?)"
 _FIELDS = frozenset(field.name for field in fields(Use))
 _KEPT_PINS = 4096
 _LOOK_SECONDS = 2.0  # between two looks at the files of the agents
-_EARLY_SECONDS = 60.0  # before it runs out, a credential is made anew
-_LOCK_PAUSE_SECONDS = 0.05
 _LEAST_SECONDS = 0.05
 _APART_SECONDS = 1.0
 _WELL = Use()
@@ -65,6 +64,7 @@ class Keys:
 
     :param database: None = nothing is kept.
     :param orders: provider → names in the order to try, as the file says.
+    :param learn: told the secrets that were read, so that nobody prints them.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class Keys:
         rules: Rules | None = None,
         orders: Mapping[str, Sequence[str]] | None = None,
         environ: Mapping[str, str] | None = None,
+        learn: Callable[[Iterable[str]], None] = lambda secrets: None,
     ) -> None:
-        self.clock, self.rules = clock, rules or Rules()
+        self.clock, self.rules, self._learn = clock, rules or Rules(), learn
         self._database, self._orders, self._environ = database, orders or {}, environ or {}
         self._uses: dict[Id, Use] | None = None if database else {}
         self._marks: dict[Id, str] = {}
@@ -85,7 +86,7 @@ class Keys:
         self._lines: dict[tuple[str, ...], deque[asyncio.Event]] = {}
         self._files: dict[Path, tuple[float, Any, Profiles]] = {}
         self._pins: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._renewing: dict[tuple[str, str, str], asyncio.Lock] = {}
+        self.logins = Logins(self._environ, clock, learn)
         if database:
             database.tables("keys", _TABLE)
 
@@ -114,6 +115,9 @@ class Keys:
             if not any(key.provider == name for key in profiles.keys):
                 raise
         keys = merged(profiles.keys, common, name)
+        faults = [why for (of, _), why in profiles.faults.items() if of == name]
+        if faults and not keys:
+            raise ProviderError("its key cannot be used: {why}", reason="auth", where=name, why=faults[0])
         if len(keys) < 2:
             return keys
         now = self.clock.now()
@@ -134,6 +138,7 @@ class Keys:
             file = ProfileFile(folder, self._environ)
             if (seen := file.version) != version:
                 version, profiles = seen, file.read()
+                self._learn(secret for key in profiles.keys for secret in (key.secret, key.refresh))
             self._files[folder] = now, version, profiles
         return profiles
 
@@ -275,7 +280,7 @@ class Keys:
     async def reopened(
         self, providers: Sequence[str], opens_in: Callable[[], float], most_seconds: float
     ) -> None:
-        """Wait until one of these providers answers, or it is on us to try: who waits longest does, the others go on
+        """Wait until one of these providers answers, or it is on us to try: who listening longest does, the others go on
         waiting. All that are let go by an answer come a little apart.
 
         :param opens_in: seconds until a key may be tried.
@@ -284,19 +289,19 @@ class Keys:
         events = [self._changed.setdefault(name, asyncio.Event()) for name in providers]
         until, moved = self.clock.monotonic() + most_seconds, asyncio.Event()
         line.append(moved)
-        waits = [asyncio.ensure_future(event.wait()) for event in (*events, moved)]
+        listening = [asyncio.ensure_future(event.wait()) for event in (*events, moved)]
         try:
-            while line[0] is not moved and not any(wait.done() for wait in waits[:-1]):
+            while line[0] is not moved and not any(wait.done() for wait in listening[:-1]):
                 left = until - self.clock.monotonic()
-                done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(listening, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     return
-            if line[0] is moved and not any(wait.done() for wait in waits[:-1]):
+            if line[0] is moved and not any(wait.done() for wait in listening[:-1]):
                 seconds = min(opens_in(), until - self.clock.monotonic())
                 if seconds > 0:
-                    await asyncio.wait(waits[:-1], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(listening[:-1], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
+            for wait in listening:
                 wait.cancel()
             line.remove(moved)
             if line:
@@ -304,82 +309,14 @@ class Keys:
         if any(event.is_set() for event in events):
             await asyncio.sleep(random.uniform(0, _APART_SECONDS))
 
-    # --- credentials that run out
-
-    async def renewed(self, provider: Provider, key: Credential, folder: Path | None) -> Credential:
-        """The key, made anew when it is about to run out: once for all who ask, in whichever process.
-
-        :raises ProviderError: it could not be made anew; for good (``auth_permanent``) = somebody has to log in again.
-        """
-        renew = getattr(provider, "refresh", None)
-        soon = self.clock.now() + _EARLY_SECONDS
-        if (
-            renew is None
-            or folder is None
-            or key.expires_at is None
-            or key.expires_at > soon
-            or not key.owner
-        ):
-            return key
-        async with self._renewing.setdefault(_who(provider.name, key), asyncio.Lock()):
-            file = ProfileFile(folder, self._environ)
-            lock = file.lock()
-            try:
-                while not lock.held:
-                    try:
-                        lock.take()
-                    except BusyError:
-                        await asyncio.sleep(_LOCK_PAUSE_SECONDS)
-                newest = next(
-                    (
-                        one
-                        for one in file.read().keys
-                        if (one.provider, one.name) == (provider.name, key.name)
-                    ),
-                    None,
-                )
-                if newest is None:
-                    raise _log_in(provider.name, key.name)
-                if newest.expires_at is None or newest.expires_at > soon:
-                    return newest
-                return await self._renew(renew, file, newest)
-            finally:
-                lock.close()
-                self._files.pop(folder, None)
-
-    async def _renew(self, renew: Any, file: ProfileFile, key: Credential) -> Credential:
-        """Ask for it. Others wait meanwhile, so what is known in the end stands in the file."""
-
-        def edit(tree: dict[str, Any]) -> None:
-            entry = tree["profiles"][key.provider][key.name]
-            if made is None:
-                entry["needsLogin"] = True
-            else:
-                entry |= {
-                    "secret": made.secret,
-                    "expiresAt": made.expires_at,
-                    "refresh": made.refresh or key.refresh,
-                }
-
-        made: Credential | None = None
-        try:
-            made = await renew(key)
-        except ProviderError as refused:
-            if refused.reason not in ("auth", "auth_permanent", "permission", "bad_request"):
-                raise
-            file.write(edit)
-            raise _log_in(key.provider, key.name) from refused
-        assert made is not None
-        file.write(edit)
-        return replace(
-            key, secret=made.secret, expires_at=made.expires_at, refresh=made.refresh or key.refresh
-        )
-
     # --- what is known
 
-    def known(self) -> dict[Id, Use]:
-        """Everything that is known of keys that failed or were used."""
-        return dict(self._known)
+    def of_key(self, provider: str, key: Credential) -> dict[str, Use]:
+        """What is known of a key: model → its use; the empty one is of all models."""
+        self._use(provider, key, "")
+        return {
+            id.model: use for id, use in self._known.items() if replace(id, model="") == _id(provider, key)
+        }
 
     def forget(self, provider: str, owner: str, name: str) -> None:
         """Another key stands under this name, or none."""
@@ -456,41 +393,6 @@ class Keys:
 
     def _door(self, provider: str) -> _Door:
         return self._doors.setdefault(provider, _Door(set()))
-
-
-def waits(use: Use, now: float) -> str:
-    """What is to be said of a key that rests: ``waits 4 min after 3 failures: rate limit``; empty when it does not."""
-    until = use.rests_until(now)
-    if not until:
-        return ""
-    return say(
-        "waits {time} after {count} failures: {reason}" if use.failures > 1 else "waits {time} after a failure: {reason}",
-        time=_span(until - now),
-        count=use.failures,
-        reason=say(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
-    )  # fmt: skip
-
-
-_REASONS = {
-    "auth": "the key was refused", "auth_permanent": "the key was refused for good", "permission": "not allowed",
-    "billing": "no credit left", "rate_limit": "rate limit", "overloaded": "overloaded", "server": "server error",
-    "timeout": "no answer in time",
-}  # fmt: skip
-
-
-def _span(seconds: float) -> str:
-    if seconds < 60:
-        return say("{n} s", n=max(1, round(seconds)))
-    if seconds < 2 * 3600:
-        return say("{n} min", n=round(seconds / 60))
-    return say("{n} h", n=round(seconds / 3600))
-
-
-def _log_in(provider: str, name: str) -> ProviderError:
-    return ProviderError(
-        "the login {name} has run out and could not be made anew", reason="auth_permanent", where=provider, name=name,
-        provider=provider, fix="log in again: claw auth add {provider} --name {name}",
-    )  # fmt: skip
 
 
 def _who(provider: str, key: Credential) -> tuple[str, str, str]:

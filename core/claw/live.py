@@ -8,10 +8,11 @@ from typing import Any
 from claw.channel import WAITS, Channel, Writer
 from claw.chunking import Blocks
 from claw.clock import SYSTEM
-from claw.event import Event, StepStarted, TextPiece
+from claw.event import Event, Said, StepStarted, TextPiece
 from claw.failpoint import reach
 from claw.journal import Journal
 from claw.message import Outbound
+from claw.transcript import Assistant
 from claw.wall import name_of, within
 from claw.words import say
 
@@ -80,6 +81,9 @@ class Live:
             if self._post:
                 self._send(self._blocks.finish())
                 self._blocks, self._fed = Blocks(), ""
+        elif isinstance(event, Said):
+            if isinstance(event.message, Assistant) and event.message.stop_reason == "error":
+                self._blocks = Blocks()  # what was not sent of an answer that broke off never is
         elif isinstance(event, TextPiece):
             self._text += event.text
             text = self._visible(self._text) if self._streams or self._post else ""

@@ -25,6 +25,8 @@ _NOUNS = {
     "logs": "claw.cli.logs",
     "usage": "claw.cli.usage",
     "plugins": "claw.cli.plugins",
+    "models": "claw.cli.models",
+    "auth": "claw.cli.auth",
     "tools": "claw.cli.tools",
     "policy": "claw.cli.policy",
     "approvals": "claw.cli.approvals",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from claw.auth import ProfileFile
 from claw.cli.show import document
 from claw.manifest import Found
 from claw.words import say
@@ -65,6 +66,9 @@ def key_of(config: Any, found: Sequence[Found], provider: str, environ: Mapping[
     """Where the key of ``provider`` comes from, never the key: a place in the file, a variable, or none."""
     if provider == "offline":
         return say("not needed")
+    own = ProfileFile(config.agent().dir)
+    if own.tree().get("profiles", {}).get(provider):
+        return str(own.path)
     section = config.settings.providers.get(provider)
     if section is not None and (section.api_key or any(profile.api_key for profile in section.auth_profiles)):
         return f"providers.{provider}"

@@ -23,10 +23,15 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+        self._known: list[str] = []
+        self.learn(known)
+        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+
+    def learn(self, known: Iterable[str]) -> None:
+        """More values that are secret from now on."""
         values = (value.strip() for value in known)
         written = {s for value in values if len(value) >= _SHORTEST_KNOWN for s in spellings(value)}
-        self._known = sorted(written, key=len, reverse=True)
-        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self._known = sorted(written.union(self._known), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """``text`` with every secret masked."""

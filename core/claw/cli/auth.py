@@ -1,0 +1,287 @@
+"""``claw auth``: the keys of model services: which there are, adding one, taking one away, in which order they are tried.
+
+A secret never stands on a command line: it is asked for without being shown, or read from stdin.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from claw.auth import KINDS, Credential, ProfileFile
+from claw.cli.show import document, table
+from claw.errors import UsageError
+from claw.words import say
+
+if TYPE_CHECKING:
+    from claw.app import House
+    from claw.keys import Keys
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The keys of model services.")
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Agent = Annotated[str, typer.Option("--agent", help="In whose file; the default agent's.")]
+ProviderName = Annotated[str, typer.Argument(help="anthropic, openai, … as in provider/model.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key, without its secret.
+
+    :param place: where it is written.
+    :param fault: why it cannot be used at all.
+    :param rests: model → how long it rests for it, and why; the empty one is of all models.
+    """
+
+    provider: str
+    name: str
+    kind: str
+    place: str
+    owner: str = ""
+    fault: str = ""
+    rests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """All of that; empty = it is well."""
+        told = (f"{model}: {text}" if model else text for model, text in self.rests.items())
+        return self.fault or "; ".join(told)
+
+    def state_for(self, model: str) -> str:
+        """What keeps it from this model."""
+        return self.fault or self.rests.get("") or self.rests.get(model, "")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "provider": self.provider, "name": self.name, "type": self.kind, "where": self.place,
+            "agent": self.owner or None, "state": self.state or None,
+        }  # fmt: skip
+
+
+@app.command("list")
+def list_(agent: Agent = "", as_json: AsJson = False) -> None:
+    """List the keys that there are, where each one stands, and which ones rest. No key is shown."""
+    from claw.app import look_round
+
+    house = look_round()
+    found = sorted(rows(house, agent, os.environ), key=lambda row: row.provider)
+    orders = _file(house, agent).read().orders
+    if as_json:
+        document(
+            "auth", {"keys": [row.plain for row in found], "order": {p: [*n] for p, n in orders.items()}}
+        )
+        return
+    if not found:
+        typer.echo(say("there is no key; claw auth add PROVIDER takes one"))
+        return
+    cells = [[row.provider, row.name, row.kind, row.place, row.state or say("ready")] for row in found]
+    table(
+        [say("provider"), say("name"), say("type"), say("where"), say("state")],
+        cells,
+        {say("ready"): "green"},
+    )
+    for provider, names in orders.items():
+        typer.echo(say("order of {provider}: {names}", provider=provider, names=", ".join(names)))
+
+
+@app.command()
+def add(
+    provider: ProviderName,
+    name: Annotated[str, typer.Option("--name", help="What to call the key.")] = "main",
+    agent: Agent = "",
+    kind: Annotated[str, typer.Option("--type", help="api_key, token or oauth.")] = "api_key",
+    env: Annotated[
+        str, typer.Option("--env", help="The variable that holds it, instead of a copy here.")
+    ] = "",
+    keyring: Annotated[bool, typer.Option("--keyring", help="Keep it in this machine's keyring.")] = False,
+) -> None:
+    """Keep a key of PROVIDER in the agent's own file (0600). It is asked for unseen, or read from stdin."""
+    from claw.app import look_round
+
+    house = look_round()
+    known_provider(house, provider)
+    if kind not in KINDS:
+        raise UsageError(
+            "{kind} is no type of key", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)
+        )
+    file = _file(house, agent)
+    secret = "" if env else _secret(provider, name)
+    file.add(Credential(name, secret, kind, provider), env=env, in_keyring=keyring)
+    with _Known(house) as keys:
+        keys.forget(provider, file.agent, name)
+    typer.echo(
+        say("{provider}: the key {name} is kept in {path}", provider=provider, name=name, path=file.path)
+    )
+
+
+@app.command()
+def remove(
+    provider: ProviderName,
+    name: Annotated[str, typer.Argument(help="As claw auth list shows it.")] = "main",
+    agent: Agent = "",
+) -> None:
+    """Forget a key that claw auth add took. Those of the config file and the environment stand where they are."""
+    from claw.app import look_round
+
+    house = look_round()
+    file = _file(house, agent)
+    if not file.remove(provider, name):
+        fix = "claw auth list shows the keys and where each one stands"
+        raise UsageError(
+            "{path} has no key {name} of {provider}", fix=fix, path=file.path, name=name, provider=provider
+        )
+    with _Known(house) as keys:
+        keys.forget(provider, file.agent, name)
+    typer.echo(say("{provider}: the key {name} is forgotten", provider=provider, name=name))
+
+
+@app.command()
+def order(
+    provider: ProviderName,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of keys, the first one first.")] = None,
+    agent: Agent = "",
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Back to the file's order, or taking turns.")
+    ] = False,
+) -> None:
+    """Try the keys of PROVIDER in this order, and no others. Without names: say the order."""
+    from claw.app import look_round
+
+    house = look_round()
+    file = _file(house, agent)
+    if names and not clear:
+        there = [row.name for row in rows(house, agent, os.environ) if row.provider == provider]
+        for name in names:
+            if name not in there:
+                fix = "Its keys are: {names}"
+                raise UsageError(
+                    "{provider} has no key {name}",
+                    fix=fix,
+                    provider=provider,
+                    name=name,
+                    names=", ".join(there) or "-",
+                )
+    if names or clear:
+        file.change(lambda tree: _put_order(tree, provider, () if clear else names or ()))
+    section = house.config.settings.providers.get(provider)
+    now = file.read().orders.get(provider) or (section.auth_order if section else ())
+    told = ", ".join(now) or say("they take turns")
+    typer.echo(say("order of {provider}: {names}", provider=provider, names=told))
+
+
+def rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Row]:
+    """All keys that the agent could use, its own first; no plugin is asked."""
+    config, file = house.config, _file(house, agent)
+    with _Known(house) as keys:
+        profiles = file.read()
+        for key in profiles.keys:
+            yield Row(
+                key.provider,
+                key.name,
+                key.kind,
+                file.path.name,
+                file.agent,
+                "",
+                _rests(keys, key.provider, key),
+            )
+        for (provider, name), why in profiles.faults.items():
+            yield Row(provider, name, "-", file.path.name, file.agent, why)
+        taken = {(key.provider, key.name) for key in profiles.keys}
+        for provider, section in config.settings.providers.items():
+            written = [
+                (p.id, p.type, p.api_key, f"authProfiles[{at}]") for at, p in enumerate(section.auth_profiles)
+            ]
+            for name, kind, secret, place in (*written, ("default", "api_key", section.api_key, "apiKey")):
+                if secret is not None and not secret.empty and (provider, name) not in taken:
+                    missing = ", ".join(secret.missing)
+                    state = say("the environment variable {name} is not set", name=missing) if missing else ""
+                    key = Credential(name, "" if missing else _revealed(secret), kind)
+                    place = f"providers.{provider}.{place}"  # noqa: PLW2901
+                    yield Row(provider, name, kind, place, "", state, _rests(keys, provider, key))
+        for line in (line for one in house.found if one.manifest for line in one.manifest.providers):
+            held = next((name for name in line.env if environ.get(name, "").strip()), "")
+            own = config.settings.providers.get(line.name)
+            if held and not (own and (own.api_key or own.auth_profiles)):
+                key = Credential("environment", environ[held].strip())
+                yield Row(line.name, "environment", "api_key", held, "", "", _rests(keys, line.name, key))
+
+
+class _Known:
+    """What is known of the keys, for a command: a home without a state is left as it is."""
+
+    def __init__(self, house: "House") -> None:
+        from claw.keys import Keys
+        from claw.store import Database
+
+        path = house.config.home / "state.db"
+        self._database = Database(path) if path.is_file() else None
+        self._keys = Keys(self._database)
+
+    def __enter__(self) -> "Keys":
+        return self._keys
+
+    def __exit__(self, *_: object) -> None:
+        if self._database:
+            self._database.close()
+
+
+def _rests(keys: "Keys", provider: str, key: Credential) -> dict[str, str]:
+    from claw.cooldown import waits
+
+    now = keys.clock.now()
+    told = {model: waits(use, now) for model, use in keys.of_key(provider, key).items()}
+    return {model: text for model, text in told.items() if text}
+
+
+def _revealed(secret: Any) -> str:
+    from claw.errors import ConfigError
+
+    try:
+        return str(secret.reveal().strip())
+    except ConfigError:
+        return ""
+
+
+def _file(house: "House", agent: str) -> ProfileFile:
+    return ProfileFile(house.config.agent(agent).dir)
+
+
+def _put_order(tree: dict[str, Any], provider: str, names: Any) -> None:
+    order = tree.setdefault("order", {})
+    order[provider] = [*dict.fromkeys(names)]
+    if not names:
+        del order[provider]
+
+
+def known_provider(house: "House", provider: str) -> None:
+    from claw.config.names import nearest
+
+    lines = [line.name for one in house.found if one.manifest for line in one.manifest.providers]
+    names = [*dict.fromkeys((*lines, *house.config.settings.providers))]
+    if provider not in names:
+        near = nearest(provider, names)
+        fix = "Did you mean {near}?" if near else "Those that are known: {names}"
+        raise UsageError(
+            "nobody serves the provider {provider}",
+            fix=fix,
+            provider=provider,
+            near=near,
+            names=", ".join(names) or "-",
+        )
+
+
+def _secret(provider: str, name: str) -> str:
+    if sys.stdin.isatty():
+        asked = say("Key {name} of {provider} (not shown)", name=name, provider=provider)
+        secret: str = typer.prompt(asked, hide_input=True, default="", show_default=False)
+    else:
+        secret = sys.stdin.readline()
+    if not secret.strip():
+        raise UsageError(
+            "there was no key on stdin", fix="claw auth add {provider} < FILE", provider=provider
+        )
+    return secret.strip()

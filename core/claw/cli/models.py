@@ -1,0 +1,209 @@
+"""``claw models``: which models answer and stand in, how their keys are, a real call to see, and choosing another one."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from claw.cli.auth import AsJson, known_provider, rows
+from claw.cli.show import document, table
+from claw.errors import ClawError, ProviderError, UsageError
+from claw.words import say
+
+if TYPE_CHECKING:
+    from claw.app import App, House
+    from claw.auth import Credential
+    from claw.fallback import ModelRef
+    from claw.provider import Provider
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which models answer, and how they are.")
+Agent = Annotated[str, typer.Option("--agent", help="Of which agent; the default one's.")]
+ModelName = Annotated[str, typer.Argument(help="provider/model, or an alias of the file.")]
+PROBE_SECONDS = 60.0
+"""What one call of a probe may take."""
+
+
+@app.command("list")
+def list_(agent: Agent = "", as_json: AsJson = False) -> None:
+    """List the models of an agent in the order they are asked, and the aliases of the file."""
+    from claw.app import look_round
+
+    house = look_round()
+    found = [
+        {
+            "model": str(ref),
+            "role": "primary" if at == 0 else "fallback",
+            "plugin": _plugin(house, ref.provider),
+        }
+        for at, ref in enumerate(_models(house, agent))
+    ]
+    aliases = house.config.settings.models.aliases
+    if as_json:
+        document("models", {"agent": house.config.agent(agent).id, "models": found, "aliases": dict(aliases)})
+        return
+    cells = [[one["model"], say(one["role"]), one["plugin"] or say("none")] for one in found]
+    cells += [[full, say("alias {name}", name=name), _plugin(house, full.partition("/")[0]) or say("none")]
+              for name, full in aliases.items()]  # fmt: skip
+    table([say("model"), say("role"), say("plugin")], cells)
+
+
+@app.command()
+def status(agent: Agent = "", as_json: AsJson = False) -> None:
+    """Say of each model which keys it has and which of them rest, and why. Exit 1 when a model has none that is ready."""
+    from claw.app import look_round
+
+    house = look_round()
+    held = list(rows(house, agent, os.environ))
+    found: list[dict[str, Any]] = []
+    for ref in _models(house, agent):
+        keys = [row for row in held if row.provider == ref.provider]
+        told = [
+            {"key": row.name, "where": row.place, "state": row.state_for(ref.model) or "ready"}
+            for row in keys
+        ]
+        found.append({"model": str(ref), "needsKey": _needs_key(house, ref.provider), "keys": told})
+    well = all(not one["needsKey"] or any(key["state"] == "ready" for key in one["keys"]) for one in found)
+    if as_json:
+        document("models-status", {"ready": well, "models": found})
+    else:
+        cells = [
+            [one["model"], key["key"], say("ready") if key["state"] == "ready" else key["state"]]
+            for one in found
+            for key in (*one["keys"], *_nobody(one))
+        ]
+        table([say("model"), say("key"), say("state")], cells, {say("ready"): "green"})
+    raise typer.Exit(0 if well else 1)
+
+
+@app.command()
+def probe(
+    model: Annotated[str, typer.Argument(help="Only this one; all of the agent without it.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Only the key of this name.")] = "",
+    agent: Agent = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make one tiny real call with each key of each model: it costs a few tokens. A key that answers rests no longer."""
+    found = asyncio.run(_probed(model, key, agent))
+    well = all(one["ok"] for one in found) and bool(found)
+    if as_json:
+        document("models-probe", {"ok": well, "calls": found})
+    else:
+        cells = [[one["model"], one["key"], say("answers") if one["ok"] else one["why"]] for one in found]
+        table([say("model"), say("key"), say("what it says")], cells, {say("answers"): "green"})
+        if not found:
+            typer.echo(say("there is no key to try"), err=True)
+    raise typer.Exit(0 if well else 1)
+
+
+@app.command()
+def use(
+    model: ModelName,
+    agent: Annotated[str, typer.Option("--agent", help="For this agent alone.")] = "",
+    fallback: Annotated[
+        list[str] | None, typer.Option("--fallback", help="Stands in for it; may be repeated.")
+    ] = None,
+) -> None:
+    """Let MODEL answer from now on: writes it into the config file. Its spares stay, unless --fallback names others."""
+    from claw.app import look_round
+    from claw.cli.config import file_of
+    from claw.config import edit
+
+    house = look_round()
+    aliases = house.config.settings.models.aliases
+    for one in (model, *(fallback or ())):
+        provider, slash, name = aliases.get(one, one).partition("/")
+        if not slash or not name:
+            raise UsageError("{model} names no provider", fix="Write provider/model, or an alias", model=one)
+        known_provider(house, provider)
+    config, path = house.config, file_of(os.environ)
+    place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
+    choice = config.agent(agent).settings.model
+    spares = fallback if fallback is not None else list(choice.fallbacks) if choice else []
+    value = {"primary": model, "fallbacks": spares} if spares else model
+    changed = edit.set_value(path, place, value, os.environ)
+    typer.echo(say("{model} answers now" if changed else "{model} answers already", model=model))
+
+
+async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
+    from claw.app import App, look_round
+
+    house = look_round(models=[model])
+    running = App(house)
+    try:
+        return [
+            await _called(running, ref, provider, held)
+            for ref, provider, held in _calls(running, house, model, key, agent)
+        ]
+    finally:
+        await running.close()
+
+
+def _calls(
+    running: "App", house: "House", model: str, key: str, agent: str
+) -> Iterator[tuple["ModelRef", "Provider", "Credential"]]:
+    from claw.fallback import candidates
+
+    aliases, folder = house.config.settings.models.aliases, house.config.agent(agent).dir
+    primary = str(_models(house, agent)[0])
+    for ref in candidates(model, primary, (), aliases, ()) if model else _models(house, agent):
+        brought = running.kit.providers.get(ref.provider)
+        if brought is None:
+            fix = "claw plugins list says why"
+            raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
+        for held in running.rooms.keys.of(brought.thing, folder, "", ref.model):
+            if not key or held.name == key:
+                yield ref, brought.thing, held
+
+
+async def _called(running: "App", ref: "ModelRef", provider: "Provider", key: "Credential") -> dict[str, Any]:
+    from claw.fallback import answer_of
+    from claw.provider import Request, SystemPrompt
+    from claw.transcript import Text, User
+    from claw.wall import within
+
+    question = (User((Text("Answer with the word: yes"),)),)
+    keys, why = running.rooms.keys, ""
+    try:
+        key = await keys.logins.renewed(provider, key, running.config.agent().dir)
+        asked = Request(ref.model, SystemPrompt(""), question, max_tokens=64, credential=key)
+        await within(PROBE_SECONDS, answer_of(provider, asked, ref))
+        keys.forget(ref.provider, key.owner, key.name)
+    except ProviderError as failed:
+        keys.failed(ref.provider, key, ref.model, failed)
+        why = failed.problem
+    except (ClawError, TimeoutError) as failed:
+        why = str(failed)
+    return {"model": str(ref), "key": key.name, "ok": not why, "why": running.redact(why)}
+
+
+def _models(house: "House", agent: str) -> "tuple[ModelRef, ...]":
+    from claw.fallback import candidates
+
+    choice = house.config.agent(agent).settings.model
+    primary = (choice.primary if choice else None) or house.default_model
+    return candidates("", primary, choice.fallbacks if choice else (), house.config.settings.models.aliases)
+
+
+def _plugin(house: "House", provider: str) -> str:
+    if provider == "offline":
+        return "builtin"
+    section = house.config.settings.providers.get(provider)
+    kind = str((section.model_extra or {}).get("type", "")) if section else ""
+    for one in house.found:
+        names = {line.name for line in one.manifest.providers} if one.manifest else set()
+        if provider in names or kind in names:
+            return one.id
+    return "openai" if section and section.base_url else ""
+
+
+def _needs_key(house: "House", provider: str) -> bool:
+    section = house.config.settings.providers.get(provider)
+    return provider not in ("offline", "local") and not (section and section.base_url)
+
+
+def _nobody(one: dict[str, Any]) -> list[dict[str, str]]:
+    if one["keys"]:
+        return []
+    return [{"key": "-", "state": say("no key") if one["needsKey"] else say("needs no key")}]

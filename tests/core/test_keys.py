@@ -1,0 +1,307 @@
+"""Keys of model services: kept in the agent's own file, tried in turn, left to rest, made anew once."""
+
+import asyncio
+import json
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from claw.auth import Credential, ProfileFile
+from claw.clock import Clock
+from claw.cooldown import Rules, Use, after_failure, waits
+from claw.errors import ClawError, ProviderError
+from claw.keys import Keys
+from claw.store import Database
+from claw.testing import FakeProvider
+from hypothesis import given, strategies as st
+from rigs import tokens as rig
+from rigs.tokens import TokenService
+
+NOW = 1_800_000_000.0
+ONE, TWO = Credential("one", "sk-1"), Credential("two", "sk-2")
+
+
+class Time:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.clock = Clock(lambda: self.now, lambda: self.now)
+
+
+def busy(seconds: float | None = None) -> ProviderError:
+    return ProviderError("slow down", reason="rate_limit", retryable=True, retry_after_seconds=seconds)
+
+
+def names(keys: Keys, provider: FakeProvider, session: str = "") -> list[str]:
+    return [key.name for key in keys.of(provider, None, session)]
+
+
+# --- who is next
+
+
+def test_keys_take_turns_and_a_conversation_stays_with_its_own():
+    time, provider = Time(), FakeProvider(keys=[ONE, TWO])
+    keys = Keys(None, time.clock)
+    assert names(keys, provider, "a") == ["one", "two"]
+
+    time.now += 1
+    keys.answered("fake", ONE, "m", "a", alone=False)
+
+    assert names(keys, provider, "b") == ["two", "one"]
+    assert names(keys, provider, "a") == ["one", "two"]
+
+
+def test_a_conversation_leaves_its_key_when_that_one_rests():
+    time, provider = Time(), FakeProvider(keys=[ONE, TWO])
+    keys = Keys(None, time.clock)
+    keys.answered("fake", ONE, "m", "a", alone=False)
+    keys.failed("fake", ONE, "m", busy())
+
+    assert names(keys, provider, "a") == ["two", "one"]
+
+
+def test_of_a_key_whose_rest_is_over_one_request_at_a_time_finds_out():
+    time = Time()
+    keys = Keys(None, time.clock)
+    keys.failed("fake", ONE, "m", busy(10))
+    time.now += 11
+
+    assert keys.admit("fake", [ONE, TWO], ONE, "m")
+    assert not keys.admit("fake", [ONE, TWO], ONE, "m")
+    keys.answered("fake", ONE, "m")
+    assert keys.admit("fake", [ONE, TWO], ONE, "m")
+    assert keys.admit("fake", [ONE, TWO], ONE, "m")
+
+
+def test_while_all_keys_of_a_provider_rest_one_is_tried_every_twenty_seconds_and_its_success_opens_the_others():
+    time = Time()
+    keys, both = Keys(None, time.clock), [ONE, TWO]
+    for key in both:
+        keys.failed("fake", key, "m", busy())
+        time.now += 1
+
+    assert [keys.admit("fake", both, key, "m") for key in both] == [True, False]
+    keys.failed("fake", ONE, "m", busy())
+    keys.left("fake", ONE)
+    time.now += 19
+    assert [keys.admit("fake", both, key, "m") for key in both] == [False, False]
+    time.now += 1
+    assert [keys.admit("fake", both, key, "m") for key in both] == [False, True]  # in turn
+    keys.answered("fake", TWO, "m")
+    assert keys.admit("fake", both, ONE, "m")
+
+
+def test_a_service_that_says_when_is_kept_to():
+    time = Time()
+    keys = Keys(None, time.clock)
+    keys.failed("fake", ONE, "m", busy(90))
+
+    time.now += 89
+    assert not keys.admit("fake", [ONE], ONE, "m")
+    assert keys.opens_in("fake", [ONE], "m") == pytest.approx(1.0)
+    time.now += 1
+    assert keys.admit("fake", [ONE], ONE, "m")
+
+
+def test_an_hour_that_a_service_asks_for_does_not_keep_the_last_key_from_a_try_each_five_minutes():
+    time = Time()
+    keys = Keys(None, time.clock)
+    keys.failed("fake", ONE, "m", busy(3600))
+
+    time.now += 299
+    assert not keys.admit("fake", [ONE], ONE, "m")
+    time.now += 1
+    assert keys.admit("fake", [ONE], ONE, "m")
+
+
+def test_an_overloaded_model_says_nothing_of_its_sibling_and_a_rate_limit_does():
+    keys = Keys(None, Time().clock)
+    keys.failed("fake", ONE, "large", ProviderError("busy", reason="overloaded"))
+    assert keys.is_well("fake", ONE, "small")
+
+    keys.failed("fake", ONE, "large", busy())
+    assert not keys.is_well("fake", ONE, "small")
+
+
+def test_without_credit_nobody_asks_until_somebody_has_paid():
+    time = Time()
+    keys = Keys(None, time.clock)
+    keys.failed("fake", ONE, "m", ProviderError("no credit", reason="billing"))
+    time.now += 3600
+
+    assert not keys.admit("fake", [ONE], ONE, "m")
+    assert str(keys.why("fake", ONE, "m")) == (
+        "fake/m: its key one waits 4 h after a failure: no credit left. claw models probe tries it at once"
+    )
+
+
+@pytest.mark.parametrize(
+    "reason", ["network", "bad_request", "context_overflow", "model_not_found", "truncated"]
+)
+def test_what_is_not_the_key_s_fault_does_not_make_it_rest(reason: str):
+    keys = Keys(None, Time().clock)
+    keys.failed("fake", ONE, "m", ProviderError("no", reason=reason))
+
+    assert keys.is_well("fake", ONE, "m")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["rate_limit", "overloaded"]), st.floats(0, 1e5), st.none() | st.floats(0, 300)
+        ),
+        max_size=30,
+    )
+)
+def test_no_rate_limit_alone_makes_a_key_rest_longer_than_five_minutes(failures):
+    use, now = Use(), NOW
+    for reason, passes, asked in failures:
+        now += passes
+        use = after_failure(use, reason, now, Rules(), asked)
+        assert use.rests_until(now) - now <= 300.001
+
+
+def test_a_rest_is_told_in_words():
+    use = after_failure(replace(Use(), failures=2), "rate_limit", NOW, Rules())
+
+    assert waits(use, NOW + 60) == "waits 4 min after 3 failures: rate limit"
+    assert waits(use, NOW + 6000) == ""
+
+
+# --- what is kept
+
+
+def test_another_process_knows_which_key_rests_and_another_secret_of_its_name_does_not(tmp_path: Path):
+    time = Time()
+    first = Keys(Database(tmp_path / "state.db"), time.clock)
+    first.failed("fake", ONE, "m", busy())
+    first.close()
+
+    second = Keys(Database(tmp_path / "state.db"), time.clock)
+    assert not second.is_well("fake", ONE, "m")
+    assert second.is_well("fake", Credential("one", "sk-new"), "m")
+    assert b"sk-1" not in b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
+
+
+def test_who_was_used_last_is_written_when_the_house_stops_and_not_before(tmp_path: Path):
+    time, database = Time(), Database(tmp_path / "state.db")
+    provider = FakeProvider(keys=[ONE, TWO])
+    keys = Keys(database, time.clock)
+    keys.answered("fake", ONE, "m", alone=False)
+    assert database.read("SELECT count(*) FROM keys") == [(0,)]
+    keys.close()
+
+    assert names(Keys(Database(tmp_path / "state.db"), time.clock), provider) == ["two", "one"]
+
+
+def test_an_agent_s_own_file_is_private_and_wins_over_everybody_s_keys(tmp_path: Path):
+    file = ProfileFile(tmp_path / "helper")
+    file.add(Credential("one", "sk-own", provider="fake"))
+    file.add(Credential("other", "sk-x", provider="another"))
+
+    found = Keys().of(FakeProvider(keys=[ONE, TWO]), tmp_path / "helper")
+
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert [(key.name, key.secret, key.owner) for key in found] == [
+        ("one", "sk-own", "helper"),
+        ("two", "sk-2", ""),
+    ]
+
+
+def test_a_key_that_is_added_while_claw_runs_is_used_soon(tmp_path: Path):
+    time = Time()
+    keys, provider = Keys(None, time.clock), FakeProvider(keys=[])
+    assert keys.of(provider, tmp_path) == ()
+
+    ProfileFile(tmp_path).add(Credential("new", "sk-new", provider="fake"))
+    time.now += 3
+
+    assert names(keys, provider) == []
+    assert [key.secret for key in keys.of(provider, tmp_path)] == ["sk-new"]
+
+
+def test_a_key_may_stand_in_the_environment_or_in_the_machine_s_keyring(tmp_path: Path, monkeypatch):
+    kept: dict[tuple[str, str], str] = {}
+    library = ModuleType("keyring")
+    library.set_password = lambda service, name, secret: kept.update({(service, name): secret})  # type: ignore[attr-defined]
+    library.get_password = lambda service, name: kept.get((service, name))  # type: ignore[attr-defined]
+    library.delete_password = lambda service, name: kept.pop((service, name))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "keyring", library)
+    file = ProfileFile(tmp_path, {"MY_KEY": "sk-env"})
+    file.add(Credential("a", "", provider="fake"), env="MY_KEY")
+    file.add(Credential("b", "sk-ring", provider="fake"), in_keyring=True)
+
+    assert {key.name: key.secret for key in file.read().keys} == {"a": "sk-env", "b": "sk-ring"}
+    assert b"sk-" not in file.path.read_bytes()
+    assert file.remove("fake", "b")
+    assert kept == {}
+
+
+def test_a_file_of_keys_that_cannot_be_read_says_so(tmp_path: Path):
+    (tmp_path / "auth-profiles.json").write_text("{")
+
+    with pytest.raises(ClawError, match="the keys cannot be read"):
+        Keys().of(FakeProvider(keys=[]), tmp_path)
+
+
+# --- logins that run out
+
+
+def expiring(folder: Path, refresh: str = "refresh-0") -> ProfileFile:
+    file = ProfileFile(folder)
+    file.add(Credential("main", "token-0", "oauth", "acme", 1.0, refresh))
+    return file
+
+
+def test_a_login_that_runs_out_is_made_anew_once_for_all_processes(tmp_path: Path):
+    service, file = TokenService(), expiring(tmp_path)
+    command = [sys.executable, rig.__file__, str(tmp_path), service.url, "12"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+    told = [json.loads(process.communicate(timeout=30)[0]) for process in processes]
+    service.close()
+
+    assert told == [["token-1"], ["token-1"]]
+    assert service.calls == ["refresh-0"]
+    assert file.tree()["profiles"]["acme"]["main"]["refresh"] == "refresh-1"
+
+
+async def test_a_login_whose_new_form_was_lost_ends_in_a_request_to_log_in_again(tmp_path: Path):
+    service, file = TokenService(), expiring(tmp_path)
+    service.renew("refresh-0")  # by a process that died before it wrote down what came back
+
+    told = await rig.tokens(tmp_path, service.url, 20)
+    again = await rig.tokens(tmp_path, service.url, 20)
+    service.close()
+
+    assert len(service.calls) == 2, "asked once, and never again"
+    assert all("og in again: claw auth add acme --name main" in text for text in (*told, *again)), told
+    assert file.read().keys == ()
+
+
+async def test_a_login_that_is_good_for_a_while_is_left_alone(tmp_path: Path):
+    time = Time()
+    file = ProfileFile(tmp_path)
+    file.add(Credential("main", "token-0", "oauth", "acme", NOW + 3600, "refresh-0"))
+    [key] = file.read().keys
+
+    assert (
+        await Keys(None, time.clock).logins.renewed(rig.Renewing("http://nowhere.invalid"), key, tmp_path)
+        is key
+    )
+
+
+async def test_who_is_waiting_when_a_provider_answers_is_let_go_at_once():
+    keys = Keys()
+    keys.failed("fake", ONE, "m", busy(30))
+    waiting = [asyncio.ensure_future(keys.reopened(["fake"], lambda: 30.0, 60.0)) for _ in range(5)]
+    await asyncio.sleep(0.01)
+
+    keys.answered("fake", ONE, "m")
+
+    await asyncio.wait_for(asyncio.gather(*waiting), 3)

@@ -1,0 +1,153 @@
+"""``claw auth``, ``claw models``: keys are taken unseen, listed without their secrets, tried for real, put in order."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from claw.auth import Credential
+from claw.cli.main import app
+from claw.errors import ProviderError
+from claw.keys import Keys
+from claw.store import Database
+from claw.testing.services import OpenAIService, Reply
+from typer.testing import CliRunner, Result
+
+SECRET = "sk-never-to-be-seen-0123456789"
+CONFIG: dict[str, Any] = {
+    "agents": {"defaults": {"model": {"primary": "openai/gpt-4o", "fallbacks": ["anthropic/claude-x"]}}},
+    "models": {"aliases": {"fast": "openai/gpt-4o-mini"}},
+}
+
+
+def claw(*words: object, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, [*map(str, words)], input=stdin)
+
+
+def told(*words: object) -> dict[str, Any]:
+    answer = claw(*words, "--json")
+    assert SECRET not in answer.output
+    return {"code": answer.exit_code, **json.loads(answer.stdout)}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / ".claw"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return folder
+
+
+def rests(home: Path, provider: str, key: Credential, reason: str) -> None:
+    database = Database(home / "state.db")
+    Keys(database).failed(provider, key, "m", ProviderError("no", reason=reason))
+    database.close()
+
+
+def test_a_key_is_read_from_stdin_into_a_private_file_and_listed_without_its_secret(home: Path):
+    added = claw("auth", "add", "openai", "--name", "work", stdin=f"{SECRET}\n")
+
+    assert added.exit_code == 0, added.output
+    file = home / "agents/default/auth-profiles.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert SECRET in file.read_text()
+    assert SECRET not in added.output + claw("auth", "list").output
+    [key] = told("auth", "list")["keys"]
+    assert (key["provider"], key["name"], key["where"]) == ("openai", "work", "auth-profiles.json")
+
+
+def test_no_key_is_taken_on_the_command_line_nor_an_empty_one_nor_for_nobody(home: Path):
+    assert claw("auth", "add", "openai", SECRET).exit_code == 2
+    assert claw("auth", "add", "openai", stdin="\n").exit_code != 0
+    unknown = claw("auth", "add", "opnai", stdin=SECRET)
+    assert "openai" in str(unknown.exception)
+
+
+def test_keys_of_the_file_and_of_the_environment_are_listed_with_their_places(home: Path, monkeypatch):
+    config = {**CONFIG, "providers": {"openai": {"authProfiles": [{"id": "a", "apiKey": "${NOT_SET}"}]}}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+
+    rows = {row["provider"]: row for row in told("auth", "list")["keys"]}
+
+    assert rows["anthropic"]["where"] == "ANTHROPIC_API_KEY"
+    assert rows["openai"]["where"] == "providers.openai.authProfiles[0]"
+    assert "NOT_SET" in rows["openai"]["state"]
+
+
+def test_a_key_is_forgotten_and_what_is_not_there_is_an_error(home: Path):
+    claw("auth", "add", "openai", stdin=SECRET)
+
+    assert claw("auth", "remove", "openai").exit_code == 0
+    assert told("auth", "list")["keys"] == []
+    assert claw("auth", "remove", "openai").exit_code != 0
+
+
+def test_the_order_of_keys_is_the_agent_s_own(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+
+    assert claw("auth", "order", "openai", "two", "one").stdout == "order of openai: two, one\n"
+    assert told("auth", "list")["order"] == {"openai": ["two", "one"]}
+    assert "no key three" in str(claw("auth", "order", "openai", "three").exception)
+    assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they take turns\n"
+
+
+def test_models_are_listed_in_the_order_they_are_asked(home: Path):
+    listed = told("models", "list")
+
+    assert [(one["model"], one["role"]) for one in listed["models"]] == [
+        ("openai/gpt-4o", "primary"),
+        ("anthropic/claude-x", "fallback"),
+    ]
+    assert listed["aliases"] == {"fast": "openai/gpt-4o-mini"}
+
+
+def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
+    claw("auth", "add", "openai", stdin=SECRET)
+    key = Credential("main", SECRET, provider="openai", owner="default")
+    for _ in range(3):
+        rests(home, "openai", key, "rate_limit")
+
+    shown = claw("models", "status")
+
+    assert shown.exit_code == 1
+    assert "waits 1 min after 3 failures: rate limit" in shown.stdout  # a rest is not made longer
+    assert "no key" in shown.stdout
+    assert told("models", "status")["ready"] is False
+
+
+async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
+    import asyncio
+
+    def answer(request: Any) -> Reply:
+        bad = "sk-bad" in request.headers["authorization"]
+        return Reply(status=401, body={"error": {"message": "no"}}) if bad else Reply(text="yes")
+
+    async with OpenAIService(answer) as service:
+        keys = [{"id": "good", "apiKey": SECRET}, {"id": "bad", "apiKey": "sk-bad-0123456789"}]
+        config = {**CONFIG, "providers": {"openai": {"baseUrl": service.url, "authProfiles": keys}}}
+        (home / "config.yaml").write_text(yaml.safe_dump(config))
+        rests(home, "openai", Credential("good", SECRET), "billing")
+        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
+        after = await asyncio.to_thread(told, "models", "status")
+
+    assert found["code"] == 1, found
+    assert {(one["key"], one["ok"]) for one in found["calls"]} == {("good", True), ("bad", False)}, found
+    assert len(service.requests) == 2
+    states = {key["key"]: key["state"] for key in after["models"][0]["keys"]}
+    assert states["good"] == "ready"
+    assert "the key was refused" in states["bad"]
+
+
+def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
+    assert claw("models", "use", "fast").exit_code == 0
+    chosen = yaml.safe_load((home / "config.yaml").read_text())["agents"]["defaults"]["model"]
+    assert chosen == {"primary": "fast", "fallbacks": ["anthropic/claude-x"]}
+
+    claw("models", "use", "openai/gpt-5", "--fallback", "fast")
+    assert told("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
+    assert "no provider" in str(claw("models", "use", "gpt-5").exception)
+    assert "openai" in str(claw("models", "use", "opnai/gpt-5").exception)
