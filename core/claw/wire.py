@@ -8,11 +8,11 @@ Format of a stream: WHATWG HTML, "Server-sent events", 9.2.6.
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -25,10 +25,18 @@ from claw.guard.fetch import origin_of
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
 
+if TYPE_CHECKING:
+    from claw.config.settings import ProviderConfig
+
 EVENT_BYTES = 16 * 1024 * 1024
+ANSWER_CHARS = 4_000_000
+"""Several times what any model of today can say at once: a stream that says more has no end."""
 DONE = "[DONE]"
+_JSON_BODY = frozenset({"application/json", "text/html"})
+_STRANGE = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 _LINGER_SECONDS = 0.05
 _TAIL_SECONDS = 3.0
+_ROWS_OF_A_BLOCK = 128
 
 
 class Answer(Protocol):
@@ -37,17 +45,20 @@ class Answer(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
-    async def aread(self) -> bytes: ...
     async def aclose(self) -> None: ...
 
 
 class Fold(Protocol):
     """The answer of one call while it comes in.
 
+    :param heard: how much of the answer is here, in characters; a call, a seal and the reason to stop count as well. As
+        long as it stays the same nothing was said, whatever came: an event without words is a keep-alive.
     :param whole: the answer is complete, though figures may still follow.
     :param done: nothing more is to come: stop reading, whether or not the service closes.
     """
 
+    @property
+    def heard(self) -> int: ...
     @property
     def whole(self) -> bool: ...
     @property
@@ -67,10 +78,60 @@ class Fold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, in seconds: for the answer to begin, and between two events (keep-alives do not count)."""
+    """How long to wait, in seconds. Keep-alives of any kind (``Fold.heard``) count for nothing.
+
+    :param begin_seconds: for the first word, from the call on; for the whole of an answer that is not streamed.
+    :param idle_seconds: from word to word.
+    :param total_seconds: for the end, from the call on.
+    """
 
     begin_seconds: float = 600.0
     idle_seconds: float = 120.0
+    total_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, settings: "ProviderConfig") -> "Patience":
+        """As ``providers.NAME`` says."""
+        return cls(settings.begin_timeout_seconds, settings.idle_timeout_seconds, settings.timeout_seconds)
+
+
+class _Watch:
+    """The time of one call: until when the next word must be here."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._now, self._patience = asyncio.get_running_loop().time, patience
+        began = self._now()
+        self._end = began + patience.total_seconds
+        self.until = min(began + patience.begin_seconds, self._end)
+        self._begun = False
+
+    def heard(self) -> None:
+        """Something was said: the next word may take its time again."""
+        self._begun = True
+        self.until = min(self._now() + self._patience.idle_seconds, self._end)
+
+    def until_end(self, *, whole: bool) -> float:
+        """Until when to wait for the next piece; not for long when only figures can follow."""
+        return min(self.until, self._now() + _TAIL_SECONDS) if whole else self.until
+
+    def late(self, service: str) -> ProviderError:
+        """The error for the limit that is over."""
+        patience = self._patience
+        if self.until >= self._end:
+            seconds, words, key = patience.total_seconds, _NOT_DONE, "timeoutSeconds"
+        elif self._begun:
+            seconds, words, key = patience.idle_seconds, _STOPPED, "idleTimeoutSeconds"
+        else:
+            seconds, words, key = patience.begin_seconds, _NOT_BEGUN, "beginTimeoutSeconds"
+        return ProviderError(
+            words, fix="try again later, or wait longer: providers.{name}.{key}", reason="timeout", retryable=True,
+            where=service, name=service.partition("/")[0], key=key, n=f"{seconds:g}",
+        )  # fmt: skip
+
+
+_NOT_BEGUN = "the service did not begin to answer within {n} s"
+_STOPPED = "the service stopped in the middle of its answer: no word for {n} s"
+_NOT_DONE = "the service was not done with its answer within {n} s"
 
 
 def base_url(name: str, written: str) -> str:
@@ -96,72 +157,114 @@ async def converse(
     :param secret: the key in use, never to be seen in an error.
     :raises ProviderError: and nothing else, apart from cancellation.
     """
+    watch = _Watch(patience)
     try:
-        async with asyncio.timeout(patience.begin_seconds):
+        async with asyncio.timeout_at(watch.until):
             answer = await ask()
         try:
-            async with aclosing(_listen(answer, fold, service, patience.idle_seconds)) as events:
+            async with aclosing(_listen(answer, fold, service, watch)) as events:
                 async for event in events:
                     yield event
         finally:
             await answer.aclose()
-        message = fold.finish()
+        message = _finished(fold, service)
     except ProviderError as error:
         error.where = error.where or service
         raise hide(error, secret) from None
     except TimeoutError:
-        raise failed(service, reason="timeout") from None
+        raise watch.late(service) from None
     except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
         raise hide(told(error, service), secret) from None
     yield Finished(message)
 
 
+def _finished(fold: Fold, service: str) -> Assistant:
+    try:
+        return fold.finish()
+    except _STRANGE as why:
+        raise _strange(why, service) from None
+
+
 async def _listen(
-    answer: Answer, fold: Fold, service: str, idle_seconds: float
+    answer: Answer, fold: Fold, service: str, watch: _Watch
 ) -> AsyncGenerator[ModelEvent, None]:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("application/json", "text/html"):
-        async with asyncio.timeout(idle_seconds):
-            text = await answer.aread()
-        for event in fold.take_body(_parse(text, service)):
-            yield event
-        return
     async with aclosing(answer.aiter_bytes()) as chunks:  # type: ignore[type-var]
-        async with aclosing(_events(chunks, fold, service, idle_seconds)) as events:
-            async for name, data in events:
-                for event in fold.take(name, data):
-                    yield event
-                if fold.done:
-                    break
+        if kind in _JSON_BODY:
+            async with asyncio.timeout_at(watch.until):
+                body = _parse(await _whole(chunks), service)
+            for event in _folded(fold.take_body(body), service):
+                yield event
+            return
+        try:
+            async with aclosing(_events(chunks, fold, service, watch)) as events:
+                async for name, data in events:
+                    before = fold.heard
+                    for event in _folded(fold.take(name, data), service):
+                        yield event
+                    if fold.done:
+                        break
+                    if fold.heard > ANSWER_CHARS:
+                        raise _endless(service)
+                    if fold.heard != before:
+                        watch.heard()
+        except Exception:
+            if not fold.whole:  # what breaks behind a whole answer does not matter
+                raise
+            return
         if fold.done:
             await _linger(chunks)
 
 
+def _folded(events: Iterable[ModelEvent], service: str) -> Iterator[ModelEvent]:
+    """What a fold makes of an event; one that is not of the form it knows is the service's fault."""
+    try:
+        yield from events
+    except _STRANGE as why:
+        raise _strange(why, service) from None
+
+
+def _strange(why: Exception, service: str) -> ProviderError:
+    return ProviderError(
+        "the service sent something that is no part of an answer ({kind})",
+        fix="check that providers.{name} speaks this protocol", reason="server", retryable=True, where=service,
+        name=service.partition("/")[0], kind=type(why).__name__,
+    )  # fmt: skip
+
+
+async def _whole(chunks: AsyncIterator[bytes]) -> bytes:
+    parts, size = [], 0
+    async for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > EVENT_BYTES:
+            raise _endless()
+    return b"".join(parts)
+
+
+def _endless(service: str = "") -> ProviderError:
+    return ProviderError(
+        "the service sent an answer without end", reason="server", retryable=True, where=service
+    )
+
+
 async def _events(
-    chunks: AsyncIterator[bytes], fold: Fold, service: str, idle_seconds: float
+    chunks: AsyncIterator[bytes], fold: Fold, service: str, watch: _Watch
 ) -> AsyncGenerator[tuple[str, Any], None]:
-    clock = asyncio.get_running_loop().time
     decoder = Decoder()
-    deadline = clock() + idle_seconds
     while True:
         try:
-            async with asyncio.timeout_at(min(deadline, clock() + _TAIL_SECONDS) if fold.whole else deadline):
+            async with asyncio.timeout_at(watch.until_end(whole=fold.whole)):
                 found = decoder.feed(await anext(chunks))
         except StopAsyncIteration:
             found = []
-        except Exception:
-            if fold.whole:
-                return
-            raise
         else:
             if not found:
                 continue
         last = not found
         for name, data in decoder.end() if last else found:
-            if name == "ping":
-                continue
-            yield (DONE, None) if data.strip() == b"[DONE]" else (name, _parse(data, service, cut=last))
-            deadline = clock() + idle_seconds
+            if name != "ping":
+                yield (DONE, None) if data.strip() == b"[DONE]" else (name, _parse(data, service, cut=last))
         if last:
             return
 
@@ -264,6 +367,34 @@ def tool_arguments(text: str, parameters: Mapping[str, Any] | None = None) -> di
 def mint_call_id() -> str:
     """An id for a call that came without one."""
     return f"call_{uuid4().hex[:24]}"
+
+
+class JsonRows:
+    """The elements of a JSON list, each written once. The older ones stand in blocks, several of them in what looks like
+    one element, so that a list of thousands is copied in few pieces.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[msgspec.Raw] = []
+        self._rows: list[bytes] = []
+
+    @property
+    def whole(self) -> list[msgspec.Raw]:
+        """All of them, for ``msgspec.json.encode``."""
+        return [*self._blocks, *map(msgspec.Raw, self._rows)]
+
+    def add(self, row: Any) -> None:
+        """One more."""
+        self._rows.append(msgspec.json.encode(row))
+        if len(self._rows) == _ROWS_OF_A_BLOCK:
+            self._blocks.append(msgspec.Raw(b",".join(self._rows)))
+            self._rows = []
+
+    def fork(self) -> "JsonRows":
+        """A copy that goes on by itself."""
+        other = JsonRows()
+        other._blocks, other._rows = [*self._blocks], [*self._rows]
+        return other
 
 
 class CallIds:

@@ -82,9 +82,6 @@ class Said:
             else:
                 await asyncio.sleep(piece)
 
-    async def aread(self) -> bytes:
-        return b"".join(piece for piece in self.pieces if isinstance(piece, bytes))
-
     async def aclose(self) -> None:
         self.closed = True
 
@@ -95,6 +92,10 @@ class Words:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.done = self.whole = False
+
+    @property
+    def heard(self) -> int:
+        return sum(map(len, self.words)) + self.whole
 
     def take(self, name: str, data: Any) -> Iterator[TextDelta]:
         if data is None:
@@ -111,16 +112,18 @@ class Words:
         return Assistant((Text(" ".join(self.words)),))
 
 
-async def heard(said: Said, *, idle: float = 1.0, words: Words | None = None) -> str:
+async def heard(said: Said, *, idle: float = 1.0, words: Words | None = None, **limits: float) -> str:
     async def ask() -> Said:
         return said
 
     fold = words or Words()
-    patience = Patience(begin_seconds=1, idle_seconds=idle)
-    events = [
-        event async for event in converse(ask, fold, service="acme/m", patience=patience, secret="sk-1")
-    ]
-    assert said.closed
+    patience = Patience(**{"begin_seconds": 1.0, "idle_seconds": idle, **limits})
+    try:
+        events = [
+            event async for event in converse(ask, fold, service="acme/m", patience=patience, secret="sk-1")
+        ]
+    finally:
+        assert said.closed
     assert isinstance(events[-1], Finished)
     return events[-1].message.text
 
@@ -139,6 +142,20 @@ async def test_keep_alives_are_no_progress():
         await heard(Said(b'data: "a"\n\n', *pings), idle=0.2)
 
     assert (error.value.reason, error.value.retryable) == ("timeout", True)
+    assert "no word for 0.2 s" in str(error.value)
+    assert "providers.acme.idleTimeoutSeconds" in str(error.value)
+
+
+@pytest.mark.parametrize("empty", [b'data: ""\n\n', b"event: ping\ndata: {}\n\n", b": here\n\n", b"\n", b"d"])
+async def test_what_holds_no_word_is_no_beginning(empty):
+    with pytest.raises(ProviderError, match=r"not begin to answer within 0\.2 s.*acme\.beginTimeoutSeconds"):
+        await heard(Said(*[piece for _ in range(100) for piece in (0.02, empty)]), begin_seconds=0.2)
+
+
+async def test_an_answer_may_be_slow_to_begin_and_must_then_go_on():
+    begun = Said(0.3, b'data: "a"\n\n', 0.1, b"data: null\n\n")
+
+    assert await heard(begun, idle=0.2) == "a"
 
 
 async def test_slow_progress_is_progress():
@@ -147,10 +164,38 @@ async def test_slow_progress_is_progress():
     assert await heard(Said(*pieces, b"data: null\n\n"), idle=0.2) == "a a a a a"
 
 
+async def test_a_call_as_a_whole_has_its_limit_too():
+    endless = Said(*[piece for _ in range(100) for piece in (0.02, b'data: "a"\n\n')])
+
+    with pytest.raises(ProviderError, match=r"not done with its answer within 0\.3 s.*acme\.timeoutSeconds"):
+        await heard(endless, total_seconds=0.3)
+
+
+async def test_an_answer_without_end_is_given_up_before_it_fills_the_memory():
+    page = b'data: "%b"\n\n' % (b"x" * 100_000)
+
+    with pytest.raises(ProviderError, match="without end"):
+        await heard(Said(*[page] * 50))
+    with pytest.raises(ProviderError, match="without end"):
+        await heard(Said(*[b"x" * (1 << 20)] * 20, kind="application/json"))
+
+
+@pytest.mark.parametrize("data", [b"5", b"{}", b"[1]", b'{"unknown": null}'])
+async def test_what_is_no_part_of_an_answer_is_the_services_fault(data):
+    class Picky(Words):
+        def take(self, name: str, data: Any) -> Iterator[TextDelta]:
+            yield TextDelta(data["text"])
+
+    with pytest.raises(ProviderError, match="no part of an answer") as error:
+        await heard(Said(b"data: " + data + b"\n\n"), words=Picky())
+    assert (error.value.reason, error.value.retryable) == ("server", True)
+
+
 async def test_what_breaks_behind_a_whole_answer_does_not_matter():
     said = Said(b'data: "a"\n\ndata: true\n\n', 60.0)
 
     assert await heard(said, idle=0.1) == "a"
+    assert await heard(Said(b'data: "a"\n\ndata: true\n\n', b"data: }nonsense{\n\n")) == "a"
 
 
 async def test_a_web_page_is_told_as_a_wrong_address():

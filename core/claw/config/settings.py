@@ -186,7 +186,12 @@ class ProviderConfig(Section):
     api_key: Secret | None = Field(None, description="One key; several: authProfiles.")
     auth_profiles: tuple[AuthProfile, ...] = Field((), description="Named keys.")
     auth_order: tuple[str, ...] = Field((), description="Names of authProfiles, in the order to try them.")
-    timeout_seconds: float | None = Field(None, gt=0)
+    connect_timeout_seconds: float = Field(10, gt=0, description="Longest wait for a connection.")
+    begin_timeout_seconds: float = Field(600, gt=0, description="Longest wait for an answer's first word.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="Longest silence in the middle of an answer; keep-alives are silence."
+    )
+    timeout_seconds: float = Field(3600, gt=0, description="Longest call, from the question to its end.")
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
     tools: ToolMode | None = Field(
         None,

@@ -46,7 +46,7 @@ class Folding:
         self._blocks: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, int] = {}
         self._stop: str | None = None
-        self.done = False
+        self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -61,10 +61,12 @@ class Folding:
         elif kind == "content_block_start":
             block = self._blocks[data["index"]] = dict(data["content_block"])
             block["pieces"] = []
-            yield from _shown(block)
+            self.heard += len(block.get("name") or block.get("data") or "")
+            yield from self._shown(block)
         elif kind == "message_start":
             self._count(data["message"].get("usage"))
         elif kind == "message_delta":
+            self.heard += data["delta"].get("stop_reason") not in (None, self._stop)
             self._stop = data["delta"].get("stop_reason") or self._stop
             self._count(data.get("usage"))
         elif kind == "message_stop":
@@ -80,7 +82,7 @@ class Folding:
         self._count(body.get("usage"))
         self._stop, self.done = body.get("stop_reason"), True
         for block in self._blocks.values():
-            yield from _shown(block)
+            yield from self._shown(block)
 
     def finish(self) -> Assistant:
         """The answer, when the service said that it is over."""
@@ -98,17 +100,30 @@ class Folding:
         )
 
     def _grow(self, block: dict[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        kind = delta["type"]
+        kind, more = delta["type"], ""
         if kind == "text_delta":
-            block["pieces"].append(delta["text"])
-            yield TextDelta(delta["text"])
+            more = delta["text"]
+            yield TextDelta(more)
         elif kind == "input_json_delta":
-            block["pieces"].append(delta["partial_json"])
+            more = delta["partial_json"]
         elif kind == "thinking_delta":
-            block["pieces"].append(delta["thinking"])
-            yield ThinkingDelta(delta["thinking"])
+            more = delta["thinking"]
+            yield ThinkingDelta(more)
         elif kind == "signature_delta":
             block["signature"] = delta["signature"]
+            self.heard += 1
+        if more:
+            block["pieces"].append(more)
+            self.heard += len(more)
+
+    def _shown(self, block: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """What stands in a block from the beginning."""
+        if text := block.get("text"):
+            self.heard += len(text)
+            yield TextDelta(text)
+        if thought := block.get("thinking"):
+            self.heard += len(thought)
+            yield ThinkingDelta(thought)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         self._usage |= {key: value for key, value in (usage or {}).items() if isinstance(value, int)}
@@ -141,10 +156,3 @@ class Folding:
             if arguments is None
             else ToolCall(block.get("id") or mint_call_id(), block["name"], arguments)
         )
-
-
-def _shown(block: Mapping[str, Any]) -> Iterator[ModelEvent]:
-    if text := block.get("text"):
-        yield TextDelta(text)
-    if thought := block.get("thinking"):
-        yield ThinkingDelta(thought)

@@ -18,11 +18,6 @@ class AnthropicConfig(ProviderConfig):
     )
     default_model: str | None = Field(None, description="The model, when an agent names none.")
     max_tokens: PositiveInt = Field(8192, description="How long an answer may be, when nothing else says.")
-    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
-    idle_timeout_seconds: float = Field(
-        120, gt=0, description="How long an answer may pause; keep-alives do not count."
-    )
-    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
     key_header: Literal["authorization", "x-api-key"] = Field(
         "authorization", description="x-api-key: for gateways that want the key where it used to be."
     )

@@ -54,7 +54,7 @@ class Folding:
         self._blocks: list[_Words | Thinking | ToolCall] = []
         self._usage: Mapping[str, Any] = {}
         self._stop = self._why = ""
-        self.done = False
+        self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -75,6 +75,7 @@ class Folding:
             if candidate.get("index", 0) == 0:
                 for part in (candidate.get("content") or {}).get("parts") or ():
                     yield from self._hear(part)
+                self.heard += candidate.get("finishReason") not in (None, "", self._stop)
                 self._stop = candidate.get("finishReason") or self._stop
                 self._why = candidate.get("finishMessage") or self._why
 
@@ -122,11 +123,13 @@ class Folding:
             last = _Words(thought=thought)
             self._blocks.append(last)
         last.pieces.append(text)
+        self.heard += len(text)
         last.signature = seal
 
     def _seal(self, seal: str) -> None:
         """Keep the signature of what comes next."""
         if seal:
+            self.heard += 1
             self._blocks.append(Thinking(signature=seal, maker=self._maker))
 
     def _call(self, called: Mapping[str, Any]) -> ToolCall:
@@ -134,6 +137,7 @@ class Folding:
         name = str(called.get("name") or "")
         spec = self._specs.get(name)
         written = msgspec.json.encode(called.get("args") or {}).decode()
+        self.heard += len(name) + len(written)
         arguments = tool_arguments(written, spec.parameters if spec else None)
         if arguments is None:
             raise failed(self._model, reason="truncated")

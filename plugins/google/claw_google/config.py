@@ -24,9 +24,4 @@ class GoogleConfig(ProviderConfig):
     max_tokens: PositiveInt | None = Field(
         None, description="How long an answer may be, thoughts included; absent = the service decides."
     )
-    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
-    idle_timeout_seconds: float = Field(
-        120, gt=0, description="How long an answer may pause; keep-alives do not count."
-    )
-    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
     models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

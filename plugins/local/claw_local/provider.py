@@ -98,7 +98,7 @@ class Local:
                 response.raise_for_status()
             return response
 
-        return converse(ask, Folding(service), service=service, patience=Patience())
+        return converse(ask, Folding(service), service=service, patience=Patience.of(self._settings))
 
     async def close(self) -> None:
         """Stop the servers."""
@@ -121,7 +121,7 @@ class Folding:
 
     def __init__(self, service: str) -> None:
         self._service, self._text, self._reason, self._usage = service, "", "", Usage()
-        self.done = False
+        self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -152,9 +152,11 @@ class Folding:
         if usage := data.get("usage"):
             self._usage = usage_of(usage)
         for choice in data.get("choices", ()):
+            self.heard += choice.get("finish_reason") not in (None, self._reason)
             self._reason = choice.get("finish_reason") or self._reason
             if piece := (choice.get(part) or {}).get("content"):
                 self._text += piece
+                self.heard += len(piece)
                 yield TextDelta(piece)
 
 

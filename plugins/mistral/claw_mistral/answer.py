@@ -63,7 +63,7 @@ class Folding:
         self._at: dict[int, _Call] = {}
         self._usage: Mapping[str, Any] = {}
         self._stop = ""
-        self.done = False
+        self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -84,6 +84,7 @@ class Folding:
                 yield from self._hear(delta.get("content"))
                 for piece in delta.get("tool_calls") or ():
                     self._grow(piece, piece.get("function") or {})
+                self.heard += choice.get("finish_reason") not in (None, "", self._stop)
                 self._stop = choice.get("finish_reason") or self._stop
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
@@ -120,6 +121,7 @@ class Folding:
                 continue
             if text and words:
                 words.pieces.append(text)
+                self.heard += len(text)
                 yield ThinkingDelta(text) if words.thought else TextDelta(text)
 
     def _open(self, *, thought: bool) -> _Words:
@@ -135,10 +137,13 @@ class Folding:
         if call is None or (call_id and call_id != call.id) or (name and name != call.name):
             call = _Call(call_id, name)
             self._calls.append(call)
+            self.heard += len(name)
         if isinstance(index, int):
             self._at[index] = call
         given = function.get("arguments")
-        call.pieces.append(given if isinstance(given, str) else msgspec.json.encode(given or {}).decode())
+        more = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""
+        call.pieces.append(more)
+        self.heard += len(more)
 
     def _said(self) -> Iterator[Text | Thinking]:
         for words in self._words:

@@ -51,9 +51,7 @@ class Mistral:
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[Credential | None, Any] = {}
         self._rows = Growing(partial(Rows, name))
-        self._patience = Patience(
-            config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
-        )
+        self._patience = Patience.of(config)
 
     def __repr__(self) -> str:
         return f"Mistral({self.name!r}, {self._base_url!r})"

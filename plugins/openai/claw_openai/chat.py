@@ -199,7 +199,7 @@ class Folding:
         self._at: dict[int, _Call] = {}
         self._usage: Mapping[str, Any] | None = None
         self._stop: str | None = None
-        self.done = False
+        self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -247,13 +247,16 @@ class Folding:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str) and thought:
             self._thought.append(thought)
+            self.heard += len(thought)
             yield ThinkingDelta(thought)
         for text in _texts(delta.get("content")), delta.get("refusal"):
             if text:
                 self._text.append(text)
+                self.heard += len(text)
                 yield TextDelta(text)
         for piece in delta.get("tool_calls") or ():
             self._grow(piece, piece.get("function") or {})
+        self.heard += choice.get("finish_reason") not in (None, "", self._stop)
         self._stop = choice.get("finish_reason") or self._stop
         self._usage = choice.get("usage") or self._usage
 
@@ -281,6 +284,7 @@ class Folding:
         if isinstance(index, int):
             self._at[index] = call
         call.id = call.id or call_id
+        self.heard += len(more) + (len(name) if not call.name else 0)
         call.name = call.name or name
         call.pieces.append(more)
 

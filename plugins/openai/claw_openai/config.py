@@ -41,10 +41,5 @@ class OpenAIConfig(ProviderConfig):
     keyless: bool | None = Field(
         None, description="It needs no key; by default true for this machine's own addresses."
     )
-    begin_timeout_seconds: float = Field(600, gt=0, description="How long to wait for an answer to begin.")
-    idle_timeout_seconds: float = Field(
-        120, gt=0, description="How long an answer may pause; keep-alives do not count."
-    )
-    connect_timeout_seconds: float = Field(10, gt=0, description="How long to wait for the connection.")
     quirks: Quirks = Quirks()
     models: dict[str, ModelConfig] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

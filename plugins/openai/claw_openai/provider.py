@@ -50,9 +50,7 @@ class OpenAI:
         self._quirks = Quirks.model_validate({**(known.quirks if known else {}), **written})
         self._rows = Growing(partial(chat.Rows, name, self._quirks))
         self._items = Growing(partial(responses.Items, name))
-        self._patience = Patience(
-            config.timeout_seconds or config.begin_timeout_seconds, config.idle_timeout_seconds
-        )
+        self._patience = Patience.of(config)
 
     def __repr__(self) -> str:
         return f"OpenAI({self.name!r}, {self._base_url!r})"

@@ -131,6 +131,7 @@ class Folding:
         self._schemas = {spec.name: spec.parameters for spec in tools}
         self._items: list[Mapping[str, Any]] = []
         self._end: Mapping[str, Any] | None = None
+        self.heard = 0
 
     @property
     def done(self) -> bool:
@@ -143,13 +144,16 @@ class Folding:
         """Hear one event."""
         if name == STREAM_DONE:
             return
-        kind = data["type"]
+        kind, more = data["type"], data.get("delta")
+        if isinstance(more, str):
+            self.heard += len(more)
         if kind in ("response.output_text.delta", "response.refusal.delta"):
-            yield TextDelta(data["delta"])
+            yield TextDelta(more)
         elif kind in _THOUGHTS:
-            yield ThinkingDelta(data["delta"])
+            yield ThinkingDelta(more)
         elif kind == "response.output_item.done":
             self._items.append(data["item"])
+            self.heard += 1
         elif kind in ("response.completed", "response.incomplete"):
             self._end = data["response"]
         elif kind in ("response.failed", "error"):
