@@ -268,6 +268,7 @@ def test_every_command_of_the_page_on_chat_works(tmp_path: Path) -> None:
         "rule-files.md",
         "calling-tools.md",
         "money.md",
+        "models.md",
     ],
 )
 def test_every_command_of_a_page_works(page: str, tmp_path: Path) -> None:

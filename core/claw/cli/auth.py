@@ -261,7 +261,7 @@ def known_provider(house: "House", provider: str) -> None:
     from claw.config.names import nearest
 
     lines = [line.name for one in house.found if one.manifest for line in one.manifest.providers]
-    names = [*dict.fromkeys((*lines, *house.config.settings.providers))]
+    names = [name for name in dict.fromkeys((*lines, *house.config.settings.providers)) if name != "*"]
     if provider not in names:
         near = nearest(provider, names)
         fix = "Did you mean {near}?" if near else "Those that are known: {names}"

@@ -116,7 +116,8 @@ def use(
         provider, slash, name = aliases.get(one, one).partition("/")
         if not slash or not name:
             raise UsageError("{model} names no provider", fix="Write provider/model, or an alias", model=one)
-        known_provider(house, provider)
+        if provider != "offline":
+            known_provider(house, provider)
     config, path = house.config, file_of(os.environ)
     place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
     choice = config.agent(agent).settings.model
