@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import httpx2
 from claw.app import App, from_terminal, look_round
 from claw.event import Event
 from claw.stage import Wish
@@ -115,15 +116,40 @@ class Bench:
         self.model.calls()
         return {"turns_per_second": done / took, "cpu_ms_per_turn": 1000 * cpu / done}
 
-    async def history(self, messages: int) -> dict[str, Any]:
-        """One session grown by real turns: its cost at 10 messages and at the end."""
-        for _ in range(5):
-            await self.turn("long")
-        short = await self.warm("long", 20)
-        for _ in range(max(0, messages - 50) // 2):
-            await self.turn("long")
-        self.model.calls()
-        return {"at_10": short, f"at_{messages}": await self.warm("long", 20)}
+    async def history(self, *marks: int) -> dict[str, Any]:
+        """One session grown by real turns: its cost at 10 messages and at each mark; beside it, what it costs a bare
+        client to carry a request of the same size there and back.
+        """
+        found, there = {}, 0
+        for mark in (10, *marks):
+            for _ in range(max(0, mark - there) // 2):
+                await self.turn("long")
+            there = max(mark, there)
+            self.model.calls()
+            found[f"at_{mark}"] = await self.warm("long", 20)
+            there += 40
+            found[f"at_{mark}"] |= await self.carried(found[f"at_{mark}"]["request"])
+        return found
+
+    async def carried(self, like: dict[str, Any], times: int = 20) -> dict[str, float]:
+        """A bare client that sends as many messages of the same size to the same model: its overhead and CPU, in ms."""
+        text = f"[[bench rounds=0 think=0]] go on, 1 {'x' * max(0, like['bytes'] // like['messages'] - 80)}"
+        body = json.dumps({"model": "mock", "stream": True,
+                           "messages": [{"role": "user", "content": text}] * like["messages"]}).encode()  # fmt: skip
+        overheads, cpus = [], []
+        async with httpx2.AsyncClient() as client:
+            for _ in range(times):
+                began, cpu = time.perf_counter(), time.process_time()
+                answer = await client.post(
+                    f"{self.model.url}/chat/completions",
+                    content=body,
+                    headers={"authorization": "Bearer bench-key"},
+                )
+                took, cpu = time.perf_counter() - began, time.process_time() - cpu
+                assert answer.status_code == 200, answer.text
+                overheads.append(1000 * (took - sum(call["seconds"] for call in self.model.calls())))
+                cpus.append(1000 * cpu)
+        return {"carried_ms": spread(overheads)["median"], "carried_cpu_ms": mean(cpus)}
 
     async def memory(self, sessions: int) -> dict[str, float]:
         """New sessions of one turn each: what each leaves in this process."""
@@ -171,7 +197,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 found[f"sessions_{sessions}_think_{think}"] = await bench.throughput(
                     sessions, think, options.seconds
                 )
-            found["history"] = await bench.history(options.history)
+            found["history"] = await bench.history(options.history, 10 * options.history)
         finally:
             await app.close()
             model.stop()

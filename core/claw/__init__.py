@@ -64,13 +64,13 @@ _NAMES = {
     "truncation": "result_limit",
     "usage": "Price usage_of",
     "web": "WebAnswer WebRequest WebRoute",
-    "wire": "CallIds Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
+    "wire": "CallIds JsonRows Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
     "words": "say",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 _RENAMED = {
     "usage_of": "normalise", "ToolResult": "Result", "failure_said": "said", "STREAM_DONE": "DONE",
-    "is_origin_mark": "is_mark", "quoted_foreign": "quoted", "parse_manifest": "parse", "gemini_schema": "gemini",
+    "is_origin_mark": "is_mark", "parse_manifest": "parse", "gemini_schema": "gemini",
     "openai_strict_schema": "openai_strict", "model_figures": "figures_of",
     "installed_plugins": "scan", "replace_file": "replace",
 }  # fmt: skip

@@ -68,7 +68,7 @@ from claw.origin import (
     is_foreign as is_foreign,
     is_mark as is_origin_mark,
     origins as origins,
-    quoted as quoted_foreign,
+    quoted_foreign as quoted_foreign,
 )
 from claw.prompt import (
     ContextFile as ContextFile,
@@ -108,6 +108,7 @@ from claw.web import WebAnswer as WebAnswer, WebRequest as WebRequest, WebRoute 
 from claw.wire import (
     DONE as STREAM_DONE,
     CallIds as CallIds,
+    JsonRows as JsonRows,
     Patience as Patience,
     base_url as base_url,
     converse as converse,

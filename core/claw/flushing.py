@@ -23,7 +23,7 @@ from claw.gate import Caller, prepare
 from claw.guard.fence import Fence, fence_round
 from claw.guard.way import Root
 from claw.loop import Steps, run_loop
-from claw.origin import quoted
+from claw.origin import quoted_foreign
 from claw.provider import Ask
 from claw.session import Session
 from claw.spending import for_purpose
@@ -130,7 +130,7 @@ def _noted(fence: Fence, path: Path, session_key: str) -> str:
     """What was saved of this conversation earlier the same day, which no transcript holds; the newest of it."""
     text = ""
     with suppress(FenceError, OSError):
-        text = quoted(fence.read(str(path)).decode("utf-8", "replace"))
+        text = quoted_foreign(fence.read(str(path)).decode("utf-8", "replace"))
     lines, mine = [], False
     for line in text.split("\n"):
         if line.lstrip().startswith("<!--"):

@@ -61,7 +61,7 @@ def origins(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def quoted(text: str, of: Collection[str] | None = None) -> str:
+def quoted_foreign(text: str, of: Collection[str] | None = None) -> str:
     """The text with every line of foreign origin as a quotation, so that nobody takes it for an order.
 
     :param of: the origin of each line; by default what the marks in the text say.

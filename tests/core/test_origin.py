@@ -1,7 +1,7 @@
 """Marks of origin: what is said in a note keeps where it came from, whoever rewrites the note."""
 
 import pytest
-from claw.origin import added, is_foreign, is_mark, kept, origin, origins, quoted
+from claw.origin import added, is_foreign, is_mark, kept, origin, origins, quoted_foreign
 from hypothesis import given, strategies as st
 
 OWNER = origin("terminal", "direct", "local", True, "agent:default:main", "2026-03-01")
@@ -79,7 +79,7 @@ def test_a_quotation_changes_only_lines_of_others(text: str, one: str):
     note = kept("", text, one)
 
     for (line, of), shown in zip(
-        zip(note.split("\n"), origins(note), strict=True), quoted(note).split("\n"), strict=True
+        zip(note.split("\n"), origins(note), strict=True), quoted_foreign(note).split("\n"), strict=True
     ):
         assert shown == (f"> {line}" if is_foreign(of) and line.strip() and not is_mark(line) else line)
 

@@ -123,7 +123,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
     """A connection as httpcore wants it. What is written is held until an answer is wanted, so it leaves together."""
 
     def __init__(self, ends: _Ends) -> None:
-        self._ends, self._held = ends, bytearray()
+        self._ends, self._held, self._size = ends, list[bytes](), 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._held:
@@ -134,8 +134,9 @@ class _Stream(httpcore2.AsyncNetworkStream):
             return await self._ends.read(max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._held += buffer
-        if len(self._held) > _MOST_HELD:
+        self._held.append(buffer)
+        self._size += len(buffer)
+        if self._size > _MOST_HELD:
             await self._send(timeout)
 
     async def aclose(self) -> None:
@@ -168,9 +169,11 @@ class _Stream(httpcore2.AsyncNetworkStream):
         return self._ends.transport.get_extra_info(names.get(info, info))
 
     async def _send(self, timeout: float | None) -> None:
-        held, self._held = bytes(self._held), bytearray()
+        held, size, self._held, self._size = self._held, self._size, [], 0
+        pieces = held if size > _MOST_HELD else [b"".join(held)]  # what is long is not copied once more
         async with _told(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
-            await self._ends.write(held)
+            for piece in pieces:
+                await self._ends.write(piece)
 
 
 @asynccontextmanager

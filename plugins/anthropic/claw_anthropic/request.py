@@ -12,6 +12,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    JsonRows,
     Message,
     Request,
     SystemPrompt,
@@ -26,6 +27,8 @@ MIN_CACHED_CHARS = 4096
 THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
 _CACHE = {"type": "ephemeral"}
 _OPENING = "(The conversation so far was longer; what follows is how it stands.)"
+
+_OPEN_TURNS = 2
 
 Block = dict[str, Any]
 
@@ -91,16 +94,19 @@ class Turns:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(64)
-        self._turns: list[Block] = []
+        self._older = JsonRows()
+        self._turns: list[
+            Block
+        ] = []  # the newest two: the next message may join the last, and its thoughts count
         self.chars = 0
 
     @property
-    def whole(self) -> list[Block]:
-        """All of them; the last one is the caller's to change."""
+    def whole(self) -> list[Any]:
+        """All of them, the older ones as JSON; the last one is the caller's to change."""
         if not self._turns:
             return [{"role": "user", "content": [{"type": "text", "text": _OPENING}]}]
         *others, last = self._turns
-        return [*others, last | {"content": [*last["content"]]}]
+        return [*self._older.whole, *others, last | {"content": [*last["content"]]}]
 
     def add(self, message: Message) -> None:
         """One more message."""
@@ -122,11 +128,14 @@ class Turns:
             self._turns[-1]["content"] += content
         else:
             self._turns.append({"role": role, "content": content})
+            if len(self._turns) > _OPEN_TURNS:
+                self._older.add(self._turns.pop(0))
 
     def fork(self) -> "Turns":
         """A copy that grows on its own."""
         other = copy(self)
-        other._ids, other._turns = self._ids.fork(), self.whole if self._turns else []
+        other._ids, other._older = self._ids.fork(), self._older.fork()
+        other._turns = [turn | {"content": [*turn["content"]]} for turn in self._turns]
         return other
 
 

@@ -13,6 +13,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    JsonRows,
     Message,
     ModelEvent,
     Request,
@@ -106,36 +107,40 @@ class Rows:
     def __init__(self, maker: str, quirks: Quirks) -> None:
         self._maker, self._quirks = maker, quirks
         self._ids = CallIds(40)
-        self._rows: list[msgspec.Raw] = []
+        self._rows = JsonRows()
         self._pictures: list[Row] = []
 
     @property
     def whole(self) -> list[msgspec.Raw]:
         """All of them, as JSON."""
-        return [*self._rows, *self._shown()]
+        return [*self._rows.whole, *map(raw, self._shown())]
 
     def add(self, message: Message) -> None:
         """One more message."""
         if not isinstance(message, User | Assistant):
             call_id = self._ids.of_result(message.call_id)
-            self._rows.append(raw({"role": "tool", "tool_call_id": call_id, "content": message.text}))
+            self._rows.add({"role": "tool", "tool_call_id": call_id, "content": message.text})
             self._pictures += [picture(part) for part in message.content if isinstance(part, Image)]
             return
-        self._rows += self._shown()
+        self._write(self._shown())
         self._pictures = []
         if isinstance(message, User):
-            self._rows.append(raw({"role": "user", "content": _content(message.content)}))
+            self._write([{"role": "user", "content": _content(message.content)}])
         else:
-            self._rows += map(raw, _said(message, self._maker, self._ids, self._quirks))
+            self._write(_said(message, self._maker, self._ids, self._quirks))
 
     def fork(self) -> "Rows":
         """A copy that grows on its own."""
         other = copy(self)
-        other._ids, other._rows, other._pictures = self._ids.fork(), [*self._rows], [*self._pictures]
+        other._ids, other._rows, other._pictures = self._ids.fork(), self._rows.fork(), [*self._pictures]
         return other
 
-    def _shown(self) -> list[msgspec.Raw]:
-        return [raw({"role": "user", "content": self._pictures})] if self._pictures else []
+    def _write(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._rows.add(row)
+
+    def _shown(self) -> list[Row]:
+        return [{"role": "user", "content": self._pictures}] if self._pictures else []
 
 
 def raw(row: Row) -> msgspec.Raw:

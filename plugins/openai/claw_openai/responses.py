@@ -14,6 +14,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    JsonRows,
     Message,
     ModelEvent,
     Request,
@@ -32,7 +33,7 @@ from claw import (
     tool_arguments,
 )
 
-from claw_openai.chat import Row, apart, raw, to_function
+from claw_openai.chat import Row, apart, to_function
 
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
@@ -75,24 +76,30 @@ class Items:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(64)
-        self.whole: list[msgspec.Raw] = []
+        self._rows = JsonRows()
+
+    @property
+    def whole(self) -> list[msgspec.Raw]:
+        """All of them, as JSON."""
+        return self._rows.whole
 
     def add(self, message: Message) -> None:
         """One more message."""
         if isinstance(message, User):
-            self.whole.append(raw({"role": "user", "content": _parts(message.content)}))
+            self._rows.add({"role": "user", "content": _parts(message.content)})
         elif isinstance(message, Assistant):
-            self.whole += map(raw, _said(message, self._maker, self._model, self._ids))
+            for row in _said(message, self._maker, self._model, self._ids):
+                self._rows.add(row)
         else:
             pictures = any(isinstance(part, Image) for part in message.content)
             output = _parts(message.content) if pictures else message.text
             call_id = self._ids.of_result(message.call_id)
-            self.whole.append(raw({"type": "function_call_output", "call_id": call_id, "output": output}))
+            self._rows.add({"type": "function_call_output", "call_id": call_id, "output": output})
 
     def fork(self) -> "Items":
         """A copy that grows on its own."""
         other = copy(self)
-        other._ids, other.whole = self._ids.fork(), [*self.whole]
+        other._ids, other._rows = self._ids.fork(), self._rows.fork()
         return other
 
 
