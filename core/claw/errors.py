@@ -154,7 +154,15 @@ class BudgetError(ClawError):
     """
 
     def __init__(
-        self, problem: str, /, *, excuse: str, skips: bool = False, where: str = "", fix: str = "", **values: object
+        self,
+        problem: str,
+        /,
+        *,
+        excuse: str,
+        skips: bool = False,
+        where: str = "",
+        fix: str = "",
+        **values: object,
     ) -> None:
         super().__init__(problem, where=where, fix=fix, **values)
         self.excuse, self.skips = excuse, skips

@@ -218,7 +218,11 @@ async def _context(rest: str, desk: Desk) -> str:
     head = say(
         "the last request: {used} of {window} tokens ({percent} %)", used=used, window=window, percent=percent
     )
-    lines = [head, *([say("cost: {spent}", spent=costs.spent)] if costs.spent else []), say("of these, about:")]
+    lines = [
+        head,
+        *([say("cost: {spent}", spent=costs.spent)] if costs.spent else []),
+        say("of these, about:"),
+    ]
     lines += [f"  {name}: {tokens:,}" for name, tokens in costs.sections]
     dear = sorted(costs.tools, key=lambda row: -row[1])
     total = sum(tokens for _, tokens in dear)

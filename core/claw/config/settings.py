@@ -372,7 +372,9 @@ class PromptSettings(Section):
     )
     positions: dict[str, int] = Field({}, description="Section name → position, to reorder sections.")
     disabled: tuple[str, ...] = Field((), description="Sections to leave out.")
-    docs_path: str | None = Field(None, description="Folder or address of documentation that the prompt names.")
+    docs_path: str | None = Field(
+        None, description="Folder or address of documentation that the prompt names."
+    )
 
 
 class Peer(Section):
@@ -406,7 +408,9 @@ class Cooldowns(Section):
         (60.0, 300.0, 1500.0, 3600.0), description="After the first failure in a row, the second …"
     )
     slow_down: Duration = Field(300.0, description="The most of it after a rate limit without Retry-After.")
-    disabled: Duration = Field(18_000.0, description="Without credit, or refused for good; doubled each time.")
+    disabled: Duration = Field(
+        18_000.0, description="Without credit, or refused for good; doubled each time."
+    )
     disabled_most: Duration = Field(86_400.0, description="The most of that.")
     window: Duration = Field(86_400.0, description="So long without a failure, and the counters start again.")
     probe: Duration = Field(20.0, gt=0, description="Between two tries while all keys of a provider rest.")
@@ -417,7 +421,8 @@ class ModelsSettings(Section):
 
     aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
     wait: Duration = Field(
-        120.0, description="The longest that a call waits for a model to be had again; off = nothing is tried twice."
+        120.0,
+        description="The longest that a call waits for a model to be had again; off = nothing is tried twice.",
     )
     cooldowns: Cooldowns = part()
     least_context: int = Field(16_000, ge=0, description="A model that reads less is not asked to use tools.")
@@ -444,4 +449,6 @@ class Settings(Section):
     approvals: ApprovalSettings = part()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = part()
-    budgets: dict[str, Budget] = Field({}, description="Caps on what model calls may cost, by names of yours.")
+    budgets: dict[str, Budget] = Field(
+        {}, description="Caps on what model calls may cost, by names of yours."
+    )
