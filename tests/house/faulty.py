@@ -325,7 +325,7 @@ async def _provoke(plan: Plan, app: App, lived: Lived) -> str:
     if plan.kind == "channel":
         await _until(lambda: any(plan.awaited in line for line in ["", *lived.complaints]))
         return ""
-    wish = Wish(session="odd", model="odd/m1" if plan.kind == "provider" else "")
+    wish = Wish(session="odd", model="odd/m1" if plan.kind == "provider" else "", fallbacks=())
     try:
         words = {"tool": "use odd", "provider": "hello"}.get(plan.kind, "use good_news")
         answer = await app.hear(from_terminal(words), _nowhere, wish)
