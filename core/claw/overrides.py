@@ -17,7 +17,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS overrides
 class Override:
     """What differs in one conversation.
 
-    :param model: ``provider/model`` or an alias, asked alone, as with ``--model``.
+    :param model: ``provider/model`` or an alias, asked first, as with ``--model``.
     :param thinking: off, minimal, low, medium, high or adaptive.
     :param reasoning: whether what the model thinks is shown; None = as the channel does.
     :param queue: steer, collect, followup or interrupt.
