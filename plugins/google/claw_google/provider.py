@@ -19,17 +19,19 @@ from claw import (
     Growing,
     ModelEvent,
     Patience,
+    Price,
     ProviderError,
     Request,
     converse,
+    failed,
     pip_command,
 )
 
-from claw_google import thinking
+from claw_google import prices, thinking
 from claw_google.answer import Folding
 from claw_google.config import GoogleConfig, ModelFacts
 from claw_google.refusal import refused
-from claw_google.request import Turns, body
+from claw_google.request import Turns, answer_tokens, body
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
 CONTEXT_TOKENS = 1_048_576
@@ -73,6 +75,16 @@ class Google:
         family = CONTEXT_TOKENS if model.rpartition("/")[2].startswith("gemini-") else OTHER_CONTEXT_TOKENS
         return self._facts(model).context_tokens or family
 
+    def price(self, model: str) -> Price | None:
+        """The vendor's, as long as the vendor is asked."""
+        return prices.price(model) if self._base_url == DEFAULT_URL else None
+
+    def answer_tokens(self, request: Request) -> int | None:
+        """As asked, else as configured, with the thoughts that it has room for; else the service decides."""
+        facts = self._facts(request.model)
+        most = facts.max_tokens or self._config.max_tokens
+        return answer_tokens(request, most, thinking.style(request.model, facts.thinking))
+
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""
         facts = self._facts(request.model)
@@ -108,6 +120,8 @@ class Google:
             raise refused(
                 f"{self.name}/{model}", _read(answer.content), answer.status_code, answer.headers
             ) from None
+        except UnicodeDecodeError:  # the SDK reads the words of a refusal, whatever they are
+            raise failed(f"{self.name}/{model}", reason="server") from None
 
     def _facts(self, model: str) -> ModelFacts:
         return self._config.models.get(model) or ModelFacts()

@@ -13,6 +13,7 @@ from claw import (
     Assistant,
     CallIds,
     Image,
+    JsonRows,
     Message,
     Request,
     Text,
@@ -46,11 +47,18 @@ def body(request: Request, turns: "Turns", max_tokens: int | None, how: str) -> 
     limits: dict[str, Any] = {}
     if thought := thinking.config(request.model, how, request.thinking):
         limits["thinkingConfig"] = thought
-    if most := request.max_tokens or max_tokens:
-        limits["maxOutputTokens"] = most + max(0, thought.get("thinkingBudget", 0))
+    if most := answer_tokens(request, max_tokens, how):
+        limits["maxOutputTokens"] = most
     if limits:
         wire["generationConfig"] = limits
     return wire
+
+
+def answer_tokens(request: Request, max_tokens: int | None, how: str) -> int | None:
+    """How long the answer may be, with the thoughts that it has room for; None = the service decides."""
+    most = request.max_tokens or max_tokens
+    budget = thinking.config(request.model, how, request.thinking).get("thinkingBudget", 0)
+    return most + max(0, budget) if most else None
 
 
 def wire_name(name: str) -> str:
@@ -84,12 +92,13 @@ class Turns:
         self._maker, self._model, self._sealed = maker, f"{maker}/{model}", sealed
         self._ids = CallIds(64)
         self._names: dict[str, str] = {}
-        self._turns: list[dict[str, Any]] = []
+        self._older = JsonRows()
+        self._last: dict[str, Any] | None = None  # the next message may join it
 
     @property
-    def whole(self) -> list[dict[str, Any]]:
-        """All of them."""
-        return self._turns or [{"role": "user", "parts": [{"text": _OPENING}]}]
+    def whole(self) -> list[Any]:
+        """All of them, the older ones as JSON."""
+        return [*self._older.whole, self._last or _opening()]
 
     def add(self, message: Message) -> None:
         """One more message."""
@@ -108,12 +117,13 @@ class Turns:
             role, parts = "user", [{"functionResponse": result}, *_shown(pictures)]
         if not parts:
             return
-        if not self._turns and role != "user":
-            self._turns.append({"role": "user", "parts": [{"text": _OPENING}]})
-        if self._turns and self._turns[-1]["role"] == role:
-            self._turns[-1]["parts"] += parts
-        else:
-            self._turns.append({"role": role, "parts": parts})
+        last = self._last or (_opening() if role != "user" else None)
+        if last and last["role"] == role:
+            last["parts"] += parts
+            return
+        if last:
+            self._older.add(last)
+        self._last = {"role": role, "parts": parts}
 
     def _said(self, message: Assistant) -> list[Part]:
         """What the model said. A signature without a text of its own goes with what stands behind it."""
@@ -149,10 +159,13 @@ class Turns:
     def fork(self) -> "Turns":
         """A copy that grows on its own."""
         other = copy(self)
-        other._ids, other._names = self._ids.fork(), {**self._names}
-        last = [{**turn, "parts": [*turn["parts"]]} for turn in self._turns[-1:]]
-        other._turns = [*self._turns[:-1], *last]
+        other._ids, other._names, other._older = self._ids.fork(), {**self._names}, self._older.fork()
+        other._last = self._last and self._last | {"parts": [*self._last["parts"]]}
         return other
+
+
+def _opening() -> Part:
+    return {"role": "user", "parts": [{"text": _OPENING}]}
 
 
 def _alone(seal: str) -> list[Part]:

@@ -17,13 +17,14 @@ from claw import (
     Growing,
     ModelEvent,
     Patience,
+    Price,
     ProviderError,
     Request,
     converse,
     pip_command,
 )
 
-from claw_mistral import models
+from claw_mistral import models, prices
 from claw_mistral.answer import Folding
 from claw_mistral.config import MistralConfig, ModelFacts
 from claw_mistral.refusal import refused
@@ -63,6 +64,14 @@ class Mistral:
     def context_tokens(self, model: str) -> int:
         """As configured; else by the family of the model."""
         return self._facts(model).context_tokens or models.context_tokens(model)
+
+    def price(self, model: str) -> Price | None:
+        """The vendor's, as long as the vendor is asked."""
+        return prices.price(model) if self._base_url == DEFAULT_URL else None
+
+    def answer_tokens(self, request: Request) -> int | None:
+        """As asked, else as configured, thoughts included; else the service decides."""
+        return request.max_tokens or self._facts(request.model).max_tokens or self._config.max_tokens
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""

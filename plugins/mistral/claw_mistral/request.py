@@ -9,14 +9,17 @@ from copy import copy
 from typing import Any
 
 import msgspec
-from claw import Assistant, CallIds, Image, Message, Request, Text, Thinking, ToolSpec, User
+from claw import Assistant, CallIds, Image, JsonRows, Message, Request, Text, Thinking, ToolSpec, User
 
 from claw_mistral.models import thinking
 
-_OPENING = "(The conversation so far was longer; what follows is how it stands.)"
-_BETWEEN = "(The results are read.)"
-
 Row = dict[str, Any]
+
+_OPENING: Row = {
+    "role": "user",
+    "content": "(The conversation so far was longer; what follows is how it stands.)",
+}
+_BETWEEN = "(The results are read.)"
 
 
 def body(request: Request, rows: "Rows", max_tokens: int | None, how: str) -> Row:
@@ -60,15 +63,14 @@ class Rows:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(9, exact=True)
-        self._rows: list[msgspec.Raw] = []
+        self._older = JsonRows()
         self._last: Row = {}
 
     @property
-    def whole(self) -> list[msgspec.Raw]:
-        """All of them, as JSON; an answer that stands last is to be gone on with."""
-        if self._last.get("role") == "assistant":
-            return [*self._rows[:-1], _raw(self._last | {"prefix": True})]
-        return [*self._rows] or [_raw({"role": "user", "content": _OPENING})]
+    def whole(self) -> list[Any]:
+        """All of them, the older ones as JSON; an answer that stands last is to be gone on with."""
+        last = self._last or _OPENING
+        return [*self._older.whole, last | {"prefix": True} if last["role"] == "assistant" else last]
 
     def add(self, message: Message) -> None:
         """One more message."""
@@ -83,19 +85,20 @@ class Rows:
             content = _content(message.content)
             row = {"role": "tool", "tool_call_id": call_id, "name": message.tool_name, "content": content}
         if row["role"] == "tool" or row.get("content") or row.get("tool_calls"):
-            if not self._rows and row["role"] != "user":
-                self._put({"role": "user", "content": _OPENING})
+            if not self._last and row["role"] != "user":
+                self._put(_OPENING)
             self._put(row)
 
     def fork(self) -> "Rows":
         """A copy that grows on its own."""
         other = copy(self)
-        other._ids, other._rows = self._ids.fork(), [*self._rows]
+        other._ids, other._older = self._ids.fork(), self._older.fork()
         return other
 
     def _put(self, row: Row) -> None:
+        if self._last:
+            self._older.add(self._last)
         self._last = row
-        self._rows.append(_raw(row))
 
     def _said(self, message: Assistant) -> Row:
         row: Row = {"role": "assistant"}
@@ -124,11 +127,6 @@ class Rows:
                 for call in calls
             ]
         return row
-
-
-def _raw(row: Row) -> msgspec.Raw:
-    """A row written once: into a body it is only copied."""
-    return msgspec.Raw(msgspec.json.encode(row))
 
 
 def _thought(thought: Thinking) -> Row:

@@ -1,6 +1,7 @@
 """Gemini: what a request says, and what an answer means."""
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -11,7 +12,8 @@ from claw.guard.fetch import Network
 from claw.provider import SystemPrompt, ToolSpec
 from claw.testing.services import Reply
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from claw_google import thinking
+from claw.usage import Price
+from claw_google import prices, thinking
 from models import LS, answer, asks, provider, registered
 from typed import TypedGoogleService
 
@@ -160,6 +162,15 @@ async def test_roles_take_turns_and_the_user_is_first():
     body = await sent(Assistant((Text("Summary: we talked"),)), Assistant((Text("And more"),)), HELLO, HELLO)
 
     assert [turn["role"] for turn in body["contents"]] == ["user", "model", "user"]
+
+
+async def test_a_long_past_arrives_whole_and_in_order():
+    past = [(User if n % 2 == 0 else Assistant)((Text(f"no {n}"),)) for n in range(301)]
+
+    contents = (await sent(*past))["contents"]
+
+    assert [one["parts"][0]["text"] for one in contents] == [f"no {n}" for n in range(301)]
+    assert {one["role"] for one in contents[::2]} == {"user"}
 
 
 async def test_blanks_are_not_sent():
@@ -422,6 +433,40 @@ def test_windows_are_those_of_the_family_unless_the_file_says():
 
     windows = [model.context_tokens(name) for name in ("gemini-x", NEW, f"models/{NEW}", "gemma-3-27b-it")]
     assert windows == [9000, 1_048_576, 1_048_576, 131_072]
+
+
+def vendor(**section: Any) -> Any:
+    return registered("google", {"providers": {"google": section}}, Network())["google"]
+
+
+def test_a_price_is_the_vendors_own_and_nobody_elses():
+    long = Price(2.5, 15, 0.25)
+
+    assert vendor().price("gemini-2.5-pro") == Price(1.25, 10, 0.125, over=(200_000, long))
+    assert vendor().price(f"models/{NEW}") == vendor().price(NEW) is not None
+    assert vendor().price("gemini-of-tomorrow") is None
+    assert vendor().price("gemini-flash-latest") is None, "another model every few months"
+    assert vendor(baseUrl="https://gate.test").price("gemini-2.5-pro") is None
+
+
+@pytest.mark.parametrize("name", sorted(prices.table().models))
+def test_each_figure_has_its_date_and_is_in_proportion(name: str):
+    known = prices.table().models[name]
+    price = known.price
+
+    assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\d", known.checked)
+    assert price and 0 < price.input <= price.output <= 100
+    assert price.cache_read is None or price.cache_read <= price.input
+    assert price.over is None or price.over[1].input > price.input
+
+
+def test_the_longest_answer_has_room_for_thoughts():
+    def longest(provider: Any, **fields: Any) -> int | None:
+        return provider.answer_tokens(asks(**({"model": OLD} | fields)))
+
+    assert longest(vendor()) is None
+    assert longest(vendor(), max_tokens=100, thinking="low") == 2148
+    assert longest(vendor(maxTokens=500), model=NEW, thinking="high") == 500
 
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():

@@ -1,6 +1,7 @@
 """Mistral: what a request says, and what an answer means."""
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -11,6 +12,8 @@ from claw.guard.fetch import Network
 from claw.provider import SystemPrompt
 from claw.testing.services import Reply
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from claw.usage import Price
+from claw_mistral import prices
 from models import LS, answer, asks, provider, registered
 from typed import TypedMistralService
 
@@ -120,6 +123,15 @@ async def test_a_past_begins_with_the_user_and_an_answer_that_stands_last_is_gon
 
     assert [row["role"] for row in body["messages"]] == ["user", "assistant"]
     assert body["messages"][-1]["prefix"] is True
+
+
+async def test_a_long_past_arrives_whole_and_in_order():
+    past = [(User if n % 2 == 0 else Assistant)((Text(f"no {n}"),)) for n in range(300)]
+
+    said = (await sent(*past))["messages"]
+
+    assert [one["content"] for one in said[-300:]] == [f"no {n}" for n in range(300)]
+    assert [one["content"] for one in said if "prefix" in one] == ["no 299"]
 
 
 async def test_pictures_are_chunks_also_in_results():
@@ -351,6 +363,32 @@ def test_windows_are_those_of_the_family_unless_the_file_says():
     model = registered("mistral", {"providers": {"mistral": section}}, Network())["mistral"]
 
     assert [model.context_tokens(name) for name in ("model-x", LARGE, SMALL)] == [9000, 524_288, 131_072]
+
+
+def vendor(**section: Any) -> Any:
+    return registered("mistral", {"providers": {"mistral": section}}, Network())["mistral"]
+
+
+def test_a_price_is_the_vendors_own_and_of_a_model_by_its_number():
+    assert vendor().price("mistral-large-2512") == Price(0.5, 1.5, 0.05)
+    assert vendor().price("mistral-large-latest") is None, "another model every few months"
+    assert vendor(baseUrl="https://gate.test").price("mistral-large-2512") is None
+
+
+@pytest.mark.parametrize("name", sorted(prices.table().models))
+def test_each_figure_has_its_date_and_is_in_proportion(name: str):
+    known = prices.table().models[name]
+    price = known.price
+
+    assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\d", known.checked)
+    assert price and 0 < price.input <= price.output <= 100
+    assert price.cache_read is None or price.cache_read <= price.input
+
+
+def test_the_longest_answer_is_the_one_that_is_asked_for():
+    assert vendor().answer_tokens(asks()) is None
+    assert vendor(maxTokens=500).answer_tokens(asks()) == 500
+    assert vendor(maxTokens=500).answer_tokens(asks(max_tokens=100)) == 100
 
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():

@@ -1,0 +1,34 @@
+"""What the vendor's models cost, as data (``models.json``): US dollars for a million tokens, each figure with its date.
+
+Read off the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest model as the
+project api-evangelist quotes that page. For text and pictures; sound costs more with some models. The half price that the
+Flash models from 3.6 on have until the end of 2026 is left out, so that no cap lets more through from then on.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from claw import ModelFigures, Price, model_figures
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file. ``source``: the page that its figures are from."""
+
+    source: str
+    models: dict[str, ModelFigures]
+
+
+@cache
+def table() -> Table:
+    """Read once, when a price is first asked for."""
+    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=Table)
+
+
+def price(model: str) -> Price | None:
+    """What a model costs; None when the table does not know it.
+
+    :param model: ``gemini-…``, also as the service lists it: ``models/gemini-…``.
+    """
+    known = model_figures(table().models, model.removeprefix("models/"))
+    return known.price if known else None
