@@ -158,7 +158,7 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
         return "rate_limit"
     if status in (None, 200, 400, 422, 500) and is_overflow(words):
         return "context_overflow"
-    if status is not None and status >= 400 and status not in _SAYS_NOTHING:
+    if status is not None and status >= 300 and status not in _SAYS_NOTHING:
         return _by_status(status, kind, text)
     if _has(_IMAGE, text):
         return "unknown"
@@ -168,6 +168,8 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
 
 def _by_status(status: int, kind: str, text: str) -> str:
     words = f"{kind} {text}"
+    if status < 400:
+        return "bad_request"  # sent elsewhere: a key does not follow
     if status in (401, 403):
         plain = "auth" if status == 401 or "authentication" in kind else "permission"
         return "auth_permanent" if _has(_FOR_GOOD, words) else plain
@@ -216,7 +218,8 @@ def told(error: Exception, service: str) -> ProviderError:
         return failed(service, reason="timeout")
     if "ConnectionError" in names or "TransportError" in names or "StreamError" in names:
         return failed(service, reason="network", text=str(error.__cause__ or error))
-    return failed(service, reason="unknown", text=type(error).__name__)
+    reason = "server" if "DecodingError" in names else "unknown"
+    return failed(service, reason=reason, text=type(error).__name__)
 
 
 def hide(error: ProviderError, secret: str) -> ProviderError:

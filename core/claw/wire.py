@@ -263,7 +263,7 @@ async def _events(
                 continue
         last = not found
         for name, data in decoder.end() if last else found:
-            if name != "ping":
+            if name != "ping" and data.strip():
                 yield (DONE, None) if data.strip() == b"[DONE]" else (name, _parse(data, service, cut=last))
         if last:
             return

@@ -15,7 +15,7 @@ import pytest
 from claw import PromptFacts, Tool, ToolContext, builtin
 from claw.testing import brought, plugin_config
 from claw.testing.services import AnthropicService, OpenAIService
-from pytest_claw import ProviderSuite, SectionSuite, ToolSuite
+from pytest_claw import FaultSuite, ProviderSuite, SectionSuite, ToolSuite
 from typed import TypedGoogleService, TypedMistralService
 
 TOOLS = {tool.name: tool for tool in brought(claw_tools_std, plugin_config())["register_tools"]}
@@ -107,3 +107,25 @@ class TestGoogle(ProviderSuite):
 class TestMistral(ProviderSuite):
     plugin, name, service = claw_mistral, "mistral", TypedMistralService
     patience_seconds = 0.3
+
+
+class TestFaultsOfAnthropic(FaultSuite):
+    plugin, name, service = claw_anthropic, "anthropic", AnthropicService
+
+
+class TestFaultsOfOpenAIChat(FaultSuite):
+    plugin, name, service = claw_openai, "openai", OpenAIService
+
+
+class TestFaultsOfOpenAIResponses(TestFaultsOfOpenAIChat):
+    section = {"api": "responses"}  # noqa: RUF012
+
+
+class TestFaultsOfGoogle(FaultSuite):
+    plugin, name, service = claw_google, "google", TypedGoogleService
+    # Its streams have no end mark, and older models gave a reason to stop with each of their words.
+    fault_ends = dict.fromkeys(("two end marks", "events behind the end"), "")
+
+
+class TestFaultsOfMistral(FaultSuite):
+    plugin, name, service = claw_mistral, "mistral", TypedMistralService

@@ -10,7 +10,9 @@ to the vendors' own SDKs in ``tests/core/test_services.py``.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, ClassVar, Self
@@ -34,6 +36,8 @@ class Reply:
     :param cut: break the connection at the end, where the end of the body should stand.
     :param hang: send half of the events, then stay silent until the client leaves.
     :param delay_seconds: wait before answering; ``pause_seconds`` between two pieces of a stream.
+    :param play: says the answer on the bare connection, in the place of all this, and breaks what rules it likes; it is
+        handed what a sound stream would be, as ``Line.events``.
     """
 
     text: str = ""
@@ -52,6 +56,48 @@ class Reply:
     hang: bool = False
     delay_seconds: float = 0.0
     pause_seconds: float = 0.0
+    play: "Callable[[Line], Awaitable[None]] | None" = None
+
+
+class Line:
+    """The connection of one request, for a reply that is played by hand (``Reply.play``). It is closed behind it.
+
+    :ivar events: the reply as the service would stream it, event by event.
+    """
+
+    def __init__(
+        self, events: Sequence[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.events = list(events)
+        self._reader, self._writer = reader, writer
+
+    async def say(self, *pieces: bytes) -> None:
+        """These bytes, as they are; each piece has gone before the next."""
+        for piece in pieces:
+            self._writer.write(piece)
+            await self._writer.drain()
+            await asyncio.sleep(0)
+
+    async def head(self, status: int = 200, kind: str = "text/event-stream", **headers: str) -> None:
+        """The head of an answer; without a length given, its body goes on until the connection is closed."""
+        _head(self._writer, status, {name.replace("_", "-"): said for name, said in headers.items()}, kind)
+        await self._writer.drain()
+
+    async def silence(self) -> None:
+        """Nothing more, until the other side leaves."""
+        while await self._reader.read(1 << 16):
+            pass
+        raise ConnectionResetError
+
+    def half_close(self) -> None:
+        """Say that nothing more comes, and keep the connection."""
+        self._writer.write_eof()
+
+    def reset(self) -> None:
+        """Break the connection at once, as a machine does that lost its power."""
+        sock = self._writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
 
 
 @dataclass(frozen=True)
@@ -91,6 +137,11 @@ class _ModelService:
         """Address of the service, without a path."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    @property
+    def open(self) -> int:
+        """How many connections stand now."""
+        return len(self._open)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1 << 22)
@@ -144,11 +195,15 @@ class _ModelService:
         said = self._next(request)
         reply = Reply(said) if isinstance(said, str) else said
         await asyncio.sleep(reply.delay_seconds)
-        if reply.body is not None or reply.status != 200:
+        if reply.play is None and (reply.body is not None or reply.status != 200):
             body = reply.body if isinstance(reply.body, bytes) else _dump(reply.body)
             await _send(writer, reply.status, reply.headers, reply.content_type, body)
             return True
         number = next(self._ids)
+        if reply.play:
+            events = list(protocol.stream(reply, request.body, number))
+            await reply.play(Line(events, reader, writer))
+            return False
         if reply.whole or not self._streams(request):
             body = _dump(protocol.whole(reply, request.body, number))
             await _send(writer, 200, reply.headers, "application/json", body)

@@ -43,7 +43,8 @@ class Folding:
     def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._schemas = {spec.name: spec.parameters for spec in tools}
-        self._blocks: dict[int, dict[str, Any]] = {}
+        self._blocks: list[dict[str, Any]] = []
+        self._at: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, int] = {}
         self._stop: str | None = None
         self.heard, self.done = 0, False
@@ -57,10 +58,10 @@ class Folding:
         """Hear one event."""
         kind = data["type"] if data else name
         if kind == "content_block_delta":
-            yield from self._grow(self._blocks[data["index"]], data["delta"])
+            yield from self._grow(self._at[data["index"]], data["delta"])
         elif kind == "content_block_start":
-            block = self._blocks[data["index"]] = dict(data["content_block"])
-            block["pieces"] = []
+            block = self._at[data["index"]] = {**data["content_block"], "pieces": []}
+            self._blocks.append(block)
             self.heard += len(block.get("name") or block.get("data") or "")
             yield from self._shown(block)
         elif kind == "message_start":
@@ -78,10 +79,10 @@ class Folding:
         """Hear a whole message at once."""
         if body.get("type") == "error":
             raise failure_said(self._model, body, status=200)
-        self._blocks = {index: {**block, "pieces": []} for index, block in enumerate(body["content"])}
+        self._blocks = [{**block, "pieces": []} for block in body["content"]]
         self._count(body.get("usage"))
         self._stop, self.done = body.get("stop_reason"), True
-        for block in self._blocks.values():
+        for block in self._blocks:
             yield from self._shown(block)
 
     def finish(self) -> Assistant:
@@ -129,7 +130,7 @@ class Folding:
         self._usage |= {key: value for key, value in (usage or {}).items() if isinstance(value, int)}
 
     def _content(self) -> Iterator[Text | Thinking | ToolCall]:
-        for _, block in sorted(self._blocks.items()):
+        for block in self._blocks:
             grown = "".join(block["pieces"])
             kind = block["type"]
             if kind == "text" and (text := block.get("text", "") + grown):

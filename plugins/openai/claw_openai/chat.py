@@ -226,7 +226,7 @@ class Folding:
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
         """Hear a whole completion at once."""
         yield from self.take("", body)
-        self.done = True
+        self.done = bool(body.get("choices"))
 
     def finish(self) -> Assistant:
         """The answer, when it came to its end: a reason to stop, or the end mark."""

@@ -17,12 +17,14 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_claw.channel import ChannelSuite as ChannelSuite, Place as Place
+    from pytest_claw.enduring import FaultSuite as FaultSuite
     from pytest_claw.provider import ProviderSuite as ProviderSuite
     from pytest_claw.section import SectionSuite as SectionSuite
     from pytest_claw.tool import ToolSuite as ToolSuite
 
 _ROOMS = {
     "ChannelSuite": "channel",
+    "FaultSuite": "enduring",
     "Place": "channel",
     "ProviderSuite": "provider",
     "SectionSuite": "section",
@@ -31,7 +33,7 @@ _ROOMS = {
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 
 # An editable install does not name its files, so pytest would not find the asserts by itself.
-_PARTS = ("growing", "hearing", "living", "place", "saying", "trying")
+_PARTS = ("growing", "hearing", "living", "place", "saying", "served", "trying")
 pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in sorted({*_ROOMS.values(), *_PARTS})))
 
 

@@ -1,29 +1,23 @@
 """What every model provider keeps to, tried against a service on this machine that speaks its true protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from claw import (
     Assistant,
-    Credential,
     Finished,
-    Message,
     Provider,
     ProviderError,
     Request,
-    SystemPrompt,
-    Text,
     TextDelta,
     ToolSpec,
-    User,
 )
-from claw.testing import asked
 from claw.testing.services import Reply
 
-KEY = "sk-of-pytest-claw-0123456789abcdef"
+from pytest_claw.faults import KEY
+from pytest_claw.served import Served, asks
+
 LS = ToolSpec(
     "ls",
     "List a folder",
@@ -37,38 +31,13 @@ FAILURES = {
 }
 
 
-class ProviderSuite:
-    """Seven promises of a provider. ``plugin``, ``name`` and ``service`` are yours.
+class ProviderSuite(Served):
+    """Seven promises of a provider. ``plugin``, ``name``, ``service`` are yours: see :class:`pytest_claw.served.Served`.
 
-    :cvar plugin: the module (or object) with ``register_providers``.
-    :cvar name: of the provider that is tried.
-    :cvar service: a service of ``claw.testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class like
-        them: made with a list of ``Reply`` or a function of the request, an async context manager with ``url``,
-        ``requests`` and ``left``.
-    :cvar section: further keys of ``providers.NAME``.
     :cvar patience_seconds: within which the connection must be closed once nobody listens.
     """
 
-    plugin: Any = None
-    name = ""
-    service: Any = None
-    section: Mapping[str, Any] = {}
     patience_seconds = 3.0
-
-    @asynccontextmanager
-    async def provider(self, url: str) -> AsyncIterator[Provider]:
-        """The provider, its address at ``url``; its connections are closed at the end."""
-        tree = {"providers": {self.name: {"baseUrl": url, "apiKey": KEY, **self.section}}}
-        async with asked(self.plugin, tree, self.name) as answers:
-            named = {one.name: one for one in answers.get("register_providers", ())}
-            assert self.name in named, f"the plugin brings {sorted(named)}"
-            yield named[self.name]
-
-    @pytest.fixture(autouse=True)
-    def _set_up(self) -> None:
-        missing = [name for name in ("plugin", "name", "service") if not getattr(self, name)]
-        if missing:
-            pytest.fail(f"{type(self).__name__} does not set {', '.join(missing)}")
 
     @pytest.mark.parametrize("piece_bytes", [0, 1, 7])
     def test_words_and_calls_come_through_in_odd_pieces(self, piece_bytes: int) -> None:
@@ -161,12 +130,6 @@ class ProviderSuite:
                 await trial(service, model)
 
         asyncio.run(whole())
-
-
-def asks(*messages: Message, tools: tuple[ToolSpec, ...] = ()) -> Request:
-    """A request with a key; without messages, one short question."""
-    past = messages or (User((Text("hello"),)),)
-    return Request("model-x", SystemPrompt("You are claw."), past, tools, credential=Credential("main", KEY))
 
 
 async def answer(model: Provider, request: Request | None = None) -> tuple[str, Assistant]:

@@ -1,0 +1,38 @@
+"""What can go wrong on the wire of a model service: each fault has a name, and says how a call may end that meets it.
+
+A service of ``claw.testing.services`` plays it in its own protocol: the sound stream of the fault's reply is taken apart,
+and ``line.say`` puts bytes on the bare connection.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pytest_claw.faults import connection, saying, stream
+from pytest_claw.faults.record import ANSWER, FAULTS, KEY, Fault
+
+__all__ = ["ANSWER", "FAULTS", "KEY", "Fault", "at", "connection", "saying", "stream"]
+
+
+@asynccontextmanager
+async def at(where: str, url: str) -> AsyncIterator[str]:
+    """The address of the fault: the service's own ``url``, unless the fault lies in the address."""
+    if not where:
+        yield url
+        return
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    path = url.removeprefix("http://").partition("/")[2]
+    if where == "nobody":
+        server.close()
+        await server.wait_closed()
+    try:
+        yield f"http{'s' if where == 'plain' else ''}://127.0.0.1:{port}/{path}".rstrip("/")
+    finally:
+        server.close()

@@ -1,0 +1,101 @@
+"""Faults in what an answer says, and what a service says when it refuses."""
+
+from collections.abc import Callable
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+from claw.testing.services import Line, Reply
+
+from pytest_claw.faults.making import twisted
+from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, Data, add, fault
+
+# --- what it says
+
+
+def _twist(name: str, ends: str, change: Callable[[Data], Data], **said: Any) -> None:
+    """A fault in every JSON object of the stream."""
+
+    async def play(line: Line) -> None:
+        await line.head()
+        await line.say(*twisted(line.events, change))
+
+    add(name, ends, Reply(**{"text": TEXT, "calls": CALLS, **said}, play=play))
+
+
+def _without(*names: str) -> Callable[[Data], Data]:
+    return lambda data: {name: value for name, value in data.items() if name not in names}
+
+
+def _instead(value: Any, *names: str) -> Callable[[Data], Data]:
+    return lambda data: {name: value if name in names and old else old for name, old in data.items()}
+
+
+def _of_calls(change: Callable[[Data], Data]) -> Callable[[Data], Data]:
+    """Only of what stands for a call."""
+
+    def only(data: Data) -> Data:
+        named = "function" in data and "arguments" in (data["function"] or {}) and "id" in data
+        return change(data) if named or data.get("type") in ("tool_use", "function_call") else data
+
+    return only
+
+
+_STOPS = ("stop_reason", "finish_reason", "finishReason")
+_twist("no figures", ANSWER, _without("usage", "usageMetadata"))
+_twist("no reason to stop", "truncated answer", _without(*_STOPS))
+_twist("an unknown reason to stop", ANSWER, _instead("because", *_STOPS))
+_twist("another model than was asked", ANSWER, _instead("another-model", "model", "modelVersion"))
+_twist("calls without an id", ANSWER, _of_calls(_without("id", "call_id")))
+_twist("two calls of one id", ANSWER, _of_calls(_instead("callsame1", "id", "call_id")))
+_twist(
+    "everything at one index",
+    ANSWER,
+    lambda data: {name: 0 if name in ("index", "output_index") else value for name, value in data.items()},
+)
+_twist(
+    "arguments that are not JSON",
+    "truncated",
+    lambda data: (
+        _instead("{oops", "arguments", "partial_json")(data) | ({"args": "oops"} if "args" in data else {})
+    ),
+)
+add("nothing said", ANSWER, Reply())
+add("only thoughts", ANSWER, Reply(thinking="hm, hm"))
+
+
+# --- what it refuses
+
+_CLASSES = {
+    400: "bad_request", 401: "auth", 402: "billing", 403: "permission", 404: "model_not_found", 408: "timeout",
+    409: "server unknown", 413: "request_too_large", 422: "bad_request", 500: "server", 502: "server",
+    503: "server overloaded", 504: "server timeout", 529: "overloaded",
+}  # fmt: skip
+PAGE = b"<html><body>Sorry, " + KEY.encode() + b"</body></html>"
+_BODY = {"error": {"message": f"not now, {KEY}"}}
+for _status, _ends in _CLASSES.items():
+    add(f"{_status}", _ends, Reply(status=_status, body=_BODY))
+add("500 with a web page", "server", Reply(status=500, body=PAGE, content_type="text/html"))
+add("503 with nothing", "server overloaded", Reply(status=503, body=b""))
+add("500 with bytes that are no text", "server", Reply(status=500, body=b"\xff" + KEY.encode()))
+
+
+@fault("server timeout")
+async def an_error_whose_words_never_end(line: Line) -> None:
+    await line.head(500, "application/json", content_length="1000")
+    await line.say(b'{"error": ')
+    await line.silence()
+
+
+_PAUSES: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
+    "no pause told": ({}, None),
+    "a pause in seconds": ({"retry-after": "9"}, (9, 9)),
+    "a pause in milliseconds": ({"retry-after-ms": "1500"}, (1.5, 1.5)),
+    "a pause until a date": ({"retry-after": formatdate(time() + 3600, usegmt=True)}, (1, 3600)),
+    "a pause until a date gone by": ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, (0, 0)),
+    "a negative pause": ({"retry-after": "-5"}, None),
+    "a pause of years": ({"retry-after": "99999999"}, (99999999, 99999999)),
+    "a pause in words": ({"retry-after": "soon"}, None),
+}
+for _name, (_headers, _wait) in _PAUSES.items():
+    add(f"429, {_name}", "rate_limit", Reply(status=429, headers=_headers, body=_BODY), wait=_wait)

@@ -1,0 +1,49 @@
+"""The provider under test: its plugin asked with a config file, its address that of a service on this machine."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from claw import Credential, Message, Provider, Request, SystemPrompt, Text, ToolSpec, User
+from claw.testing import asked
+
+from pytest_claw.faults import KEY
+
+
+class Served:
+    """The settings of both suites for providers.
+
+    :cvar plugin: the module (or object) with ``register_providers``.
+    :cvar name: of the provider that is tried.
+    :cvar service: a service of ``claw.testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class like
+        them: made with a list of ``Reply`` or a function of the request, an async context manager with ``url``,
+        ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by hand.
+    :cvar section: further keys of ``providers.NAME``.
+    """
+
+    plugin: Any = None
+    name = ""
+    service: Any = None
+    section: Mapping[str, Any] = {}
+
+    @asynccontextmanager
+    async def provider(self, url: str, **section: Any) -> AsyncIterator[Provider]:
+        """The provider, its address at ``url``; its connections are closed at the end."""
+        tree = {"providers": {self.name: {"baseUrl": url, "apiKey": KEY, **self.section, **section}}}
+        async with asked(self.plugin, tree, self.name) as answers:
+            named = {one.name: one for one in answers.get("register_providers", ())}
+            assert self.name in named, f"the plugin brings {sorted(named)}"
+            yield named[self.name]
+
+    @pytest.fixture(autouse=True)
+    def _set_up(self) -> None:
+        missing = [name for name in ("plugin", "name", "service") if not getattr(self, name)]
+        if missing:
+            pytest.fail(f"{type(self).__name__} does not set {', '.join(missing)}")
+
+
+def asks(*messages: Message, tools: tuple[ToolSpec, ...] = ()) -> Request:
+    """A request with a key; without messages, one short question."""
+    past = messages or (User((Text("hello"),)),)
+    return Request("model-x", SystemPrompt("You are claw."), past, tools, credential=Credential("main", KEY))
