@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from claw.clock import SYSTEM, Clock
-from claw.config.settings import QueueSettings
+from claw.config.channels import QueueSettings
 from claw.envelope import spoken
 from claw.journal import Accepted
 from claw.lane import MAIN, Lanes, Mailbox

@@ -13,7 +13,7 @@ from claw.abort import is_abort
 from claw.app import App
 from claw.backlog import Backlog, Waiting
 from claw.builtin import chat_commands
-from claw.config.settings import QueueSettings
+from claw.config.channels import QueueSettings
 from claw.delivery import Delivery
 from claw.desk import Desk
 from claw.guests import filtered

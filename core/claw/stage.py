@@ -12,7 +12,7 @@ from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
 from claw.fallback import Bunch, ModelRef, candidates
 from claw.growing import Growing
-from claw.guard.admission import group_of, owner_hash
+from claw.guard.admission import group_of, history_limit, owner_hash
 from claw.guard.fence import Fence, fence_round
 from claw.guard.names import safe_name
 from claw.guard.redact import Redactor
@@ -25,7 +25,7 @@ from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
 from claw.meter import Spending
-from claw.overrides import NONE, Overrides
+from claw.overrides import NONE, Override, Overrides
 from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
@@ -125,11 +125,9 @@ class Stage:
 
 async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) -> Stage:
     """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
-    config, agent = rooms.config, rooms.config.agent(route.agent_id)
+    config = rooms.config
     override = rooms.overrides.of(route.session_key) if rooms.overrides else NONE
-    if override.thinking:
-        settings = agent.settings.model_copy(update={"thinking_default": override.thinking})
-        agent = replace(agent, settings=settings)
+    agent = _agent(inbound, route, config, override)
     workspace, own = _workspace(agent, inbound, wish)
     choice = agent.settings.model
     aliases = config.settings.models.aliases
@@ -170,6 +168,17 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
         _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
         sandbox, facts.context_files, private,
     )  # fmt: skip
+
+
+def _agent(inbound: Inbound, route: Route, config: Config, override: Override) -> Agent:
+    """The agent as it is in this conversation: what was chosen in it, and what the file says of its channel."""
+    agent = config.agent(route.agent_id)
+    chosen: dict[str, Any] = {}
+    if override.thinking:
+        chosen["thinking_default"] = override.thinking
+    if (limit := history_limit(inbound, config)) is not None:
+        chosen["history_limit"] = limit
+    return replace(agent, settings=agent.settings.model_copy(update=chosen)) if chosen else agent
 
 
 def window_of(model: ModelRef, rooms: Rooms) -> int:

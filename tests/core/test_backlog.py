@@ -3,7 +3,7 @@
 import asyncio
 
 from claw.backlog import Backlog, Waiting
-from claw.config.settings import QueueSettings
+from claw.config.channels import QueueSettings
 from claw.journal import Accepted
 from claw.lane import Lanes
 from claw.message import Address, Inbound, Sender

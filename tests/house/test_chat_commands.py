@@ -95,7 +95,7 @@ async def test_help_names_every_command_with_its_words() -> None:
 
 
 def test_the_words_of_the_commands_are_those_of_the_settings() -> None:
-    from claw.config.settings import QueueSettings
+    from claw.config.channels import QueueSettings
 
     modes = get_args(QueueSettings.model_fields["mode"].annotation)
     assert get_args(Thinking) == THINKING

@@ -239,7 +239,7 @@ class AgentSettings(Section):
     max_turns: int | None = Field(None, ge=1, description="Model calls per message; absent = no limit.")
     temperature: float | None = Field(None, ge=0, le=2)
     timeout_seconds: float | None = Field(None, gt=0, description="Longest turn.")
-    history_limit: int | None = Field(None, ge=0, description="User turns kept in a request; 0 = all.")
+    history_limit: int | None = Field(None, ge=0, description="Earlier turns kept in a request; 0 = all.")
     bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
     bootstrap_total_max_chars: int = Field(60_000, ge=0, description="Of all context files in the prompt.")
     rule_files: Literal["ask", "allow", "deny"] = Field(

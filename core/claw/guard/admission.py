@@ -91,6 +91,19 @@ def group_of(inbound: Inbound, config: Any) -> Any:
     return groups.get(address.chat, groups.get("*"))
 
 
+def history_limit(inbound: Inbound, config: Any) -> int | None:
+    """How many turns of this conversation a request may show, 0 = all: what the file says of the person in a direct
+    chat, else of the channel. None when it says nothing, and the agent's own limit holds.
+    """
+    address = inbound.address
+    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
+    if rules.channel is None:
+        return None
+    person = rules.get("dms").get(inbound.sender.id) if inbound.chat_type in _DIRECT else None
+    limit: int | None = person.history_limit if person else None
+    return rules.get("history_limit") if limit is None else limit
+
+
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """The rules of one account: its own keys in the place of the channel's, and where each of them stands."""

@@ -1,0 +1,157 @@
+"""What core reads of every channel: who may write, in which groups, and how their messages are met."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from claw.config.tools import ToolLists
+from claw.config.values import Duration, Section, part, wrong
+
+
+class QueueSettings(Section):
+    """What happens with a message that comes while its conversation is being answered."""
+
+    mode: Annotated[
+        Literal["steer", "collect", "followup", "interrupt"],
+        BeforeValidator(lambda mode: "steer" if mode == "queue" else mode),
+    ] = Field("steer", description="steer: into the running turn; collect: one turn for all; followup: one turn "
+              "each; interrupt: stop and answer the newest.")  # fmt: skip
+    debounce: Duration = Field(0.5, ge=0, description="Quiet time before waiting messages become a turn.")
+    cap: int = Field(20, ge=1, description="Messages of one conversation that may wait.")
+    drop: Literal["old", "new", "summarize"] = Field("summarize", description="What goes when more come.")
+
+
+class GroupSettings(Section):
+    """One group of a channel."""
+
+    model_config = ConfigDict(extra="allow")
+
+    enabled: bool = True
+    tools: ToolLists | None = None
+    tools_by_sender: dict[str, ToolLists] = part()
+    require_mention: bool = True
+    allow_from: tuple[str, ...] | None = None
+    system_prompt: str | None = Field(None, description="Your instructions for this group, in its prompt.")
+
+
+class DirectSettings(Section):
+    """A direct chat with one person."""
+
+    history_limit: int | None = Field(
+        None, ge=0, description="In place of the channel's, in the direct chat with this person."
+    )
+
+
+class GroupEntry(GroupSettings):
+    """One group, where groups are written as a list."""
+
+    chat_id: str | int
+
+
+_GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
+
+
+def _groups(value: Any) -> Any:
+    """Both written forms become the map of id → group."""
+    if isinstance(value, list):
+        joined: dict[str, Any] = {}
+        for index, entry in enumerate(value):
+            group = dict(entry) if isinstance(entry, dict) else {}
+            id = next((group.pop(name) for name in ("chatId", "chat_id", "id") if name in group), None)
+            if not isinstance(id, str | int):
+                raise wrong("names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS)
+            joined[str(id)] = group
+        return joined
+    if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
+        raise wrong("must be {forms}", "Write it in one of these forms", forms=_GROUP_FORMS)
+    return value
+
+
+class ChannelConfig(Section):
+    """What core reads of every channel. A channel's own model inherits it and adds its keys.
+
+    Nobody may write until ``allowFrom`` names people, or a person was paired.
+    """
+
+    enabled: bool = True
+    accounts: dict[str, dict[str, Any]] = Field({}, description="More accounts of the same service, by name.")
+    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = Field(
+        "pairing", description="Who may write in a direct chat; open needs allowFrom: ['*']."
+    )
+    allow_from: tuple[str, ...] = Field((), description="Stable ids of people who may write; empty = nobody.")
+    group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
+    group_allow_from: tuple[str, ...] | None = Field(
+        None, description="Who of a listed group may talk to us; absent = all its members, empty = nobody."
+    )
+    groups: Annotated[
+        dict[str, GroupSettings],
+        BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
+    ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
+    dms: dict[str, DirectSettings] = Field({}, description="Direct chats, by the id of the person.")
+    history_limit: int | None = Field(
+        None, ge=0, description="Earlier turns kept in a request; absent = as the agent says, 0 = all."
+    )
+    group_history: int = Field(
+        20, ge=0, description="Unanswered group messages shown with the next question."
+    )
+    streaming: bool = Field(True, description="Show an answer while it grows.")
+    block_streaming: bool = Field(
+        False, description="Send an answer in blocks as they are ready, each a message."
+    )
+    queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
+    allow_bots: bool = Field(False, description="Let other bots start turns.")
+
+    @model_validator(mode="after")
+    def _open_is_said_twice(self) -> Self:
+        if (
+            self.dm_policy == "open"
+            and "*" not in self.allow_from
+            and not isinstance(self, AnyAccount | AnyChannel)
+        ):
+            raise wrong(
+                "dmPolicy is open, but the list has no star: the channel does not start",
+                "Write allowFrom: ['*'] to let everybody in, or choose pairing",
+                at=("allowFrom",),
+            )
+        return self
+
+
+class AnyAccount(ChannelConfig):
+    """One of several accounts: the keys that it has stand in place of the channel's."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class AnyChannel(ChannelConfig):
+    """A channel's section as core reads it; the plugin's own model judges the rest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    accounts: dict[str, AnyAccount] = Field({}, description="More accounts of the same service, by name.")  # type: ignore[assignment]
+
+
+_BY_TOKEN: dict[str, dict[str, Any]] = {
+    "http": {"dmPolicy": "allowlist", "allowFrom": ["api"], "queue": {"mode": "followup"}}
+}
+"""Channels whose callers have shown the gateway's token: what holds where their section says nothing. Who has the token
+is admitted, and each request waits for an answer of its own."""
+
+
+def with_what_a_token_gives(channels: Any) -> Any:
+    if not isinstance(channels, Mapping):
+        return channels
+    return {name: _filled(_BY_TOKEN.get(name, {}), section) for name, section in channels.items()}
+
+
+def _filled(defaults: Mapping[str, Any], section: Any) -> Any:
+    if not defaults or not isinstance(section, Mapping):
+        return section
+    written = {to_camel(key): value for key, value in section.items()}
+    inner = {
+        key: _filled(value, written[key])
+        for key, value in defaults.items()
+        if isinstance(value, dict) and key in written
+    }
+    return {**defaults, **written, **inner}
