@@ -355,6 +355,38 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
     assert house(machine, ANTHROPIC_API_KEY="sk-ant-not-a-real-one")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("facts", "code", "told"),
+    [
+        ("contextTokens: 9000", 1, "an agent with tools needs 16,000 at least"),
+        ("contextTokens: 20000", 0, "with tools and a longer conversation that is little"),
+        ("contextTokens: 9000, tools: none", 0, "it is given no tools"),
+        ("tools: prompt", 0, "it is told of them in its instructions"),
+    ],
+)
+def test_a_model_without_tools_or_too_small_for_them_is_told(machine, facts, code, told):
+    machine.configured(
+        "agents: {defaults: {model: openai/m}}\n"
+        f"providers: {{openai: {{apiKey: sk-not-a-real-one, models: {{m: {{{facts}}}}}}}}}\n"
+    )
+    (machine.home / "config.yaml").chmod(0o600)
+
+    ended, found = house(machine)
+
+    [one] = [one for one in found if one["about"] == "openai/m"]
+    assert (ended, one["grave"]) == (code, bool(code))
+    assert told in one["problem"]
+
+
+def test_what_a_provider_says_of_its_model_is_heard_when_it_is_asked(machine):
+    machine.configured("agents: {defaults: {model: local/x}}\n")
+    (machine.home / "config.yaml").chmod(0o600)
+
+    assert not [one for one in house(machine)[1] if one["about"] == "local/x"]
+    asked = house(machine, "--online")[1]
+    assert [one["kind"] for one in asked if one["about"] == "local/x"] == ["tools", "model"]
+
+
 def test_a_plugin_set_aside_is_found_without_being_imported(tmp_path):
     machine = a_machine(tmp_path, "open(__file__ + '.ran', 'w')", {"api": ">=2,<3"})
 

@@ -11,6 +11,7 @@ from claw.auth import Credential
 from claw.cli.main import app
 from claw.errors import ProviderError
 from claw.keys import Keys
+from claw.spending import Book
 from claw.store import Database
 from claw.testing.services import OpenAIService, Reply
 from typer.testing import CliRunner, Result
@@ -140,6 +141,58 @@ async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_n
     states = {key["key"]: key["state"] for key in after["models"][0]["keys"]}
     assert states["good"] == "ready"
     assert "the key was refused" in states["bad"]
+
+
+async def probed(home: Path, **config: Any) -> tuple[dict[str, Any], int]:
+    """A probe of one key at a service that answers, and how many requests came there."""
+    import asyncio
+
+    async with OpenAIService(lambda request: Reply(text="yes", usage={"prompt_tokens": 9})) as service:
+        openai = {"baseUrl": service.url, "apiKey": SECRET, **config.pop("openai", {})}
+        tree = {**CONFIG, "providers": {"openai": openai}, **config}
+        (home / "config.yaml").write_text(yaml.safe_dump(tree))
+        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
+        return found, len(service.requests)
+
+
+async def test_a_probe_is_written_down_as_one(home: Path):
+    found, _ = await probed(home)
+    database = Database(home / "state.db")
+    [one] = Book(database).sums("purpose")
+    [payer] = Book(database).sums("agent")
+    database.close()
+
+    assert found["code"] == 0
+    assert (one.name, one.calls, payer.name) == ("probe", 1, "default")
+
+
+async def test_a_probe_passes_no_cap_and_its_key_is_not_to_blame(home: Path):
+    found, requests = await probed(home, budgets={"daily": {"tokens": 5}})
+
+    [call] = found["calls"]
+    assert (found["code"], requests) == (1, 0)
+    assert "budget daily" in call["why"]
+    keys = told("models", "status")["models"][0]["keys"]
+    assert [key["state"] for key in keys] == ["ready"]
+
+
+def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(home: Path):
+    facts = {"gpt-4o": {"contextTokens": 20_000, "tools": "prompt"}}
+    model = {"primary": "openai/gpt-4o", "fallbacks": ["offline/rules", "nobody/x"]}
+    config = {"agents": {"defaults": {"model": model}}, "providers": {"openai": {"models": facts}}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+
+    for command in ("list", "status"):
+        rows = told("models", command)["models"]
+        assert [(one["tools"], one["contextTokens"]) for one in rows] == [
+            ("prompt", 20_000),
+            ("native", 32_000),
+            (None, None),
+        ]
+    shown = claw("models", "list")
+    assert "openai/gpt-4o: it reads 20,000 tokens" in shown.stderr
+    assert "no tools of its own" in shown.stderr
+    assert "offline" not in shown.stderr
 
 
 def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):

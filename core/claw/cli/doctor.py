@@ -48,6 +48,7 @@ def doctor(
         found = [*rounds.house()]
         if online and not any(one.kind == "config" and one.grave for one in found):
             found += [*rounds.channels(), *rounds.models()]
+            found = list(dict.fromkeys(found))
     left, mended = _mended(found) if fix else (found, [])
     if as_json:
         document("doctor", {"findings": [_plain(one) for one in left], "mended": mended})

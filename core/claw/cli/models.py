@@ -15,6 +15,7 @@ from claw.words import say
 if TYPE_CHECKING:
     from claw.app import App, House
     from claw.auth import Credential
+    from claw.cli.aptitude import Aptitude
     from claw.fallback import ModelRef
     from claw.provider import Provider
 
@@ -31,22 +32,25 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
+    able = _able(house, agent)
     found = [
         {
             "model": str(ref),
             "role": "primary" if at == 0 else "fallback",
             "plugin": _plugin(house, ref.provider),
+            **_plain(one),
         }
-        for at, ref in enumerate(_models(house, agent))
+        for at, (ref, one) in enumerate(able.items())
     ]
     aliases = house.config.settings.models.aliases
     if as_json:
         document("models", {"agent": house.config.agent(agent).id, "models": found, "aliases": dict(aliases)})
         return
-    cells = [[one["model"], say(one["role"]), one["plugin"] or say("none")] for one in found]
-    cells += [[full, say("alias {name}", name=name), _plugin(house, full.partition("/")[0]) or say("none")]
+    cells = [[one["model"], say(one["role"]), one["plugin"] or say("none"), *_told(one)] for one in found]
+    cells += [[full, say("alias {name}", name=name), _plugin(house, full.partition("/")[0]) or say("none"), "", ""]
               for name, full in aliases.items()]  # fmt: skip
-    table([say("model"), say("role"), say("plugin")], cells)
+    table([say("model"), say("role"), say("plugin"), say("tools"), say("reads")], cells)
+    _warn(house, able)
 
 
 @app.command()
@@ -57,23 +61,32 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
     house = look_round()
     held = list(rows(house, agent, os.environ))
     found: list[dict[str, Any]] = []
-    for ref in _models(house, agent):
+    able = _able(house, agent)
+    for ref, one in able.items():
         keys = [row for row in held if row.provider == ref.provider]
         told = [
             {"key": row.name, "where": row.place, "state": row.state_for(ref.model) or "ready"}
             for row in keys
         ]
-        found.append({"model": str(ref), "needsKey": _needs_key(house, ref.provider), "keys": told})
-    well = all(not one["needsKey"] or any(key["state"] == "ready" for key in one["keys"]) for one in found)
+        needs = _needs_key(house, ref.provider)
+        found.append({"model": str(ref), "needsKey": needs, "keys": told, **_plain(one)})
+    well = all(not row["needsKey"] or any(key["state"] == "ready" for key in row["keys"]) for row in found)
     if as_json:
         document("models-status", {"ready": well, "models": found})
     else:
         cells = [
-            [one["model"], key["key"], say("ready") if key["state"] == "ready" else key["state"]]
-            for one in found
-            for key in (*one["keys"], *_nobody(one))
+            [
+                row["model"],
+                *_told(row),
+                key["key"],
+                say("ready") if key["state"] == "ready" else key["state"],
+            ]
+            for row in found
+            for key in (*row["keys"], *_nobody(row))
         ]
-        table([say("model"), say("key"), say("state")], cells, {say("ready"): "green"})
+        heads = [say("model"), say("tools"), say("reads"), say("key"), say("state")]
+        table(heads, cells, {say("ready"): "green"})
+        _warn(house, able)
     raise typer.Exit(0 if well else 1)
 
 
@@ -134,7 +147,7 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
     running = App(house)
     try:
         return [
-            await _called(running, ref, provider, held)
+            await _called(running, ref, provider, held, agent)
             for ref, provider, held in _calls(running, house, model, key, agent)
         ]
     finally:
@@ -149,7 +162,7 @@ def _calls(
     aliases, folder = house.config.settings.models.aliases, house.config.agent(agent).dir
     primary = str(_models(house, agent)[0])
     for ref in candidates(model, primary, (), aliases, ()) if model else _models(house, agent):
-        brought = running.kit.providers.get(ref.provider)
+        brought = running.rooms.kit.providers.get(ref.provider)
         if brought is None:
             fix = "claw plugins list says why"
             raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
@@ -158,16 +171,22 @@ def _calls(
                 yield ref, brought.thing, held
 
 
-async def _called(running: "App", ref: "ModelRef", provider: "Provider", key: "Credential") -> dict[str, Any]:
+async def _called(
+    running: "App", ref: "ModelRef", provider: "Provider", key: "Credential", agent: str
+) -> dict[str, Any]:
+    from claw.caps import Bill
     from claw.fallback import answer_of
     from claw.provider import Request, SystemPrompt
+    from claw.spending import account
     from claw.transcript import Text, User
     from claw.wall import within
 
     question = (User((Text("Answer with the word: yes"),)),)
     keys, why = running.rooms.keys, ""
+    payer = running.config.agent(agent)
+    account(Bill(payer.id, purpose="probe"))
     try:
-        key = await keys.logins.renewed(provider, key, running.config.agent().dir)
+        key = await keys.logins.renewed(provider, key, payer.dir)
         asked = Request(ref.model, SystemPrompt(""), question, max_tokens=64, credential=key)
         await within(PROBE_SECONDS, answer_of(provider, asked, ref))
         keys.forget(ref.provider, key.owner, key.name)
@@ -185,6 +204,28 @@ def _models(house: "House", agent: str) -> "tuple[ModelRef, ...]":
     choice = house.config.agent(agent).settings.model
     primary = (choice.primary if choice else None) or house.default_model
     return candidates("", primary, choice.fallbacks if choice else (), house.config.settings.models.aliases)
+
+
+def _able(house: "House", agent: str) -> "dict[ModelRef, Aptitude]":
+    from claw.cli import aptitude
+
+    return aptitude.known(house, {ref: _plugin(house, ref.provider) for ref in _models(house, agent)})
+
+
+def _plain(one: "Aptitude") -> dict[str, Any]:
+    return {"tools": one.tools or None, "contextTokens": one.window}
+
+
+def _told(row: dict[str, Any]) -> tuple[str, str]:
+    window = row["contextTokens"]
+    return row["tools"] or "?", f"{window:,}" if window else "?"
+
+
+def _warn(house: "House", able: "dict[ModelRef, Aptitude]") -> None:
+    from claw.cli import aptitude
+
+    for one in aptitude.findings(house.config.settings, able.items()):
+        typer.echo(f"{one.about}: {one.problem}" + (f" ({one.mend})" if one.mend else ""), err=True)
 
 
 def _plugin(house: "House", provider: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from claw.app import App, House, look_round
 from claw.caps import Bill
 from claw.channel import Channel
+from claw.cli import aptitude
 from claw.cli.channels import configured
 from claw.cli.checkup import clashes, examine
 from claw.cli.config import findings as config_findings
@@ -55,6 +56,10 @@ def house(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
         seen = look_round(environ)
         yield from plugins(seen, environ)
         yield from keys(seen, environ)
+        settings = seen.config.settings
+        yield from aptitude.findings(
+            settings, ((ref, aptitude.written(settings, ref)) for ref in _refs(seen))
+        )
 
 
 def plugins(seen: House, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -123,19 +128,26 @@ def keys(seen: House, environ: Mapping[str, str]) -> Iterator[Finding]:
     for provider in providers_used(outline(config.raw), seen.found, environ, config.raw):
         if key_of(config, seen.found, provider, environ) == say("none"):
             lines = [line for one in seen.found if one.manifest for line in one.manifest.providers]
-            variables = [name for line in lines if line.name == provider for name in line.env]
+            own = [line for line in lines if line.name == provider]
+            if own and not any(line.env for line in own):
+                continue  # it takes none
+            variables = [name for line in own for name in line.env]
             mend = say("export {variable}=…", variable=variables[0]) if variables else ""
             yield Finding(f"providers.{provider}", "key", say("there is no key for it"), mend)
 
 
 def models(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Ask each model of the default agent one word; it costs a few tokens.
+    """What the models of the default agent are good for; and each is asked one word, which costs a few tokens.
 
     :raises ClawError: there is no house to ask in.
     """
     app = App(look_round(environ))
+    refs, settings = _refs(app.house), app.config.settings
+    known = ((ref, app.rooms.kit.providers.get(ref.provider)) for ref in refs)
+    able = [(ref, aptitude.asked(brought.thing, settings, ref)) for ref, brought in known if brought]
+    yield from aptitude.findings(settings, able)
     try:
-        for ref in _refs(app):
+        for ref in refs:
             try:
                 asyncio.run(_asked(app, ref))
             except ClawError as why:
@@ -204,10 +216,10 @@ async def _asked_of_itself(channel: Channel) -> list[Finding]:
         return [Finding("", "check", say("its check failed: {why}", why=name_of(why)))]
 
 
-def _refs(app: App) -> tuple[ModelRef, ...]:
-    choice = app.config.agent().settings.model
-    primary = (choice.primary if choice else None) or app.house.default_model
-    return candidates("", primary, choice.fallbacks if choice else (), app.config.settings.models.aliases)
+def _refs(seen: House) -> tuple[ModelRef, ...]:
+    choice = seen.config.agent().settings.model
+    primary = (choice.primary if choice else None) or seen.default_model
+    return candidates("", primary, choice.fallbacks if choice else (), seen.config.settings.models.aliases)
 
 
 async def _asked(app: App, ref: ModelRef) -> None:
@@ -216,6 +228,6 @@ async def _asked(app: App, ref: ModelRef) -> None:
 
     providers = {name: brought.thing for name, brought in app.rooms.kit.providers.items()}
     request = Request("", SystemPrompt(""), (), max_tokens=64)
-    account(Bill(purpose="probe"))
+    account(Bill(app.config.agent().id, purpose="probe"))
     async for _ in with_fallback((ref,), providers, request, nobody)((_QUESTION,), "none"):
         pass
