@@ -92,12 +92,16 @@ class Spending:
         call = _Call(self.book, bill, f"{provider.name}/{request.model}", request, price)
         caps = [cap for cap in self.caps if cap.applies(bill)]
         if caps:
-            longest = self._asked(provider, "answer_tokens", request, int) or request.max_tokens
+            longest = self._longest(provider, request)
             if not longest:
-                longest = ANSWER_TOKENS
-                call.request = replace(request, max_tokens=longest)
+                call.request = replace(request, max_tokens=ANSWER_TOKENS)
+                longest = self._longest(provider, call.request) or ANSWER_TOKENS
             call.reserve(caps, longest)
         return call
+
+    def _longest(self, provider: Provider, request: Request) -> int | None:
+        longest: int | None = self._asked(provider, "answer_tokens", request, int)
+        return longest or request.max_tokens
 
     def _asked(self, provider: Provider, talent: str, about: Any, kind: type[Any]) -> Any:
         """What a provider answers that may not have this talent; None also when it answers nonsense."""

@@ -11,7 +11,7 @@ from claw.desk import Desk
 from claw.errors import BudgetError, ProviderError
 from claw.message import Address, Inbound, Sender
 from claw.meter import Spending
-from claw.provider import TextDelta
+from claw.provider import Request, TextDelta
 from claw.route import admit
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
 from claw.usage import Usage
@@ -214,6 +214,19 @@ async def test_under_a_cap_an_answer_has_a_longest_length() -> None:
     async with House(model, config=config(daily={"usd": 100})) as house:
         await house.hear("hello")
     assert model.requests[0].request.max_tokens == 8192
+
+
+async def test_what_is_set_aside_is_the_longest_answer_to_the_request_as_it_is_sent() -> None:
+    class Thoughtful(FakeProvider):
+        def answer_tokens(self, request: Request) -> int | None:
+            """It thinks ten thousand tokens besides what it is asked for."""
+            return request.max_tokens and request.max_tokens + 10_000
+
+    model = Thoughtful(says("never"))
+    async with House(model, config=config(house={"tokens": 15_000})) as house:
+        with pytest.raises(BudgetError):
+            await house.hear("hello")
+    assert model.requests == []
 
 
 async def test_a_cap_for_a_turn_counts_its_own_calls_alone() -> None:
