@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pytest_claw.faults import connection, saying, stream
-from pytest_claw.faults.record import ANSWER, FAULTS, KEY, Fault
+from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, Fault
 
-__all__ = ["ANSWER", "FAULTS", "KEY", "Fault", "at", "connection", "saying", "stream"]
+__all__ = ["ANSWER", "CALLS", "FAULTS", "KEY", "TEXT", "Fault", "at", "connection", "saying", "stream"]
 
 
 @asynccontextmanager
