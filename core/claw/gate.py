@@ -132,7 +132,8 @@ async def _prepared(call: ToolCall, caller: Caller) -> Prepared | Result:
             caller.heard.add(tool.name)
         result = await review_result(checked, answer, rooms.kit.reviewers, rooms.yard, rooms.complain)
         masked = _texts(rooms.redact.known_masked, result)
-        return _texts(contained, fit(masked, limit, await _rest_of(masked, limit, tool, checked.id, caller)))
+        most = limit if masked.most_chars is None else min(limit, masked.most_chars)
+        return _texts(contained, fit(masked, most, await _rest_of(masked, most, tool, checked.id, caller)))
 
     return Prepared(ready, tool.parallel)
 

@@ -40,12 +40,15 @@ class Result:
     :param content: text or blocks for the model; a plain string is one text block.
     :param details: for programs (events, ``--json``); never sent to a model.
     :param ends_turn: when every call of a batch says so, the run ends without asking the model again.
+    :param most_chars: a model is shown no more of it than this, if it would be shown more; the whole is kept, and the
+        agent reads on there. None = the model's own limit.
     """
 
     content: str | tuple[Text | Image, ...]
     details: Any = None
     is_error: bool = False
     ends_turn: bool = False
+    most_chars: int | None = None
 
     @property
     def blocks(self) -> tuple[Text | Image, ...]:

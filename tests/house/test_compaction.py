@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import claw_tools_std
 import pytest
 from claw.cli.main import app
 from claw.compaction import instructions
@@ -575,6 +576,23 @@ async def test_a_long_answer_of_a_tool_can_be_read_further_by_this_conversation_
         model._answers.append(calls("read", file_path=str(path)))
         await house.hear("read that", session="another")
         assert [m for m in model.turns[-1].messages if isinstance(m, ToolResult)][-1].is_error
+
+
+async def test_what_a_command_says_at_length_is_shown_in_part_and_can_be_read_further():
+    def on(request):
+        [handle] = [line for line in words(request)[-1].splitlines() if "chars truncated" in line]
+        return calls("read", file_path=handle.split(" are in ")[1].split(": use")[0], offset=30_000, limit=2)
+
+    model = Model(calls("exec", command="seq 1 60000"), on, says("found"), window=200_000)
+    config = {"tools": {"exec": {"mode": "full"}}}
+    async with House(model, plugins={"tools-std": claw_tools_std}, config=config) as house:
+        await house.hear("count")
+
+        shown, further = (words(turn)[-1] for turn in model.turns[1:])
+        assert len(shown) <= 30_000
+        assert shown.startswith("1\n2\n")
+        assert "\n60000\n[exit code 0]" in shown
+        assert further.startswith("30000\n30001\n")
 
 
 # --- in a chat ---

@@ -74,7 +74,11 @@ class ExecSettings(Section):
     strict_inline_eval: bool = True
     env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
     timeout_seconds: float = Field(120.0, gt=0)
-    max_output_chars: int = Field(30_000, ge=1000)
+    max_output_chars: int = Field(
+        30_000,
+        ge=1000,
+        description="Shown of what a command says; the whole is kept, and the agent reads on there.",
+    )
     background: bool = Field(True, description="Whether commands may go on in the background.")
 
 

@@ -14,6 +14,8 @@ from claw_tools_std import programs, running
 MOST_SECONDS = 3600.0
 MOST_RUNNING = 16
 MOST_ENDED = 16
+KEPT_BYTES = 4 << 20
+"""Of what a command says; of more, the middle goes. A model is shown ``tools.exec.maxOutputChars`` of it."""
 _SETTLE_SECONDS = 0.25
 _LOG_LINES = 200
 
@@ -114,7 +116,7 @@ class Shell:
                 argv[0] if context.wrap else command.program,
                 folder=folder,
                 environment=context.environment,
-                limit=settings.max_output_chars,
+                limit=max(settings.max_output_chars, KEPT_BYTES),
                 pty=pty,
                 stdin=background,
             )
@@ -123,7 +125,7 @@ class Shell:
                 "{program} cannot be started: {failed}", program=command.argv[0], failed=failed
             ) from None
         if background:
-            return await self._keep(context.session_key, line, started)
+            return await self._keep(context.session_key, line, started, settings.max_output_chars)
         seconds = min(timeout, MOST_SECONDS) if timeout and timeout > 0 else settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -131,15 +133,19 @@ class Shell:
         except TimeoutError:
             await started.kill()
             text = f"{_said(started.output.text())}[stopped after {seconds:g} s; raise timeout or use background]"
-            return ToolResult(text, {"exitCode": None, "timedOut": True}, is_error=True)
+            details: dict[str, Any] = {"exitCode": None, "timedOut": True}
+            return ToolResult(text, details, is_error=True, most_chars=settings.max_output_chars)
         except BaseException:
             await started.kill()
             raise
         text = _said(started.output.text())
-        if code:
+        if (
+            code or len(text) > settings.max_output_chars
+        ):  # of a cut answer that tells how it ended, the end is shown
             text += f"[{_ended(code)}]"
+        details = {"exitCode": code, "bytes": started.output.total}
         return ToolResult(
-            text or "(no output)", {"exitCode": code, "bytes": started.output.total}, is_error=code != 0
+            text or "(no output)", details, is_error=code != 0, most_chars=settings.max_output_chars
         )
 
     def _check_room(self, conversation: str, allowed: bool) -> None:
@@ -150,7 +156,7 @@ class Shell:
                 "{most} commands run in the background already; kill one first", most=MOST_RUNNING
             )
 
-    async def _keep(self, conversation: str, line: str, started: running.Running) -> ToolResult:
+    async def _keep(self, conversation: str, line: str, started: running.Running, most: int) -> ToolResult:
         """Put a started command among the sessions; wait a moment, since many that fail do so at once."""
         if not self._sessions:
             atexit.register(self._kill_now)
@@ -164,7 +170,8 @@ class Shell:
         await asyncio.wait({waiting}, timeout=_SETTLE_SECONDS)
         news = self._news(session)
         text = f"Session {session.id} (pid {started.pid}): {session.state}\n{news}"
-        return ToolResult(text, {"sessionId": session.id, "pid": started.pid, "exitCode": started.code})
+        details = {"sessionId": session.id, "pid": started.pid, "exitCode": started.code}
+        return ToolResult(text, details, most_chars=most)
 
     async def _process(
         self,
@@ -179,15 +186,17 @@ class Shell:
             rows = [f"{s.id}  {s.state}  {_age(s)}  {s.command[:200]}" for s in self._of(context.session_key)]
             return ToolResult("\n".join(rows) or "No background commands.", {"sessions": len(rows)})
         session = self._find(context.session_key, session_id)
+        most = programs.settings_of(self._house, context).max_output_chars
         if action == "log":
-            return ToolResult(_page(session.running.output.text(), offset, limit), {"state": session.state})
+            page = _page(session.running.output.text(), offset, limit)
+            return ToolResult(page, {"state": session.state}, most_chars=most)
         if action == "write":
             _write(session, data)
             await asyncio.sleep(_SETTLE_SECONDS)
         elif action == "kill":
             await self._end(session)
         text = f"{session.id}: {session.state}\n{self._news(session)}"
-        return ToolResult(text, {"state": session.state, "exitCode": session.running.code})
+        return ToolResult(text, {"state": session.state, "exitCode": session.running.code}, most_chars=most)
 
     def _of(self, conversation: str) -> list[Session]:
         """Sessions of one conversation: another's are none of its business."""

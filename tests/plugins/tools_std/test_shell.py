@@ -190,11 +190,18 @@ async def test_a_child_sees_only_the_given_environment_reads_nothing_and_starts_
     await bench.refused("exec", command="pwd", workdir="..")
 
 
-async def test_long_output_keeps_its_head_and_its_tail(bench):
+async def test_long_output_is_handed_over_whole_with_how_much_of_it_to_show_and_how_it_ended(bench):
     use(bench, mode="full", maxOutputChars=1000)
-    text = await bench.ok("exec", command="seq 1 100000")
-    assert text.startswith("1\n2\n") and text.endswith("99999\n100000\n")
-    assert len(text) < 1100 and "bytes left out" in text
+    result = await bench.call("exec", command="seq 1 100000")
+    text = result.blocks[0].text
+    assert text.startswith("1\n2\n") and "\n50000\n" in text and text.endswith("100000\n[exit code 0]")
+    assert result.most_chars == 1000
+
+
+async def test_output_beyond_all_measure_loses_its_middle(bench):
+    use(bench, mode="full")
+    text = await bench.ok("exec", command="yes 123456789 | head -n 500000; echo end")
+    assert 4_000_000 < len(text) < 4_300_000 and "bytes left out" in text and "end\n[exit code 0]" in text
 
 
 async def test_with_a_pty_the_program_sees_a_terminal_and_its_colours_are_taken_off(bench):
