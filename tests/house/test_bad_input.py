@@ -191,7 +191,7 @@ class TestModel:
             1,
             "nope/x",
             "no provider named nope",
-            "claw config set",
+            "claw models use",
         )
         refused(
             machine.claw("chat", "--model", "gpt-4o", "hi"),
@@ -240,7 +240,7 @@ class TestModel:
         seconds = 1 if reply.delay_seconds else 30
         async with service(lambda request: reply) as there:
             section = {"baseUrl": there.url, "apiKey": "sk-0123456789abcdef", "timeoutSeconds": seconds}
-            machine.configured(json.dumps({"providers": {name: section}}))
+            machine.configured(json.dumps({"providers": {name: section}, "models": {"wait": "off"}}))
             said = await asyncio.to_thread(machine.claw, "chat", "--model", f"{name}/model-x", "hi")
         refused(said, 1, f"{name}/model-x", *words)
         assert "sk-0123456789abcdef" not in said.out + said.err
