@@ -98,6 +98,19 @@ class Rooms:
         but the configuration and the tools decides, and both stand as long as these rooms."""
         return lru_cache(_KEPT_RULINGS)(lambda run, spares: resolve(self.config, run, self.facts, spares))
 
+    @cached_property
+    def agents(self) -> Callable[[str, str, int | None], Agent]:
+        """An agent by its id with another thinking level and history limit; kept, as the rulings are: one that is made
+        anew for each turn is another one to whoever keeps something for it."""
+
+        def other(agent_id: str, thinking: str, limit: int | None) -> Agent:
+            agent = self.config.agent(agent_id)
+            chosen: dict[str, Any] = {"thinking_default": thinking} if thinking else {}
+            chosen |= {} if limit is None else {"history_limit": limit}
+            return replace(agent, settings=agent.settings.model_copy(update=chosen))
+
+        return lru_cache(_KEPT_RULINGS)(other)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -127,7 +140,7 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
     config = rooms.config
     override = rooms.overrides.of(route.session_key) if rooms.overrides else NONE
-    agent = _agent(inbound, route, config, override)
+    agent = _agent(inbound, route, rooms, override)
     workspace, own = _workspace(agent, inbound, wish)
     choice = agent.settings.model
     aliases = config.settings.models.aliases
@@ -170,15 +183,11 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     )  # fmt: skip
 
 
-def _agent(inbound: Inbound, route: Route, config: Config, override: Override) -> Agent:
+def _agent(inbound: Inbound, route: Route, rooms: Rooms, override: Override) -> Agent:
     """The agent as it is in this conversation: what was chosen in it, and what the file says of its channel."""
-    agent = config.agent(route.agent_id)
-    chosen: dict[str, Any] = {}
-    if override.thinking:
-        chosen["thinking_default"] = override.thinking
-    if (limit := history_limit(inbound, config)) is not None:
-        chosen["history_limit"] = limit
-    return replace(agent, settings=agent.settings.model_copy(update=chosen)) if chosen else agent
+    agent = rooms.config.agent(route.agent_id)
+    thinking, limit = override.thinking, history_limit(inbound, rooms.config)
+    return rooms.agents(agent.id, thinking or "", limit) if thinking or limit is not None else agent
 
 
 def window_of(model: ModelRef, rooms: Rooms) -> int:

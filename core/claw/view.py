@@ -37,6 +37,7 @@ MOST_COMPACTIONS = 3
 _MOST_CUTS = 5  # then a 200k window is down to 6k tokens: what does not fit that never will
 _PATIENCE = 16  # messages more until a compaction that came to nothing is tried again
 _TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
+_SHORTENS = "the conversation has grown long: its older part is being summarised, which takes a moment"
 _LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
 
 Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
@@ -172,6 +173,7 @@ class View:
         plan = abridging.planned(raw, costs, self._session, keep, density, head)
         if plan is None:
             return False
+        await self._told(Notice(say(_SHORTENS)))
         if saves and unsaved(self._session, plan.gone):
             note_saved(self._session, await saves(await self._request()))
         start = self._from + plan.first_kept - head

@@ -106,7 +106,9 @@ async def test_a_long_past_becomes_a_summary_and_the_newest_part_stays_word_for_
         assert shown[-1].startswith("question 11")
         assert first["details"]["by"] == "model"
         assert first["firstKeptEntryId"] in {line["id"] for line in records(house, "message")}
-        assert any("became a summary" in text for text in notices(house))
+        begins = [n for n, text in enumerate(notices(house)) if "is being summarised" in text]
+        ends = [n for n, text in enumerate(notices(house)) if "became a summary" in text]
+        assert begins and ends and begins[0] < ends[0]
 
 
 async def test_the_next_summary_takes_up_the_one_before():

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from claw import shelf
+from claw.cli.ending import tell
 from claw.cli.main import app
 from claw.clock import Clock
 from claw.config.sessions import Keep
@@ -119,6 +120,14 @@ def test_a_list_says_who_where_how_much_and_when_the_newest_first(home: Path) ->
     assert (oldest["key"], oldest["channel"], oldest["messages"], oldest["state"]) == (MAIN, "", 3, "current")
     assert [one["key"] for one in told("list", "--agent", "default")["sessions"]] == [MAIN]
     assert told("list", "--limit", "1")["sessions"] == [newest]
+
+
+def test_what_was_last_heard_comes_first_whenever_a_summary_was_written(home: Path) -> None:
+    older = wrote(home, MAIN, *TOOLS)
+    wrote(home, "agent:default:door", said("hello"), answered("hi"), at=MONDAY + DAY)
+    os.utime(older, (MONDAY + 3 * DAY,) * 2)
+
+    assert [one["key"] for one in told("list")["sessions"]] == ["agent:default:door", MAIN]
 
 
 def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home: Path) -> None:
@@ -346,6 +355,17 @@ def test_json_has_every_record(home: Path) -> None:
     assert (body["schemaVersion"], body["kind"], body["key"]) == (1, "session-export", MAIN)
     assert [one["id"] for one in body["records"]] == [entry.id for entry in read(path.read_bytes()).entries]
     assert body["records"][2]["message"]["content"][0]["text"].startswith("the green door")
+
+
+def test_another_form_than_there_is_is_refused_in_plain_words(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = CliRunner().invoke(app, ["sessions", "export", MAIN, "--to", "pdf"], standalone_mode=False)
+
+    assert answer.exception is not None and tell(answer.exception) == 2
+    assert (
+        "claw: Invalid value for '--to': 'pdf' is not one of 'md', 'html', 'json'" in capsys.readouterr().err
+    )
 
 
 def test_an_export_goes_into_a_file_that_only_we_read(home: Path, tmp_path: Path) -> None:

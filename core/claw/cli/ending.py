@@ -35,6 +35,7 @@ def tell(why: BaseException) -> int:
     show = getattr(why, "format_message", None)
     if show is not None:
         if message := show():  # without a command the help was shown, and there is nothing to add
+            message = message.replace("Value error, ", "", 1)  # the word of the library that checks choices
             sys.stderr.write(f"claw: {_safe(message)}\n")
         return int(getattr(why, "exit_code", 2))
     if os.environ.get("CLAW_DEBUG"):

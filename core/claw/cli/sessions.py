@@ -44,6 +44,8 @@ def list_(
     """List conversations, the newest first; exit 1 when one of them is damaged."""
     found = [kept for kept in conversations(_home(), agent) if (kept.state in _GOING) != aside]
     rows = [_described(kept) for kept in found[:limit]]
+    if not aside:  # a summary or a command writes to a file too: that is not when it was last heard of
+        rows.sort(key=lambda row: row["lastHeardAt"] or "", reverse=True)
     if as_json:
         document("sessions", {"total": len(found), "sessions": rows})
     elif not rows:

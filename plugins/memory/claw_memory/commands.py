@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from claw import Network, PluginConfig, ToolError, look_round, say
 
+from claw_memory.embedder import OFF
 from claw_memory.memories import Memories
 from claw_memory.settings import MemorySettings
 from claw_memory.tools import document
@@ -44,7 +45,8 @@ def search(
         if not answer.hits:
             _say(say("nothing found"))
         if unknown or answer.why_not:
-            _say(say("searched by words alone: {why}", why=unknown or answer.why_not))
+            why = unknown or (answer.why_not if embedder else _why_nobody(who))
+            _say(say("searched by words alone: {why}", why=why))
         elif answer.waiting:
             _say(say("{count} pieces have no vector yet; run: claw memory index", count=answer.waiting))
     raise typer.Exit(0 if answer.hits else 1)
@@ -111,6 +113,13 @@ def _embedder(memories: Memories, agent: Any) -> tuple[Any, str]:
         )
 
 
+def _why_nobody(agent: Any) -> str:
+    """Why nobody embeds, and what to do about it."""
+    if (agent.settings.memory_search.provider or "").lower() in OFF:
+        return say("memorySearch.provider is off")
+    return say("no embedder is installed; pip install 'claw-memory[embeddings]' brings one")
+
+
 def _row(agent: Any, memories: Memories) -> dict[str, Any]:
     memory = memories.of(agent)
     embedder, unknown = _embedder(memories, agent)
@@ -124,7 +133,7 @@ def _row(agent: Any, memories: Memories) -> dict[str, Any]:
         "filesBehind": state.behind,
         "piecesWaiting": state.counts.waiting if embedder or unknown else 0,
         "embedder": f"{embedder.name}/{embedder.model}" if embedder else "",
-        "whyNot": unknown or ("" if embedder else say("no embedder is in use")),
+        "whyNot": unknown or ("" if embedder else _why_nobody(agent)),
     }
 
 
