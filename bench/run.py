@@ -188,6 +188,10 @@ def main() -> None:
         [sys.executable, str(HERE / "turns.py"), *sizes], stdout=subprocess.PIPE, text=True, check=True
     )
     found["turns"] = json.loads(worker.stdout)
+    streams = [sys.executable, str(HERE / "streams.py")]
+    found["streams"] = json.loads(
+        subprocess.run(streams, stdout=subprocess.PIPE, text=True, check=True).stdout
+    )
     sizes = (
         ["--turns", "10", "--seconds", "2", "--starts", "2", "--messages", "1000"] if options.quick else []
     )
