@@ -59,7 +59,8 @@ def translations(language: str, package: str = "claw") -> dict[str, str]:
 def _teach(package: str) -> None:
     if _language == "en":
         return
-    with suppress(OSError, ValueError, TypeError):  # TypeError: it is no folder, or the file holds no table
+    # ImportError: the package is gone; TypeError: it is no folder, or the file holds no table
+    with suppress(ImportError, OSError, ValueError, TypeError):
         known = translations(_language, package).items()
         _table.update({of: text for of, text in known if of not in _table and isinstance(text, str)})
 

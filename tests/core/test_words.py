@@ -199,3 +199,10 @@ def test_no_plugin_changes_what_claw_says(brought: Callable[..., str]) -> None:
     words.learn(brought("claw_words_sly", json.dumps({template: "something else"})))
     words.use("zh")
     assert words.say(template) == chinese
+
+
+def test_a_package_that_is_gone_keeps_nobody_from_another_language(brought: Callable[..., str]) -> None:
+    words.learn("claw_words_gone")
+    words.use("zh")
+    template, chinese = next(iter(CHINESE.items()))
+    assert words.say(template) == chinese
