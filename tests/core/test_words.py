@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from string import Formatter
 
 import pytest
 from claw import words
+from claw.guard.redact import redact
 from core.source import CORE, ROOT, Source, sources
 
 # Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
@@ -103,6 +105,15 @@ def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
 
 def test_a_translation_has_the_places_of_its_template() -> None:
     assert {template: text for template, text in CHINESE.items() if fields(template) != fields(text)} == {}
+
+
+def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_it() -> None:
+    files = [*CORE.glob("locale/*/*.json"), *ROOT.glob("plugins/*/*/locale/*/*.json")]
+    said = {text for file in files for pair in json.loads(file.read_text("utf-8")).items() for text in pair}
+    told = {re.sub(r"\{[^{}]*\}", "some", text) for text in said}
+
+    assert len(told) > 1000
+    assert {text: redact(text) for text in told if redact(text) != text} == {}
 
 
 def test_a_translation_belongs_to_a_template_that_is_still_said() -> None:

@@ -135,7 +135,7 @@ class Gateway(Section):
                 raise wrong(open_to_all, fix, at=("auth",), bind=self.bind)
             _judge_token(token)
         if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
-            problem = "any web origin (*) and no token: every web page could drive the gateway"
+            problem = "any web origin (*) while no token is set: every web page could drive the gateway"
             raise wrong(problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",))
         return self
 
