@@ -43,10 +43,11 @@ class _Sockets(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         loop = asyncio.get_running_loop()
+        is_name = not host.replace(".", "").isdigit() and ":" not in host
         async with _told(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
             _, ends = await loop.create_connection(
                 _Ends, host, port, local_addr=(local_address, 0) if local_address else None,
-                happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS,
+                happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS if is_name else None,
             )  # fmt: skip
         return _Stream(ends)
 
