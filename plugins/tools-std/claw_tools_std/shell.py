@@ -14,7 +14,7 @@ from claw_tools_std import programs, running
 MOST_SECONDS = 3600.0
 MOST_RUNNING = 16
 MOST_ENDED = 16
-KEPT_BYTES = 4 << 20
+KEPT_BYTES = 900_000
 """Of what a command says; of more, the middle goes. A model is shown ``tools.exec.maxOutputChars`` of it."""
 _SETTLE_SECONDS = 0.25
 _LOG_LINES = 200
