@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from claw.provider import SystemPrompt
 from claw.testing import FakeProvider, House, says
+from claw.transcript import Text, User
 
 FIRST_REQUEST_BYTES = 8192
 # About a hundred: a dozen look whether a context file, a skill or a root of the fence has changed, each of the two
@@ -73,6 +74,39 @@ def test_a_warm_turn_makes_few_system_calls(tmp_path: Path) -> None:
     calls = [line.split(maxsplit=1)[1].partition("(")[0] for line in turn.splitlines()[1:-1] if "(" in line]
     assert len(calls) < SYSTEM_CALLS, {name: calls.count(name) for name in set(calls)}
     assert not {"openat", "open", "getdents64", "execve"} & set(calls)
+
+
+async def steps_of_a_turn(home: Path, messages: int) -> int:
+    """How many functions a warm turn calls, in Python and out of it, after so many messages."""
+    steps = 0
+
+    def step(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    model = FakeProvider(*[says("ok", input=100, output=2)] * 4, context_tokens=10_000_000)
+    config = {"agents": {"defaults": {"compaction": {"memoryFlush": {"enabled": False}}}}}
+    async with House(model, home=home, config=config) as house:
+        session = await house.app.rooms.sessions.open("agent:default:main", "default")
+        for n in range(messages // 2):
+            session.append(User((Text(f"question {n}"),)))
+            session.append(says(f"answer {n}"))
+        session.release()
+        for _ in range(3):
+            await house.hear("go on")
+        sys.setprofile(step)
+        try:
+            await house.hear("once more")
+        finally:
+            sys.setprofile(None)
+        assert len(model.requests[-1].request.messages) == messages + 7
+    return steps
+
+
+async def test_a_turn_after_ten_thousand_messages_takes_as_many_steps_as_after_ten(tmp_path: Path) -> None:
+    few = await steps_of_a_turn(tmp_path / "few", 10)
+    assert await steps_of_a_turn(tmp_path / "more", 1000) <= 1.5 * few
+    assert await steps_of_a_turn(tmp_path / "many", 10_000) <= 1.5 * few
 
 
 async def test_a_first_request_is_small() -> None:
