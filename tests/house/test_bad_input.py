@@ -229,7 +229,7 @@ class TestModel:
             (AnthropicService, Reply(status=401), ["refused the key", "providers.anthropic.apiKey"]),
             (OpenAIService, Reply(status=429), ["slow down", "try again later", "fallbacks"]),
             (OpenAIService, Reply(status=500), ["the service failed", "try again later", "fallbacks"]),
-            (OpenAIService, Reply(delay_seconds=4), ["not done with its answer within 1 s", "providers.openai.timeoutSeconds"]),
+            (OpenAIService, Reply(delay_seconds=4), ["not done with its answer within 1 s", "openai.timeoutSeconds"]),
         ],
         ids=["page", "page-openai", "gateway-page", "401", "429", "500", "silence"],
     )  # fmt: skip

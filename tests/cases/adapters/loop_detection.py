@@ -16,7 +16,12 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     for number, call in enumerate(case["input"]["calls"], 1):
         now = made(call["tool"], call["args"])
         if sign := look(history, now, limits):
-            event = {"before_call": number, "count": sign.count, "detector": sign.detector, "level": sign.level}
+            event = {
+                "before_call": number,
+                "count": sign.count,
+                "detector": sign.detector,
+                "level": sign.level,
+            }
             first.setdefault((sign.level, sign.detector), event)
         now.outcome = outcome_of(call["result"])
         history.append(now)

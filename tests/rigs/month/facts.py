@@ -251,7 +251,9 @@ def facts(count: int, dice: random.Random) -> tuple[Fact, ...]:
         name, other = kind.things[thing]
         value, reworded = kind.value(thing + 10 * (at % len(_KINDS))), bool((thing + at) % 2)
         asked = kind.other.format(it=other) if reworded else kind.plain.format(it=name)
-        made.append(Fact(kind.said.format(it=name, value=value), asked, value, reworded, kind.said.endswith("。")))
+        made.append(
+            Fact(kind.said.format(it=name, value=value), asked, value, reworded, kind.said.endswith("。"))
+        )
     dice.shuffle(made)
     return tuple(made[:count])
 
