@@ -21,7 +21,7 @@ import msgspec
 from claw.arguments import without_nulls
 from claw.errors import ConfigError, ProviderError, UsageError
 from claw.failure import failed, hide, told
-from claw.guard.fetch import origin_of
+from claw.guard.fetch import STALE, origin_of
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
 
@@ -36,6 +36,7 @@ _JSON_BODY = frozenset({"application/json", "text/html"})
 _STRANGE = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 _LINGER_SECONDS = 0.05
 _TAIL_SECONDS = 3.0
+_STALE_TIMES = 3
 _ROWS_OF_A_BLOCK = 128
 
 
@@ -160,7 +161,7 @@ async def converse(
     watch = _Watch(patience)
     try:
         async with asyncio.timeout_at(watch.until):
-            answer = await ask()
+            answer = await _asked(ask)
         try:
             async with aclosing(_listen(answer, fold, service, watch)) as events:
                 async for event in events:
@@ -176,6 +177,24 @@ async def converse(
     except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
         raise hide(told(error, service), secret) from None
     yield Finished(message)
+
+
+async def _asked(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask; once more when only a connection from an earlier call was gone: services close those when they like.
+
+    Whether the service has read the request then cannot be known: at worst a model thinks twice.
+    """
+    for _ in range(_STALE_TIMES):
+        try:
+            return await ask()
+        except Exception as error:
+            if not _is_stale(error):
+                raise
+    return await ask()
+
+
+def _is_stale(error: BaseException | None) -> bool:
+    return error is not None and (STALE in str(error) or _is_stale(error.__cause__ or error.__context__))
 
 
 def _finished(fold: Fold, service: str) -> Assistant:

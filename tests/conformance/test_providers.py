@@ -11,7 +11,7 @@ import pytest
 from claw.errors import ProviderError
 from claw.guard.fetch import Network
 from claw.provider import ToolSpec
-from claw.testing.services import AnthropicService, OpenAIService, Reply
+from claw.testing.services import AnthropicService, Line, OpenAIService, Reply
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from models import KEY, LS, answer, asks, provider, registered
 from typed import TypedGoogleService, TypedMistralService
@@ -187,6 +187,22 @@ async def test_one_connection_serves_one_call_after_the_other(wire):
             assert (await answer(model))[0] == word
 
     assert service.connections == 1
+
+
+@pytest.mark.parametrize("goes", ["reset", "half_close"])
+async def test_a_kept_connection_that_the_service_gave_up_is_no_failure(wire, goes):
+    """Services close connections that they kept, also in the moment in which the next request is on its way."""
+
+    async def gone(line: Line) -> None:
+        getattr(line, goes)()
+
+    script = ["one", Reply(play=gone), "two", Reply(raw=b": so far\n\n", cut=True)]
+    async with wire.service(script) as service, wire.model(service.url) as model:
+        assert [(await answer(model))[0] for _ in range(2)] == ["one", "two"]
+        assert (await failure(model)).reason == "network"  # what breaks behind its first byte is
+
+    assert len(service.requests) == 4
+    assert service.connections == 2
 
 
 async def test_a_past_of_other_makers_is_accepted(wire):

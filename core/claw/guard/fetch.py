@@ -11,6 +11,9 @@ from claw.errors import FenceError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
+STALE = "a connection kept from an earlier request was closed before an answer"
+"""What the error says when it may only be that the service no longer wanted to keep a connection."""
+
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 120  # a model may think for a while before its first byte
 

@@ -14,6 +14,8 @@ from typing import Any, cast
 import httpcore2
 import httpx2
 
+from claw.guard.fetch import STALE
+
 _MOST_HELD = 64 * 1024  # of a request, until it is sent in parts
 _MOST_HEARD = 256 * 1024  # of an answer nobody has read yet, until the service must wait
 _SECOND_ADDRESS_SECONDS = 0.25  # RFC 8305: when the first address of a name is silent, the next is tried too
@@ -125,14 +127,25 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     def __init__(self, ends: _Ends) -> None:
         self._ends, self._held, self._size = ends, list[bytes](), 0
+        self._is_kept, self._is_owed = False, False  # it has carried an answer; one is waited for
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._held:
             await self._send(timeout)
         if self._ends.heard:
+            self._is_kept, self._is_owed = True, False
             return await self._ends.read(max_bytes)
-        async with _told(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
-            return await self._ends.read(max_bytes)
+        try:
+            async with _told(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
+                data = await self._ends.read(max_bytes)
+        except httpcore2.ReadError as why:
+            if self._is_kept and self._is_owed:
+                raise httpcore2.ReadError(STALE) from why
+            raise
+        if self._is_kept and self._is_owed and not data:
+            raise httpcore2.ReadError(STALE)
+        self._is_kept, self._is_owed = True, False
+        return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._held.append(buffer)
@@ -175,6 +188,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
         async with _told(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
             for piece in pieces:
                 await self._ends.write(piece)
+        self._is_owed = True
 
 
 @asynccontextmanager

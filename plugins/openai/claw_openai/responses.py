@@ -115,7 +115,11 @@ def _parts(content: Iterable[Text | Image]) -> list[Row]:
 def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> Iterator[Row]:
     for part in message.content:
         if isinstance(part, Text):
-            yield {"role": "assistant", "content": part.text}
+            yield {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": part.text}],
+            }
         elif isinstance(part, ToolCall):
             arguments = msgspec.json.encode(part.arguments).decode()
             yield {
