@@ -13,7 +13,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     3   policy  route  compaction  auth  tool  event  channel  standing  record  usage  past  lifecycle  index  envelope
     3   question  chunking  pruning  shelf  cooldown  loops  caps  rates
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
-    2   directives  freshness  abort  web  control  editing
+    2   directives  freshness  abort  web  control  editing  patience
     1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin  syncing
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
@@ -53,6 +53,7 @@ _NAMES = {
     "manifest": "Manifest ProviderLine ToolLine installed_plugins parse_manifest",
     "message": "Address Around Attachment Button Heard Inbound Outbound Receipt Sender",
     "origin": "is_foreign is_origin_mark origins quoted_foreign",
+    "patience": "Patience",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
     "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
     "rates": "ModelFigures model_figures",
@@ -64,7 +65,7 @@ _NAMES = {
     "truncation": "result_limit",
     "usage": "Price usage_of",
     "web": "WebAnswer WebRequest WebRoute",
-    "wire": "CallIds JsonRows Patience STREAM_DONE base_url converse mint_call_id tool_arguments",
+    "wire": "CallIds JsonRows STREAM_DONE base_url converse mint_call_id tool_arguments",
     "words": "say",
 }
 _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}

@@ -70,6 +70,7 @@ from claw.origin import (
     origins as origins,
     quoted_foreign as quoted_foreign,
 )
+from claw.patience import Patience as Patience
 from claw.prompt import (
     ContextFile as ContextFile,
     PromptFacts as PromptFacts,
@@ -109,7 +110,6 @@ from claw.wire import (
     DONE as STREAM_DONE,
     CallIds as CallIds,
     JsonRows as JsonRows,
-    Patience as Patience,
     base_url as base_url,
     converse as converse,
     mint_call_id as mint_call_id,

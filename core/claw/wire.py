@@ -11,8 +11,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -22,11 +21,9 @@ from claw.arguments import without_nulls
 from claw.errors import ConfigError, ProviderError, UsageError
 from claw.failure import failed, hide, told
 from claw.guard.fetch import STALE, origin_of
+from claw.patience import Patience, Watch
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
-
-if TYPE_CHECKING:
-    from claw.config.settings import ProviderConfig
 
 EVENT_BYTES = 16 * 1024 * 1024
 ANSWER_CHARS = 4_000_000
@@ -35,7 +32,6 @@ DONE = "[DONE]"
 _JSON_BODY = frozenset({"application/json", "text/html"})
 _STRANGE = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 _LINGER_SECONDS = 0.05
-_TAIL_SECONDS = 3.0
 _STALE_TIMES = 3
 _ROWS_OF_A_BLOCK = 128
 
@@ -77,64 +73,6 @@ class Fold(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait, in seconds. Keep-alives of any kind (``Fold.heard``) count for nothing.
-
-    :param begin_seconds: for the first word, from the call on; for the whole of an answer that is not streamed.
-    :param idle_seconds: from word to word.
-    :param total_seconds: for the end, from the call on.
-    """
-
-    begin_seconds: float = 600.0
-    idle_seconds: float = 120.0
-    total_seconds: float = 3600.0
-
-    @classmethod
-    def of(cls, settings: "ProviderConfig") -> "Patience":
-        """As ``providers.NAME`` says."""
-        return cls(settings.begin_timeout_seconds, settings.idle_timeout_seconds, settings.timeout_seconds)
-
-
-class _Watch:
-    """The time of one call: until when the next word must be here."""
-
-    def __init__(self, patience: Patience) -> None:
-        self._now, self._patience = asyncio.get_running_loop().time, patience
-        began = self._now()
-        self._end = began + patience.total_seconds
-        self.until = min(began + patience.begin_seconds, self._end)
-        self._begun = False
-
-    def heard(self) -> None:
-        """Something was said: the next word may take its time again."""
-        self._begun = True
-        self.until = min(self._now() + self._patience.idle_seconds, self._end)
-
-    def until_end(self, *, whole: bool) -> float:
-        """Until when to wait for the next piece; not for long when only figures can follow."""
-        return min(self.until, self._now() + _TAIL_SECONDS) if whole else self.until
-
-    def late(self, service: str) -> ProviderError:
-        """The error for the limit that is over."""
-        patience = self._patience
-        if self.until >= self._end:
-            seconds, words, key = patience.total_seconds, _NOT_DONE, "timeoutSeconds"
-        elif self._begun:
-            seconds, words, key = patience.idle_seconds, _STOPPED, "idleTimeoutSeconds"
-        else:
-            seconds, words, key = patience.begin_seconds, _NOT_BEGUN, "beginTimeoutSeconds"
-        return ProviderError(
-            words, fix="try again later, or wait longer: providers.{name}.{key}", reason="timeout", retryable=True,
-            where=service, name=service.partition("/")[0], key=key, n=f"{seconds:g}",
-        )  # fmt: skip
-
-
-_NOT_BEGUN = "the service did not begin to answer within {n} s"
-_STOPPED = "the service stopped in the middle of its answer: no word for {n} s"
-_NOT_DONE = "the service was not done with its answer within {n} s"
-
-
 def base_url(name: str, written: str) -> str:
     """The address of a service as its SDK wants it: with a scheme, without a slash at the end.
 
@@ -158,7 +96,7 @@ async def converse(
     :param secret: the key in use, never to be seen in an error.
     :raises ProviderError: and nothing else, apart from cancellation.
     """
-    watch = _Watch(patience)
+    watch = Watch(patience)
     try:
         async with asyncio.timeout_at(watch.until):
             answer = await _asked(ask)
@@ -204,9 +142,7 @@ def _finished(fold: Fold, service: str) -> Assistant:
         raise _strange(why, service) from None
 
 
-async def _listen(
-    answer: Answer, fold: Fold, service: str, watch: _Watch
-) -> AsyncGenerator[ModelEvent, None]:
+async def _listen(answer: Answer, fold: Fold, service: str, watch: Watch) -> AsyncGenerator[ModelEvent, None]:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with aclosing(answer.aiter_bytes()) as chunks:  # type: ignore[type-var]
         if kind in _JSON_BODY:
@@ -268,7 +204,7 @@ def _endless(service: str = "") -> ProviderError:
 
 
 async def _events(
-    chunks: AsyncIterator[bytes], fold: Fold, service: str, watch: _Watch
+    chunks: AsyncIterator[bytes], fold: Fold, service: str, watch: Watch
 ) -> AsyncGenerator[tuple[str, Any], None]:
     decoder = Decoder()
     while True:

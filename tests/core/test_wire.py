@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from claw.errors import ConfigError, ProviderError
+from claw.patience import Patience
 from claw.provider import Finished, TextDelta
 from claw.transcript import Assistant, Text
-from claw.wire import CallIds, Decoder, Patience, base_url, converse, tool_arguments
+from claw.wire import CallIds, Decoder, base_url, converse, tool_arguments
 from hypothesis import given, strategies as st
 
 

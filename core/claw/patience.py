@@ -1,0 +1,68 @@
+"""How long a model call may take: to its first word, to the next one, to its end; and which of these is over."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from claw.errors import ProviderError
+
+if TYPE_CHECKING:
+    from claw.config.settings import ProviderConfig
+
+_TAIL_SECONDS = 3.0
+_NOT_BEGUN = "the service did not begin to answer within {n} s"
+_STOPPED = "the service stopped in the middle of its answer: no word for {n} s"
+_NOT_DONE = "the service was not done with its answer within {n} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds. Keep-alives of any kind (``Fold.heard``) count for nothing.
+
+    :param begin_seconds: for the first word, from the call on; for the whole of an answer that is not streamed.
+    :param idle_seconds: from word to word.
+    :param total_seconds: for the end, from the call on.
+    """
+
+    begin_seconds: float = 600.0
+    idle_seconds: float = 120.0
+    total_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, settings: "ProviderConfig") -> "Patience":
+        """As ``providers.NAME`` says."""
+        return cls(settings.begin_timeout_seconds, settings.idle_timeout_seconds, settings.timeout_seconds)
+
+
+class Watch:
+    """The time of one call: until when the next word must be here."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._now, self._patience = asyncio.get_running_loop().time, patience
+        began = self._now()
+        self._end = began + patience.total_seconds
+        self.until = min(began + patience.begin_seconds, self._end)
+        self._begun = False
+
+    def heard(self) -> None:
+        """Something was said: the next word may take its time again."""
+        self._begun = True
+        self.until = min(self._now() + self._patience.idle_seconds, self._end)
+
+    def until_end(self, *, whole: bool) -> float:
+        """Until when to wait for the next piece; not for long when only figures can follow."""
+        return min(self.until, self._now() + _TAIL_SECONDS) if whole else self.until
+
+    def late(self, service: str) -> ProviderError:
+        """The error for the limit that is over."""
+        patience = self._patience
+        if self.until >= self._end:
+            seconds, words, key = patience.total_seconds, _NOT_DONE, "timeoutSeconds"
+        elif self._begun:
+            seconds, words, key = patience.idle_seconds, _STOPPED, "idleTimeoutSeconds"
+        else:
+            seconds, words, key = patience.begin_seconds, _NOT_BEGUN, "beginTimeoutSeconds"
+        return ProviderError(
+            words, fix="try again later, or wait longer: providers.{name}.{key}", reason="timeout", retryable=True,
+            where=service, name=service.partition("/")[0], key=key, n=f"{seconds:g}",
+        )  # fmt: skip
