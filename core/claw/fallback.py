@@ -257,7 +257,7 @@ class _Asking:
         alone = len(call.doors.get(ref, ())) < 2
         self._keys.answered(ref.provider, key, ref.model, self._bunch.session, alone)
         others = [(model, why) for model, why in call.failures if model != ref]
-        if others and self._told != str(ref):
+        if others and ref != self._models[0] and self._told != str(ref):
             self._told = str(ref)
             first, why = others[0]
             await self._notice(

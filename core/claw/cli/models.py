@@ -4,12 +4,14 @@ import asyncio
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
 from claw.cli.auth import AsJson, known_provider, rows
 from claw.cli.show import document, table
 from claw.errors import ClawError, ProviderError, UsageError
+from claw.guard.fetch import is_loopback
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -70,7 +72,10 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
         ]
         needs = _needs_key(house, ref.provider)
         found.append({"model": str(ref), "needsKey": needs, "keys": told, **_plain(one)})
-    well = all(not row["needsKey"] or any(key["state"] == "ready" for key in row["keys"]) for row in found)
+    well = all(
+        any(key["state"] == "ready" for key in row["keys"]) if row["keys"] else not row["needsKey"]
+        for row in found
+    )
     if as_json:
         document("models-status", {"ready": well, "models": found})
     else:
@@ -241,8 +246,14 @@ def _plugin(house: "House", provider: str) -> str:
 
 
 def _needs_key(house: "House", provider: str) -> bool:
+    """Not where claw itself answers, nor on this machine, nor where the settings say so."""
     section = house.config.settings.providers.get(provider)
-    return provider not in ("offline", "local") and not (section and section.base_url)
+    if provider in ("offline", "local"):
+        return False
+    if section is None or not section.base_url:
+        return True
+    keyless = (section.model_extra or {}).get("keyless")
+    return not (is_loopback(urlsplit(section.base_url).hostname or "") if keyless is None else keyless)
 
 
 def _nobody(one: dict[str, Any]) -> list[dict[str, str]]:

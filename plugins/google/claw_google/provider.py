@@ -133,7 +133,10 @@ class Google:
                 sdk = await asyncio.to_thread(import_module, "google.genai")
             except ImportError as missing:
                 raise ProviderError(
-                    "google-genai is not installed", fix="run: {command}", command=_command()
+                    "google-genai is not installed",
+                    fix="run: {command}",
+                    reason="bad_request",
+                    command=_command(),
                 ) from missing
             if key not in self._clients:
                 self._clients[key] = self._make(sdk, key.secret if key else "")

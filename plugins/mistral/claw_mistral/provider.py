@@ -131,7 +131,10 @@ class Mistral:
                 sdk = await asyncio.to_thread(import_module, "mistralai.client")
             except ImportError as missing:
                 raise ProviderError(
-                    "mistralai is not installed", fix="run: {command}", command=_command()
+                    "mistralai is not installed",
+                    fix="run: {command}",
+                    reason="bad_request",
+                    command=_command(),
                 ) from missing
             if key not in self._clients:
                 self._clients[key] = self._make(sdk, key.secret if key else "")
