@@ -120,6 +120,36 @@ def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
     assert told("models", "status")["ready"] is False
 
 
+@pytest.mark.parametrize(
+    ("section", "needs"),
+    [
+        ({"baseUrl": "http://127.0.0.1:9"}, False),
+        ({"baseUrl": "https://models.example"}, True),
+        ({"baseUrl": "https://models.example", "keyless": True}, False),
+        ({"baseUrl": "http://127.0.0.1:9", "keyless": False}, True),
+    ],
+)
+def test_a_service_on_this_machine_needs_no_key_and_any_other_does(home: Path, section: dict, needs: bool):
+    agents = {"defaults": {"model": "openai/gpt-4o"}}
+    (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": section}}))
+
+    found = told("models", "status")
+
+    assert found["models"][0]["needsKey"] is needs
+    assert found["ready"] is not needs and found["code"] == int(needs)
+
+
+def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path):
+    openai = {"baseUrl": "http://127.0.0.1:9", "apiKey": SECRET}
+    agents = {"defaults": {"model": "openai/gpt-4o"}}
+    (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": openai}}))
+    assert told("models", "status")["ready"] is True
+
+    rests(home, "openai", Credential("default", SECRET), "billing")
+
+    assert told("models", "status")["ready"] is False
+
+
 async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
     import asyncio
 
