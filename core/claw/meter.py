@@ -213,12 +213,14 @@ def refused(over: Refusal, model: str, now: float) -> BudgetError:
         spent, held = f"{over.spent.tokens:,}", f"{over.held.tokens:,}"
         wanted, most = map(_count, (over.wanted.tokens, cap.tokens))
     return BudgetError(
-        "the budget {name} is used up: {spent} of {most} {per} ({held} of it is set aside for calls that run now), and "
-        "this call may cost {wanted}"
+        "the budget {name} has no room for this call: {spent} of {most} {per} is used ({held} of it is set aside for "
+        "calls that run now), and the call may cost {wanted}"
         if over.held.tokens
-        else "the budget {name} is used up: {spent} of {most} {per}, and this call may cost {wanted}",
-        fix="It is free again {when}; or raise budgets.{name}", excuse=excuse, skips=over.kind == "skip",
-        name=cap.name, spent=spent, held=held, wanted=wanted, most=most, per=_per(cap), when=free,
+        else "the budget {name} has no room for this call: {spent} of {most} {per} is used, and the call may cost "
+        "{wanted}",
+        fix="Raise budgets.{name}, allow answers less (agents.defaults.maxTokens), or wait: it is free again {when}",
+        excuse=excuse, skips=over.kind == "skip", name=cap.name, spent=spent, held=held, wanted=wanted, most=most,
+        per=_per(cap), when=free,
     )  # fmt: skip
 
 

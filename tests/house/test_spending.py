@@ -154,7 +154,7 @@ async def test_a_turn_over_its_cap_ends_with_words_what_how_much_when_and_which_
             await house.hear("more")
 
     told = str(over.value)
-    assert "the budget daily is used up: $0.0" in told and "of $0.1000 a day" in told
+    assert "the budget daily has no room for this call: $0.0" in told and "of $0.1000 a day" in told
     assert "budgets.daily" in told and "free again in" in told
     assert not over.value.skips
 
@@ -313,7 +313,7 @@ async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_
                 await asyncio.sleep(0.01)
 
     told = {one.address.chat: one.text for one in channel.sent}
-    assert "the budget daily is used up: 0 of 100 tokens a day" in told["a"] and "budgets.daily" in told["a"]
+    assert "the budget daily has no room for this call: 0 of 100 tokens a day" in told["a"] and "budgets.daily" in told["a"]
     assert told["b"].startswith("I have used up what I may spend here. I may again in ")
     assert "budget" not in told["b"]
 

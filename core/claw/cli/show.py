@@ -55,7 +55,7 @@ def _drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mappi
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
-        drawn.add_column(column, no_wrap=index == 0, overflow="fold")
+        drawn.add_column(column, no_wrap=index == 0 or not column, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
     Console().print(drawn)

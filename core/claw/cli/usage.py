@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from claw.spending import Sum
 
 app = typer.Typer(add_completion=False)
-_BAR_CELLS = 20
+_BAR_CELLS = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
