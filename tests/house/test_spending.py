@@ -313,7 +313,10 @@ async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_
                 await asyncio.sleep(0.01)
 
     told = {one.address.chat: one.text for one in channel.sent}
-    assert "the budget daily has no room for this call: 0 of 100 tokens a day" in told["a"] and "budgets.daily" in told["a"]
+    assert (
+        "the budget daily has no room for this call: 0 of 100 tokens a day" in told["a"]
+        and "budgets.daily" in told["a"]
+    )
     assert told["b"].startswith("I have used up what I may spend here. I may again in ")
     assert "budget" not in told["b"]
 
