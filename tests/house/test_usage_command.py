@@ -100,17 +100,17 @@ def test_a_terminal_is_shown_a_chart_of_what_is_dear_or_of_what_is_large() -> No
     cheap, large = Sum("cheap", 1, Usage(total=10), 20, 0, 0), Sum("large", 1, Usage(total=90), 0, 1, 0)
 
     assert [row[-1] for row in rows_of("agent", [large, cheap, dear], chart=True)[1]] == [
-        "█" * 20,
         "█" * 10,
+        "█" * 5,
         "",
     ]
-    assert [row[-1] for row in rows_of("agent", [large], chart=True)[1]] == ["█" * 20]
+    assert [row[-1] for row in rows_of("agent", [large], chart=True)[1]] == ["█" * 10]
     assert all(len(row) == 6 for row in rows_of("agent", [cheap, dear], chart=False)[1])
 
 
 def test_a_bar_shows_something_of_what_is_not_nothing() -> None:
-    assert bar(100, 100) == "█" * 20
-    assert bar(50, 100) == "█" * 10
+    assert bar(100, 100) == "█" * 10
+    assert bar(50, 100) == "█" * 5
     assert bar(1, 100_000) == "▏"
     assert bar(0, 100) == bar(0, 0) == ""
 
