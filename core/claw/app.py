@@ -19,7 +19,7 @@ from claw import survey, words
 from claw.approval import Approvals
 from claw.builtin.context_files import ContextFiles, repo_of
 from claw.catalog import CORE_TOOLS, GROUPS
-from claw.channel import Channel
+from claw.channel import Channel, Unready
 from claw.clock import SYSTEM, Clock
 from claw.config import Agent, Config, judge as judge_file, load
 from claw.config.check import absent, known_of
@@ -208,6 +208,7 @@ class App:
             same = (
                 mine is not None
                 and mine.plugin == brought.plugin
+                and not isinstance(mine.thing, Unready)
                 and self.config.settings.channels.get(name) == house.config.settings.channels.get(name)
                 and self.config.settings.gateway == house.config.settings.gateway
                 and self.config.settings.plugins.entries.get(brought.plugin) == entry

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from claw.errors import ConfigError, DeliveryError
 from claw.finding import Finding
 from claw.message import Address, Attachment, Inbound, Outbound, Receipt
 
@@ -165,3 +166,26 @@ class Talents(Protocol):
         said to anybody and nothing is changed; ``about`` may be left empty. What it raises is told as a finding too.
         """
         ...
+
+
+class Unready:
+    """An account that cannot start, in the place of its channel, where others of the plugin can."""
+
+    capabilities: frozenset[str] = frozenset()
+    limits = Limits()
+
+    def __init__(self, name: str, account: str, why: ConfigError) -> None:
+        self.name, self.account, self.why = name, account, why
+        self.state = ChannelState("failed", str(why), last_error=str(why))
+
+    async def run(self, door: Door) -> None:
+        """Say at once why not."""
+        raise self.why
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Nothing leaves here, until somebody mends it."""
+        raise DeliveryError("{why}", why=self.why)
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """What is missing."""
+        return [Finding(self.why.where, "config", self.why.problem, self.why.fix)]

@@ -21,6 +21,7 @@ import pluggy
 
 from claw import hookspecs, seal, words
 from claw.bounds import WANTED, check
+from claw.channel import Unready
 from claw.config.view import PluginConfig
 from claw.deaths import DEATHS, Deaths
 from claw.errors import ClawError, ConfigError, PluginError, UsageError
@@ -188,6 +189,8 @@ class Host:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     brought[hook] = answers
                     check(hook, answers)
+            for (name, account), wrong in view.unready.items():
+                brought.setdefault("register_channels", []).append(Unready(name, account, wrong))
         except BaseException as why:  # noqa: BLE001 - a stranger's code
             self._drop(plugin, stage, why)
             return False

@@ -14,7 +14,7 @@ from typing import Any
 
 from claw.app import App, House
 from claw.backlog import Backlog
-from claw.channel import WAITS, Channel, ChannelState
+from claw.channel import WAITS, Channel, ChannelState, Unready
 from claw.clock import SYSTEM
 from claw.delivery import Delivery
 from claw.directives import shown as visible
@@ -22,7 +22,7 @@ from claw.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.event import TurnEnded
 from claw.failpoint import reach
 from claw.journal import Accepted, Unfinished
-from claw.kit import Brought, account_of
+from claw.kit import Brought, account_of, channel_key
 from claw.letter import block_key, letters, pieces, quoted, tokens_of
 from claw.live import Live, find_again
 from claw.message import Address, Inbound, Outbound, Receipt
@@ -218,7 +218,8 @@ class Serving:
 
     async def _listen(self, one: Brought[Channel]) -> str:
         """Keep one channel running; after a few failures in a row it is set aside, and this says why."""
-        name, pause, tries = one.thing.name, self._leeway.pause_seconds, 0
+        name = channel_key(one.thing.name, account_of(one.thing))
+        pause, tries = self._leeway.pause_seconds, 0
         while True:
             began, fix, only_a_person_can_mend_it = SYSTEM.monotonic(), "", False
             try:
@@ -241,8 +242,19 @@ class Serving:
         told = say("channel {name} failed {count} times: {why}", name=name, count=tries, why=why)
         if only_a_person_can_mend_it:
             told = say("channel {name} cannot start: {why}", name=name, why=why)
-        self.app.host.quarantine(one.plugin, "run", told, fix)
-        return told
+        whole = say("{problem}. {fix}", problem=told, fix=fix) if fix else told
+        if self._beside(one):
+            self.app.complain(whole)
+        else:
+            self.app.host.quarantine(one.plugin, "run", told, fix)
+        return whole
+
+    def _beside(self, one: Brought[Channel]) -> bool:
+        """Whether its plugin serves another account that has not failed."""
+        of_plugin = {key: other for key, other in self.channels.items() if other.plugin == one.plugin}
+        return any(
+            other is not one and self._state_of(key).state != "failed" for key, other in of_plugin.items()
+        )
 
     # --- turns
 
@@ -328,13 +340,16 @@ class Serving:
 
 
 def _newly_wrong(old: App, new: App) -> str:
-    """Why a plugin that stood with the old file does not take the new one; empty when all do."""
+    """Why a plugin or an account that stood with the old file does not take the new one; empty when all do."""
     stood = {standing.id for standing in old.host.standings if standing.state == LOADED}
     faults = [
         str(PluginError(standing.id, *standing.fault_parts()))
         for standing in new.host.standings
         if standing.id in stood and standing.state == QUARANTINED and standing.stage == "config"
     ]
+    unready = [{key: one.thing for key, one in app.kit.channels.items() if isinstance(one.thing, Unready)}
+               for app in (old, new)]  # fmt: skip
+    faults += [str(channel.why) for key, channel in unready[1].items() if key not in unready[0]]
     return "; ".join(faults)
 
 

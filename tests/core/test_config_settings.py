@@ -410,6 +410,27 @@ class TestPlugins:
             "work": "us"
         }
 
+    def test_an_account_that_cannot_start_is_left_out_with_its_reason_while_another_one_can(
+        self, tmp_path: Path
+    ) -> None:
+        text = "telegram: {token: a, accounts: {typo: {tokn: b}, early: {token: b}, work: {token: c}}}\n"
+        view = self.view(given_file(tmp_path, text))
+
+        def ready(account: str, settings: ChannelConfig) -> None:
+            if account == "early":
+                raise ConfigError("telegram.accounts.early.token", "is too young", "Wait a day")
+
+        assert list(view.accounts("telegram", self.Channel, "token", ready=ready)) == ["default", "work"]
+        assert {of: why.key for of, why in view.unready.items()} == {
+            ("telegram", "typo"): "telegram.accounts.typo.tokn",
+            ("telegram", "early"): "telegram.accounts.early.token",
+        }
+
+    def test_no_account_that_can_start_is_an_error(self, tmp_path: Path) -> None:
+        text = "telegram: {accounts: {one: {dmPolcy: open}, two: {pol: 3}}}\n"
+        with pytest.raises(ConfigError, match=r"accounts\.one\.dmPolcy"):
+            self.view(given_file(tmp_path, text)).accounts("telegram", ChannelConfig)
+
     @pytest.mark.parametrize(
         ("text", "key"),
         [

@@ -440,6 +440,57 @@ async def test_a_wrong_key_of_a_plugin_keeps_the_old_configuration(tmp_path):
         await house.close()
 
 
+async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_it_could_not_before(tmp_path):
+    from claw import ChannelConfig
+    from claw.app import look_round
+    from claw.errors import ClawError
+
+    class Keyed(ChannelConfig):
+        key: str = ""
+
+    class Several:
+        @hookimpl
+        def register_channels(self, config):
+            def ready(account, settings):
+                if settings.key != "good":
+                    raise ConfigError(f"channels.fake.accounts.{account}.key", "is missing", "Add it")
+
+            return [FakeChannel(account=one) for one in config.accounts("fake", Keyed, ready=ready)]
+
+    def file(**accounts):
+        named = {name: {"key": key} for name, key in accounts.items()}
+        return {"channels": {"fake": {"allowFrom": ["u1"], "accounts": named}}}
+
+    environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    house = House(
+        FakeProvider(), home=tmp_path, config=file(one="good", two="bad"), plugins={"several": Several()}
+    )
+    stop, serving = asyncio.Event(), Serving(house.app)
+    running = asyncio.ensure_future(serving.run(stop))
+
+    async def after(tree):
+        house._write(tree, "fake")
+        await serving.reload(look_round(environ, ()))
+        await asyncio.sleep(0.05)
+        return {one.account: one.state.state for one in serving.report().channels}
+
+    try:
+        with pytest.raises(ClawError, match=r"accounts\.three\.key: is missing\. Add it"):
+            await after(file(one="good", two="bad", three="bad"))
+        assert await after(file(one="good", two="bad", three="good")) == {
+            "one": "up",
+            "three": "up",
+            "two": "failed",
+        }
+        assert await after(file(one="good", two="good")) == {"one": "up", "two": "up"}
+        with pytest.raises(ClawError, match=r"accounts\.two\.key"):
+            await after(file(one="good", two="bad"))
+    finally:
+        stop.set()
+        await running
+        await house.close()
+
+
 async def test_what_the_model_thought_is_shown_where_somebody_wants_it(tmp_path):
     from claw.transcript import Assistant, Text, Thinking
 

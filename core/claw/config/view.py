@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from claw.config.loaded import Config, validate
 from claw.config.names import Path as KeyPath
+from claw.errors import ConfigError
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,6 +30,7 @@ class PluginConfig:
 
     :param http: makes (or finds) the client for an address that the operator wrote.
     :param state_dir: the plugin's own folder; the plugin makes it before it first writes.
+    :ivar unready: accounts that cannot start, by channel and account, and why.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class PluginConfig:
         self._config, self._http = config, http
         self.plugin_id, self.state_dir = plugin_id, state_dir
         self._answers: Answers = _nobody_answers
+        self.unready: dict[tuple[str, str], ConfigError] = {}
 
     @property
     def settings(self) -> "Settings":
@@ -58,14 +61,18 @@ class PluginConfig:
             return None
         return self._read(("channels", name), section, model)
 
-    def accounts(self, name: str, model: type[M], *credentials: str) -> dict[str, M]:
+    def accounts(
+        self, name: str, model: type[M], *credentials: str, ready: Callable[[str, M], object] | None = None
+    ) -> dict[str, M]:
         """``channels.NAME`` once for each account: the keys of ``accounts.ACC`` stand in place of the section's own.
 
         The section itself is the account ``default`` when it has one of the keys ``credentials``, or names no accounts.
-        An account with ``enabled: false`` is left out.
+        An account with ``enabled: false`` is left out. So is one with a wrong key, beside one that is right: the house
+        then shows it as failed, with the reason, and the others go on.
 
         :param credentials: keys, in camelCase, of which an account of its own has at least one.
-        :raises ConfigError: a key is wrong.
+        :param ready: asked with each account and its settings; raises ConfigError when something is missing.
+        :raises ConfigError: a key of the section is wrong, or no account can start.
         """
         section = self._section(("channels", name))
         if self.channel(name, model) is None or not isinstance(section, Mapping):
@@ -78,11 +85,22 @@ class PluginConfig:
         for account, entry in entries.items():
             own = {to_camel(key): value for key, value in entry.items()}
             found[str(account)] = ("channels", name, "accounts", str(account)), {**shared, **own}
-        return {
-            account: self._read(path, tree, model)
-            for account, (path, tree) in found.items()
-            if tree.get("enabled") is not False
-        }
+        sound: dict[str, M] = {}
+        for account, (path, tree) in found.items():
+            if tree.get("enabled") is False:
+                continue
+            try:
+                settings = self._read(path, tree, model)
+                if ready:
+                    ready(account, settings)
+                sound[account] = settings
+            except ConfigError as why:
+                self.unready[name, account] = why
+        if not sound:
+            for (channel, _), first in self.unready.items():
+                if channel == name:
+                    raise first
+        return sound
 
     def provider(self, name: str, model: type[M]) -> M:
         """``providers.NAME`` as ``model``; all defaults when it is absent.

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import Channel, PluginConfig
+    from claw import Channel, PluginConfig, Secret
 
 
 @hookimpl
@@ -16,9 +16,13 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     from claw_discord.channel import DiscordChannel
     from claw_discord.settings import DiscordSettings, refuse_two_places, token_of
 
-    accounts = config.accounts("discord", DiscordSettings, "token")
+    tokens: dict[str, Secret] = {}
+
+    def ready(name: str, settings: DiscordSettings) -> None:
+        tokens[name] = token_of(name, settings, config.environ)
+
+    accounts = config.accounts("discord", DiscordSettings, "token", ready=ready)
     refuse_two_places(accounts.values())
-    tokens = {name: token_of(name, settings, config.environ) for name, settings in accounts.items()}
     for name, settings in accounts.items():
         notes = config.state_dir / f"seen-{quote(name, safe='')}.json"
         yield DiscordChannel(name, settings, tokens[name], http=config.http, notes=notes)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from claw import PluginConfig, Tool, WebRoute
 
     from claw_feishu.channel import FeishuChannel
+    from claw_feishu.settings import FeishuSettings
 
 _open: "WeakValueDictionary[tuple[str, str], FeishuChannel]" = WeakValueDictionary()
 """Channels by (our folder, account): what makes them and what serves their webhooks is asked apart."""
@@ -24,10 +25,8 @@ _CREDENTIALS = ("appId", "appSecret")
 def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
     """One channel for each account."""
     from claw_feishu.channel import FeishuChannel
-    from claw_feishu.settings import FeishuSettings, check
 
-    for account, settings in config.accounts("feishu", FeishuSettings, *_CREDENTIALS).items():
-        check(settings, "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}")
+    for account, settings in _accounts(config).items():
         channel = FeishuChannel(settings, partial(config.http, settings.base_url), account)
         _open[str(config.state_dir), account] = channel
         yield channel
@@ -36,9 +35,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
 @hookimpl(optionalhook=True)
 def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     """The webhook of each account that has one."""
-    from claw_feishu.settings import FeishuSettings
-
-    for account in config.accounts("feishu", FeishuSettings, *_CREDENTIALS):
+    for account in _accounts(config):
         channel = _open.get((str(config.state_dir), account))
         if channel is not None and channel.settings.mode == "webhook":
             yield channel.webhook()
@@ -47,12 +44,17 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
 @hookimpl
 def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
     """Documents, sheets, tables, wikis, calendars; for owners, and optional."""
-    from claw_feishu.settings import FeishuSettings
     from claw_feishu.tools import office_tools
 
     def accounts() -> "dict[str, FeishuChannel]":
-        named = config.accounts("feishu", FeishuSettings, *_CREDENTIALS)
-        found = {account: _open.get((str(config.state_dir), account)) for account in named}
+        found = {account: _open.get((str(config.state_dir), account)) for account in _accounts(config)}
         return {account: channel for account, channel in found.items() if channel is not None}
 
     return office_tools(accounts)
+
+
+def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":
+    """The accounts that may start."""
+    from claw_feishu.settings import FeishuSettings, check
+
+    return config.accounts("feishu", FeishuSettings, *_CREDENTIALS, ready=check)

@@ -52,12 +52,12 @@ def secret(value: Secret | None, key: str) -> str:
     return text
 
 
-def check(settings: FeishuSettings, where: str) -> None:
+def check(account: str, settings: FeishuSettings) -> None:
     """Refuse an account that could not work, or would let strangers in.
 
-    :param where: dotted path of the account, ``channels.feishu``.
     :raises ConfigError: names the key.
     """
+    where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"
     if not settings.app_id.strip():
         raise ConfigError(
             f"{where}.appId",

@@ -58,12 +58,17 @@ class Account:
 
 
 def accounts(config: PluginConfig) -> list[Account]:
-    """Every account that the file names; none when the channel is absent or switched off.
+    """Every account that may start; none when the channel is absent or switched off.
 
-    :raises ConfigError: a key is wrong, or one has no token or, in webhook mode, no secret.
+    :raises ConfigError: a key is wrong, or each has no token or, in webhook mode, no secret.
     """
-    sections = config.accounts("telegram", TelegramSettings, "botToken")
-    return [_account(name, section, config, len(sections)) for name, section in sections.items()]
+    count = len(config.accounts("telegram", TelegramSettings, "botToken"))
+    found: list[Account] = []
+    config.accounts(
+        "telegram", TelegramSettings, "botToken",
+        ready=lambda name, section: found.append(_account(name, section, config, count)),
+    )  # fmt: skip
+    return found
 
 
 def _account(name: str, section: TelegramSettings, config: PluginConfig, count: int) -> Account:

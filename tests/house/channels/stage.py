@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import claw_http
+from claw.channel import Unready
 from claw.provider import Finished, TextDelta
 from claw.serve import Serving
 from claw.testing import FakeProvider, FakeTool, House, says
@@ -237,7 +238,7 @@ async def served(
     house = House(model, tools=tools, home=home, config=tree or config(stage), plugins=plugins)
     house.app.leeway = Leeway(stop_seconds=stop_seconds, pause_seconds=0.05)
     for brought in house.app.kit.channels.values():
-        if brought.thing.name == stage.name:
+        if brought.thing.name == stage.name and not isinstance(brought.thing, Unready):
             stage.quicken(brought.thing)
     stop, serving = asyncio.Event(), Serving(house.app)
     running = asyncio.ensure_future(serving.run(stop))

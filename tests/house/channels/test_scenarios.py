@@ -62,6 +62,19 @@ async def told(house, stage: Stage, place, count: int = 1):
     return stage.seen(place)
 
 
+def state_of(house, channel: str, account: str):
+    """How one account is doing, as ``claw channels status`` shows it."""
+    (found,) = [
+        one.state for one in house.serving.report().channels if (one.name, one.account) == (channel, account)
+    ]
+    return found
+
+
+def standing_of(house, plugin: str) -> str:
+    (found,) = [one.state for one in house.app.host.standings if one.id == plugin]
+    return found
+
+
 def texts(seen) -> list[str]:
     return [one.text for one in seen]
 
@@ -158,8 +171,30 @@ async def test_an_account_with_bad_credentials_is_set_aside_and_the_other_one_go
 
         assert texts(await told(house, stage, place, 2)) == ["before", "after"]
         assert states(house, stage.name) == ["up", "failed"]
+        assert stage.mend in state_of(house, stage.name, "work").detail
+        assert standing_of(house, stage.name) == "loaded", "the plugin serves the other account"
     if work is not stage:
         await work.__aexit__()
+
+
+@every_platform
+async def test_an_account_whose_key_is_not_there_is_shown_with_its_key_and_the_other_one_goes_on(
+    stage, tmp_path
+):
+    absent = dict.fromkeys(stage.wrong, "${NOBODY_SET_THIS}")
+    tree = config(stage, {"accounts": {"work": {**stage.section, **absent}}})
+    place = stage.direct(stage.ann)
+    async with served(stage, FakeProvider(says("still here")), tmp_path, tree, up=False) as house:
+        await until(lambda: states(house, stage.name) == ["up", "failed"])
+        await stage.says("hi", stage.ann)
+
+        assert texts(await told(house, stage, place)) == ["still here"]
+        (key,) = absent
+        failed = state_of(house, stage.name, "work").detail
+        assert f"channels.{stage.name}.accounts.work.{key}" in failed
+        assert "NOBODY_SET_THIS" in failed
+        assert standing_of(house, stage.name) == "loaded"
+        assert [line for line in house.complaints if f"channel {stage.name}/work cannot start" in line]
 
 
 # --- where an answer stands

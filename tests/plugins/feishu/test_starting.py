@@ -55,7 +55,7 @@ def test_each_account_is_a_channel() -> None:
         ({**HOOK, "verificationToken": None}, "channels.feishu.verificationToken"),
         ({**HOOK, "verificationToken": "  "}, "channels.feishu.verificationToken"),
         ({"accounts": {"a": {"appId": "x"}}}, "channels.feishu.accounts.a.appSecret"),
-        ({**GOOD, "accounts": {"a": {"mode": "webhook"}}}, "channels.feishu.accounts.a.encryptKey"),
+        ({"accounts": {"a": {**GOOD, "mode": "webhook"}}}, "channels.feishu.accounts.a.encryptKey"),
         ({**GOOD, "mode": "polling"}, "channels.feishu.mode"),
         ({**GOOD, "appID": "x"}, "channels.feishu.appID"),
     ],
@@ -107,7 +107,7 @@ def test_the_plugin_and_its_channel_import_no_library_of_the_network() -> None:
 
 def test_a_blank_account_id_is_missing() -> None:
     with pytest.raises(ConfigError, match="appId"):
-        check(FeishuSettings(appId="  ", appSecret="s"), "channels.feishu")
+        check("default", FeishuSettings(appId="  ", appSecret="s"))
 
 
 async def test_two_houses_in_one_process_do_not_share_a_channel(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def a_request(fixture: dict[str, Any]) -> None:
     if "encrypt_key" not in config:
         section = FeishuSettings(appId="cli", appSecret="s", mode="webhook", verificationToken="v")
         with pytest.raises(ConfigError, match="encryptKey"):
-            check(section, "channels.feishu")
+            check("default", section)
 
 
 async def an_event(name: str, fixture: dict[str, Any]) -> None:
