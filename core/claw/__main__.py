@@ -1,6 +1,10 @@
 """The fast door: what needs neither typer nor any plugin answers before they are imported."""
 
+import gc
 import sys
+
+_ALLOCATIONS = 50_000
+"""Between two looks of the collector: an import allocates much and drops little (700 looks cost a tenth of a start)."""
 
 
 def main() -> None:
@@ -8,6 +12,7 @@ def main() -> None:
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 config, 4 plugin, 5 policy, 130 interrupted.
     """
+    gc.set_threshold(_ALLOCATIONS)
     words = sys.argv[1:]
     if words in (["--version"], ["-V"]):
         from claw import __version__

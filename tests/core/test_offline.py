@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from claw.builtin.offline import Offline, reply
+from claw.builtin.offline import Offline
+from claw.builtin.offline_reply import reply
 from claw.builtin.offline_wishes import call_of, wishes_in
 from claw.provider import Finished, Request, SystemPrompt, TextDelta, ToolSpec
 from claw.transcript import Assistant, Message, Text, ToolResult, User

@@ -14,7 +14,6 @@ from typing import Any, TextIO
 from claw import __version__, survey
 from claw.app import App, House, look_round
 from claw.clock import SYSTEM
-from claw.conversations.tended import archive
 from claw.errors import ClawError
 from claw.gateway import status
 from claw.gateway.logs import FILE, Book, Sink, level_of, logging_to
@@ -283,6 +282,8 @@ class Gateway:
             await asyncio.sleep(pause)
             pause = _DAY_SECONDS
             try:
+                from claw.conversations.tended import archive  # once a day
+
                 done = await asyncio.to_thread(archive, self._home, serving.app.config.settings.session.keep)
             except (ClawError, OSError) as refused:
                 self._log.error(say("old conversations could not be tidied: {why}", why=refused))

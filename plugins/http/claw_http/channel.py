@@ -21,6 +21,7 @@ from claw import (
 
 from claw_http.api import Api
 from claw_http.front import Front
+from claw_http.listener import Listener
 from claw_http.openai import Picture
 from claw_http.origins import listening_address
 from claw_http.settings import HttpSettings
@@ -65,9 +66,8 @@ class Http:
 
         :raises ClawError: the address cannot be had.
         """
-        from_listener = await asyncio.to_thread(_listener)
         gateway = self._config.settings.gateway
-        listener = from_listener(Front(self._config, self._settings, self.api.paths, self._seen))
+        listener = Listener(Front(self._config, self._settings, self.api.paths, self._seen))
         address = listening_address(gateway.bind)
         self._door = door
         try:
@@ -165,10 +165,3 @@ class Growing:
 
     async def abandon(self) -> None:
         """What was shown stays: a stream takes nothing back."""
-
-
-def _listener():  # type: ignore[no-untyped-def]
-    """uvicorn, imported when somebody listens and off the loop."""
-    from claw_http.listener import Listener
-
-    return Listener

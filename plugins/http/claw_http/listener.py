@@ -1,132 +1,25 @@
-"""The listener: uvicorn's HTTP/1.1 protocol on a socket of our loop, with limits that uvicorn has not.
-
-A connection must bring the head of a request in time; of those that do not, the oldest make room for new ones. Imported
-when the channel starts, off the loop.
-"""
+"""The listener: a socket of our loop. What speaks HTTP on its connections is imported when the first caller comes."""
 
 import asyncio
 import errno
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import ClawError
-from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
-HEAD_SECONDS = 10.0
-HEAD_BYTES = 16 << 10
-READ_BYTES = 32 << 10
-"""Taken from a socket at once: a caller's bytes lie in four places on their way (asyncio takes 256 KiB)."""
-IDLE_CONNECTIONS = 256
-"""Connections without a request, at most."""
-STOP_SECONDS = 1.0
-
-
-class Idle:
-    """The connections that bring no request just now, those that began to wait first in front."""
-
-    def __init__(self) -> None:
-        self._since: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
-
-    def __len__(self) -> int:
-        return len(self._since)
-
-    def began(self, transport: asyncio.BaseTransport) -> None:
-        """It waits; the time that it has runs on if it waited before."""
-        if transport in self._since or transport.is_closing():
-            return
-        while len(self._since) >= IDLE_CONNECTIONS:
-            self._close(next(iter(self._since)))
-        loop = asyncio.get_running_loop()
-        self._since[transport] = loop.call_later(HEAD_SECONDS, self._close, transport)
-
-    def ended(self, transport: asyncio.BaseTransport) -> None:
-        """It has a request, or is gone."""
-        if timer := self._since.pop(transport, None):
-            timer.cancel()
-
-    def _close(self, transport: asyncio.BaseTransport) -> None:
-        self.ended(transport)
-        transport.close()
-
-
-class Joined:
-    """A transport that sends what is written in one go of the loop as one: head and body of an answer are two writes."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._held: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Hold it until the loop comes round."""
-        if not self._held:
-            asyncio.get_running_loop().call_soon(self._send)
-        self._held.append(data)
-
-    def close(self) -> None:
-        """Send what is held, and close."""
-        self._send()
-        self._transport.close()
-
-    def _send(self) -> None:
-        if self._held:
-            data, self._held = b"".join(self._held), []
-            self._transport.write(data)
-
-
-class Protocol(H11Protocol):
-    """One connection."""
-
-    def __init__(self, idle: Idle, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._idle = idle
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """As uvicorn's; the head's time runs from here."""
-        with suppress(AttributeError):  # of asyncio's own transport
-            transport.max_size = READ_BYTES  # type: ignore[attr-defined]
-        super().connection_made(Joined(transport))  # type: ignore[arg-type]
-        self._idle.began(self.transport)
-
-    def data_received(self, data: bytes) -> None:
-        """As uvicorn's."""
-        super().data_received(data)
-        self._note()
-
-    def on_response_complete(self) -> None:
-        """As uvicorn's; what comes next is another head."""
-        super().on_response_complete()
-        self._note()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """As uvicorn's."""
-        self._idle.ended(self.transport)
-        super().connection_lost(exc)
-
-    def _note(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self._idle.began(self.transport)
-        else:
-            self._idle.ended(self.transport)
+if TYPE_CHECKING:
+    from claw_http.connection import Connections
 
 
 class Listener:
     """A socket that hands every request to ``app`` (ASGI)."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
-        self._config = Config(
-            app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False,
-            proxy_headers=False, server_header=False, date_header=False,
-            h11_max_incomplete_event_size=HEAD_BYTES, timeout_keep_alive=5,
-        )  # fmt: skip
-        self._config.load()
-        self._state, self._idle = ServerState(), Idle()
+        self._app = app
         self._server: asyncio.Server | None = None
+        self._connections: Connections | None = None
+        self._early: dict[asyncio.Transport, None] = {}
+        self._loading: asyncio.Task[None] | None = None
 
     async def start(self, address: str, port: int) -> int:
         """Listen; the port, which the system chooses when it is 0.
@@ -154,14 +47,50 @@ class Listener:
         if self._server is None:
             return
         self._server.close()
-        for connection in list(self._state.connections):
-            with suppress(Exception):  # uvicorn's state machine may have ended by itself
-                connection.shutdown()
-        if tasks := set(self._state.tasks):
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)
+        if self._loading:
+            self._loading.cancel()
+        for transport in self._early:
+            transport.abort()
+        if self._connections:
+            await self._connections.close()
 
-    def _protocol(self) -> Protocol:
-        return Protocol(self._idle, self._config, self._state, {})
+    def early(self, transport: asyncio.Transport) -> None:
+        """A caller is here before uvicorn: it waits, unread."""
+        transport.pause_reading()
+        self._early[transport] = None
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    def gone(self, transport: asyncio.Transport) -> None:
+        """An early caller did not wait."""
+        self._early.pop(transport, None)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self._connections() if self._connections else _Early(self)
+
+    async def _load(self) -> None:
+        self._connections = await asyncio.to_thread(_connections, self._app)
+        early, self._early = self._early, {}
+        for transport in early:
+            protocol = self._connections()
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            transport.resume_reading()
+
+
+class _Early(asyncio.Protocol):
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._listener.early(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.gone(self._transport)
+
+
+def _connections(app: Callable[..., Any]) -> "Connections":
+    from claw_http.connection import Connections
+
+    return Connections(app)

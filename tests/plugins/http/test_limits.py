@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from claw import WebAnswer, WebRoute
-from claw_http import bodies, listener
+from claw_http import bodies, connection
 from claw_http.attempts import ALTOGETHER, PER_ADDRESS, Attempts, canonical
 from hypothesis import given, strategies as st
 from plugins.http.bench import listening, parsed
@@ -133,7 +133,7 @@ async def test_a_thousand_callers_without_a_head_stop_nobody(few_files):
 
 
 async def test_a_head_that_does_not_end_is_closed(monkeypatch):
-    monkeypatch.setattr(listener, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
     async with listening(hook()) as house:
         assert await house.raw(b"GET /health HTTP/1.1\r\nhost: x\r\n", seconds=2) == b""
         # The second head of a connection has no more time than the first.
