@@ -5,6 +5,7 @@ the same time, what is spent and what is set aside never pass a cap together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -138,10 +139,26 @@ def free_in(cap: Cap, now: float) -> float | None:
 
 def most_tokens(messages: Iterable[Message], *texts: str) -> int:
     """More tokens than a request has: three plain characters to one, any other character one of its own."""
-    tokens = sum(map(_dear, texts))
-    for message in messages:
-        tokens += _MESSAGE_TOKENS + sum(map(_of_block, message.content))
-    return tokens
+    return sum(map(_dear, texts)) + sum(map(_of_message, messages))
+
+
+class Weighed:
+    """A conversation that grows, by :func:`most_tokens`."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        self.tokens += _of_message(message)
+
+    def fork(self) -> "Weighed":
+        """A copy that grows on its own."""
+        return copy(self)
+
+
+def _of_message(message: Message) -> int:
+    return _MESSAGE_TOKENS + sum(map(_of_block, message.content))
 
 
 def _of_block(block: Text | Image | Thinking | ToolCall) -> int:

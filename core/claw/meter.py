@@ -5,10 +5,12 @@ It stands round each provider that the house knows, so a summary, a memory flush
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from claw.caps import NANOS, Bill, Cap, Refusal, free_in, heard_tokens, most_tokens
+from claw.caps import NANOS, Bill, Cap, Refusal, Weighed, free_in, heard_tokens, most_tokens
 from claw.errors import BudgetError
+from claw.growing import Growing
 from claw.kit import BUILTIN, Brought, Kit, channel_key
 from claw.message import Inbound
 from claw.provider import Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
@@ -59,6 +61,7 @@ class Spending:
         self.book, self.caps = book or Book(), tuple(caps)
         self._prices, self._complain = prices or {}, complain
         self._known: dict[tuple[str, str], Price | None] = {}
+        self._weighed = Growing(Weighed)
         self.book.indexed(self.caps)
 
     @classmethod
@@ -89,7 +92,8 @@ class Spending:
         """
         bill = current()
         price = self.price(provider, request.model)
-        call = _Call(self.book, bill, f"{provider.name}/{request.model}", request, price)
+        model = f"{provider.name}/{request.model}"
+        call = _Call(self.book, bill, model, request, price, partial(self._tokens, request))
         caps = [cap for cap in self.caps if cap.applies(bill)]
         if caps:
             longest = self._longest(provider, request)
@@ -98,6 +102,11 @@ class Spending:
                 longest = self._longest(provider, call.request) or ANSWER_TOKENS
             call.reserve(caps, longest)
         return call
+
+    def _tokens(self, request: Request) -> int:
+        """At most so many are in a request; of its past only what came new is read."""
+        tools = (part for one in request.tools for part in (one.name, one.description, str(one.parameters)))
+        return self._weighed.of(request.messages).tokens + most_tokens((), request.system.whole, *tools)
 
     def _longest(self, provider: Provider, request: Request) -> int | None:
         longest: int | None = self._asked(provider, "answer_tokens", request, int)
@@ -148,6 +157,7 @@ class Meter:
 class _Call:
     """One call, from the question whether it may be made to what it cost.
 
+    :param tokens: how many the request has at most.
     :param key: of the row that sets the worst aside.
     :param heard: characters so far; ``answer`` the whole.
     """
@@ -157,12 +167,13 @@ class _Call:
     model: str
     request: Request
     price: Price | None
+    tokens: Callable[[], int]
     key: tuple[int, int] | None = None
     heard: int = 0
     answer: Assistant | None = None
 
     def reserve(self, caps: Sequence[Cap], longest: int) -> None:
-        prompt = self._prompt()
+        prompt = self.tokens()
         worst = Usage(input=prompt, output=longest)
         nanos = self.price.worst(prompt, longest) if self.price else None
         held = self.book.reserve(caps, self.bill, self.model, worst, nanos)
@@ -178,19 +189,12 @@ class _Call:
                 if self.key:
                     self.book.settle(self.key, Usage(), 0, state)
                 return
-            usage, state = Usage(self._prompt(), heard_tokens(self.heard, self.answer)), "guessed"
+            usage, state = Usage(self.tokens(), heard_tokens(self.heard, self.answer)), "guessed"
         nanos = self.price.nanos(usage) if self.price else None
         if self.key:
             self.book.settle(self.key, usage, nanos, state)
         else:
             self.book.note(self.bill, self.model, usage, nanos, state)
-
-    def _prompt(self) -> int:
-        request = self.request
-        tools = (
-            part for tool in request.tools for part in (tool.name, tool.description, str(tool.parameters))
-        )
-        return most_tokens(request.messages, request.system.whole, *tools)
 
 
 def refused(over: Refusal, model: str, now: float) -> BudgetError:

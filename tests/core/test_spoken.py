@@ -189,6 +189,7 @@ answers = st.lists(st.one_of(bits, st.text(max_size=5)), max_size=20).map("".joi
 @example("x" + " " * 500 + '<tool_call>{"name": "ls"}', [7])
 @example(" " * 300 + '{"name": "ls", "arguments": {}}', [7])
 @example("{" + " " * 300 + '"name": "ls", "arguments": {}}', [7])
+@example(" " * 210 + '{"name": "ls", "arguments": {}}', [7])
 @example("```" + "a" * 40 + '{"name": "ls", "arguments": {}}', [7])
 def test_the_pieces_that_an_answer_comes_in_change_nothing(text: str, sizes: list[int]) -> None:
     assert heard(text, *sizes) == listen(text, SCHEMAS)
@@ -269,3 +270,161 @@ def test_json_that_leaves_a_doubt_is_refused(text: str) -> None:
         return
     with pytest.raises(ValueError):
         read_json(text)
+
+
+# --- an object behind the words, with nothing around it
+
+STRICT: dict[str, dict[str, Any]] = {
+    "read": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    "ls": {"type": "object", "properties": {}},
+}
+CALL = '{"name": "read", "arguments": {"path": "a.md"}}'
+
+
+def behind(text: str, *sizes: int, alone: bool = True, whole: bool = True) -> list[Part]:
+    """What is heard of it with these tools, in pieces of these sizes again and again."""
+    ear, parts, at, turn = Ear(STRICT), list[Part](), 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        parts += ear.feed(text[at : at + size])
+        at, turn = at + size, turn + 1
+    parts += ear.end(whole, alone)
+    shown = "".join(part for part in parts if isinstance(part, str))
+    return [*([shown] if shown else []), *(part for part in parts if not isinstance(part, str))]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I will read it. {CALL}",
+        f"I will read it.\n\n{CALL}\n",
+        f"I will read it.{CALL}",
+        "I will read it.\n" + '{"arguments": {"path": "a.md"}, "name": "read"}',
+        "I will read it.\n"
+        + '{"type": "function", "function": {"name": "read", "arguments": {"path": "a.md"}}}',
+        "I will read it.\n" + json.dumps(json.loads(CALL), indent=4),
+        "I will read it.\n" + CALL[:-1],  # a bracket is missing at the very end
+    ],
+)
+def test_a_bare_call_at_the_end_of_the_words_is_a_call_and_is_not_shown(text: str, size: int) -> None:
+    said, call = behind(text, size)
+
+    assert said == "I will read it."
+    assert isinstance(call, Spoken)
+    assert (call.name, call.arguments) == READ
+
+
+def test_several_bare_calls_at_the_end_come_in_their_order() -> None:
+    said, *spoken = behind(f'Both.\n{CALL}\n{{"name": "ls", "arguments": {{}}}}', 5)
+
+    assert said == "Both."
+    assert [call.name for call in spoken if isinstance(call, Spoken)] == ["read", "ls"]
+
+
+def test_behind_a_code_block_that_has_ended_a_bare_call_is_one() -> None:
+    said, *spoken = behind(f"```sh\nls {{}}\n```\nNow I read it.\n{CALL}", 3)
+
+    assert said == "```sh\nls {}\n```\nNow I read it."
+    assert len(spoken) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"You call it so: {CALL} and then you wait.",  # words follow
+        f"For example:\n```json\n{CALL}\n```",  # in a fence
+        f"For example:\n```json\n{CALL}",  # in a fence that never ends
+        f"~~~\nx\n~~~\n~~~\n{CALL}\n~~~",
+        f"It said: `{CALL}`",
+        f'It said: "{CALL}"',
+        f"> {CALL}",  # a quotation
+        f"I said:\n> Look:\n> {CALL}",
+        'Anna: {"name": "Anna", "arguments": {"path": "a.md"}}',  # no tool is called so
+        'Look: {"name": "read", "arguments": {"file": "a.md"}}',  # the tool would not take it
+        'Look: {"name": "read", "arguments": ["a.md"]}',
+        'Look: {"name": "read"}',
+        'Look: {"name": "read", "argum',  # who can tell what it would have been
+        f"Look: [{CALL}]",
+        'The settings: {"type": "read", "id": 3}',
+        'A set {"name": "reading", "age": {"name": "x"}} of things',
+        "{{{ and }}} are brackets, {\n\n and { too",
+        f"{CALL[:-1]} is never closed, and words go on",
+    ],
+)
+def test_what_only_looks_like_a_bare_call_stays_words_to_the_byte(text: str, size: int) -> None:
+    if text.startswith(CALL[:-1]):
+        text = f"Well: {text}"
+    assert behind(text, size) == [text]
+
+
+def test_beside_calls_in_the_models_own_way_an_object_is_words() -> None:
+    text = f"I will read it. {CALL}"
+
+    assert behind(text, 4, alone=False) == [text]
+
+
+def test_an_answer_that_ran_out_of_tokens_calls_nothing_at_its_end() -> None:
+    text = f"I will read it. {CALL}"
+
+    assert behind(text, 4, whole=False) == [text]
+
+
+def test_an_object_is_held_back_only_while_it_can_become_a_call() -> None:
+    ear = Ear(STRICT)
+
+    assert "".join(map(str, ear.feed('So: {"name": "re'))) == "So:"
+    assert "".join(map(str, ear.feed("ader"))) == ' {"name": "reader'  # no tool begins so
+    assert ear.is_idle
+    assert "".join(map(str, ear.feed('. And {"a'))) == ". And"
+    assert "".join(map(str, ear.feed('ge": 3}.'))) == ' {"age": 3}.'
+
+
+def test_an_object_that_never_ends_is_not_held_for_ever() -> None:
+    ear, shown = Ear(STRICT), 0
+    ear.feed("Well: ")
+    for _ in range(60_000):
+        shown += sum(len(part) for part in ear.feed('{"name": "read", ') if isinstance(part, str))
+
+    assert shown > 60_000 * 17 - 200
+
+
+json_bits = st.sampled_from([
+    CALL, '{"name": "ls", "arguments": {}}', '{"name": "read", ', '"arguments": {"path": "x"}}', "{", "}", "\n", " ",
+    "```", "```json\n", "`", ">", '"', "words", '{"type": "function", "function": ', '{"na', 'me": "ls"', "<tool_call>",
+    "</tool_call>", ":", "\\", " " * 21, "\n" * 201,
+])  # fmt: skip
+json_answers = st.lists(json_bits, max_size=12).map("".join)
+
+
+@example(f"Well {CALL}<tool_call>", [1], False)
+@given(json_answers, st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
+def test_the_pieces_change_nothing_for_objects_behind_words_either(
+    text: str, sizes: list[int], alone: bool
+) -> None:
+    assert behind(text, *sizes, alone=alone) == behind(text, 10_000, alone=alone)
+
+
+@given(st.text(max_size=20), arguments, st.text(max_size=10), st.integers(1, 11))
+def test_text_that_names_no_tool_is_said_as_it_is_whatever_brackets_it_holds(
+    before: str, given_: dict[str, Any], after: str, size: int
+) -> None:
+    text = f"x{before}{json.dumps({'name': 'Anna', **given_})}{after}"
+    assume(not any(mark in text for mark in _MARKS))
+
+    assert behind(text, size) == [text]
+
+
+@pytest.mark.parametrize(
+    "piece", ['{"name": "ls", ', '{"name": "ls", "arguments": {}} ', "{ ", 'x {"type": {}} ']
+)
+def test_a_flood_of_objects_is_heard_in_time_that_grows_with_its_length_alone(piece: str) -> None:
+    ear = Ear(STRICT)
+    began = time.process_time()
+    for _ in range(10_000):
+        ear.feed(piece)
+    ear.end()
+    listen(piece * 10_000, STRICT)
+
+    assert time.process_time() - began < 4

@@ -13,7 +13,7 @@ from claw.provider import Finished, ModelEvent, Request, TextDelta
 from claw.spoken.told import UNREADABLE
 from claw.testing import FakeProvider, FakeTool, House, calls, says
 from claw.testing.services import OpenAIService, Reply
-from claw.transcript import Assistant, ToolCall, ToolResult, User
+from claw.transcript import Assistant, Text, ToolCall, ToolResult, User
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 READ = '<tool_call>{"name": "peek", "arguments": {"path": "a.md"}}</tool_call>'
@@ -327,3 +327,37 @@ async def test_over_the_wire_such_a_model_gets_no_tools_field_and_results_as_a_u
     assert "tools" not in first and "tool_choice" not in first
     assert [row["role"] for row in second["messages"]] == ["system", "user", "assistant", "user"]
     assert service.refusals == []
+
+
+BARE = '{"name": "peek", "arguments": {"path": "a.md"}}'
+
+
+async def test_a_bare_call_behind_the_words_of_a_model_with_tools_is_run_and_not_shown() -> None:
+    model, tool = InPieces(says(f"I will read it. {BARE}"), says("It is 42.")), peek()
+    async with House(model, tools=[tool]) as house:
+        reply = await house.hear("what does a.md say?")
+
+    assert reply and reply.text == "It is 42."
+    assert tool.calls == [{"path": "a.md"}]
+    assert shown(house) == "I will read it.It is 42."
+
+
+async def test_an_object_is_shown_where_the_model_calls_in_its_own_way_too() -> None:
+    both = Assistant(
+        (Text(f"I send {BARE}"), ToolCall("c1", "peek", {"path": "b.md"})), stop_reason="tool_use"
+    )
+    model, tool = InPieces(both, says("Done.")), peek()
+    async with House(model, tools=[tool]) as house:
+        await house.hear("look at b.md")
+
+    assert tool.calls == [{"path": "b.md"}]
+    assert shown(house) == f"I send {BARE}Done."
+
+
+async def test_an_object_that_the_person_wrote_first_is_quoted_and_not_run() -> None:
+    model, tool = InPieces(says(f"You wrote {BARE}")), peek()
+    async with House(model, tools=[tool]) as house:
+        reply = await house.hear(f"what is {BARE}?")
+
+    assert reply and reply.text == f"You wrote {BARE}"
+    assert tool.calls == []

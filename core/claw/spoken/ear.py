@@ -20,7 +20,9 @@ from claw.spoken.forms import (
     is_meant,
     read_call,
     read_tags,
-)
+    sound_call,
+)  # fmt: skip
+from claw.spoken.place import Place
 
 Part = str | Spoken | Garbled
 Quoted = Callable[[Spoken | Garbled], bool]
@@ -28,16 +30,21 @@ Quoted = Callable[[Spoken | Garbled], bool]
 _MARKS = (*FORMS, *AROUND, RESULT, CLOSE)
 _MARK = re.compile("|".join(map(re.escape, sorted(_MARKS, key=len, reverse=True))))
 _LONGEST = max(map(len, _MARKS))
-_FIRST = frozenset(mark[0] for mark in _MARKS)
+_FIRST = frozenset("{").union(mark[0] for mark in _MARKS)
 _BLANKS = 200
 """More of them are not held back."""
-_BARE = re.compile(r"\s{0,200}(?:```[A-Za-z_]{0,20}\s{0,20})?\[?\s{0,20}\{")
+_BARE = re.compile(r"\s{0,200}(?:```[A-Za-z_]{0,20}\s{0,20})?(?:\[\s{0,20})?\{")
 _BARE_PERHAPS = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z_]{0,20}\s{0,20}\[?\s{0,20}|\[\s{0,20})")
 _KEY = re.compile(r'\s{0,200}"([^"\\]{0,12})"\s{0,20}:')
 _KEY_PERHAPS = re.compile(r'\s{0,200}(?:"[^"\\]{0,12}(?:"\s{0,20})?)?')
-_KEYS = frozenset(
-    {"name", "tool", "tool_name", "function", "type", "id", "arguments", "parameters", "args", "input"}
-)
+_NAMING = frozenset({"name", "tool", "tool_name", "function"})
+_KEYS = _NAMING | {"type", "id", "arguments", "parameters", "args", "input"}
+_MOST_HELD = 100_000
+"""Characters of an object behind words that may be a call: a longer one is words."""
+_HEAD = re.compile(_MARK.pattern + r"|\{\s{0,20}\"(" + "|".join(sorted(_KEYS)) + r")\"\s{0,20}:")
+_HEAD_PERHAPS = re.compile(r'\{\s{0,20}(?:"[a-z_]{0,12}(?:"\s{0,20})?)?\Z')
+_HEAD_CHARS = 60
+_NAME = re.compile(r'\s{0,20}(?:"([^"\\]{0,64})(")?|\Z)')
 _OUTSIDE_STRING = re.compile(r'[{}\[\]"<]')
 _INSIDE_STRING = re.compile(r'["\\]')
 _BETWEEN = re.compile(r"(?:[\s,;\]]|```)*")
@@ -60,25 +67,33 @@ class Ear:
         self._in_string = self._escaped = False
         self._fresh, self._gap = True, False
         self._said = self._caught = False
+        self._place, self._alone = Place(), True
+        self._last_words: list[
+            tuple[str, Spoken]
+        ] = []  # calls behind the words, as long as no words follow them
+        self._is_behind_words, self._looks_behind_words, self._held_chars = False, True, 0
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held back."""
-        return not self._rest and not self._kept
+        return not (self._rest or self._kept or self._last_words)
 
     def feed(self, text: str) -> list[Part]:
         """The next piece; what is certain now."""
         plain = self._step == self._words and not (self._rest or self._fresh or self._gap)
         if plain and text and _FIRST.isdisjoint(text) and not text[-1].isspace():
+            self._place.goes_on(text)
             return [text]
         self._rest += text
         return _joined(self._judged(last=False))
 
-    def end(self, whole: bool = True) -> list[Part]:
+    def end(self, whole: bool = True, alone: bool = True) -> list[Part]:
         """The answer is over: what was held back.
 
         :param whole: False when it was cut short: half a call is then nobody's.
+        :param alone: False when the model has called tools in their own way: an object behind its words is then words.
         """
+        self._alone = whole and alone
         parts = list(self._judged(last=True))
         if self._step in (self._raw, self._json):
             parts += self._cut_off(whole)
@@ -99,23 +114,23 @@ class Ear:
             bare = _BARE.match(text)
             if bare and (go := self._may_be_bare(text, bare.end(), last)) is not False:
                 if go:
-                    self._opened, self._blank, self._kept, self._rest = (
-                        "",
-                        "",
-                        [text[: bare.end() - 1]],
-                        text[bare.end() - 1 :],
-                    )
+                    self._opened = self._blank = ""
+                    self._kept, self._rest = [text[: bare.end() - 1]], text[bare.end() - 1 :]
                     self._begin_json("")
                 return
             if not bare and not last and _BARE_PERHAPS.fullmatch(text):
                 return
             self._fresh = False
-        found = _MARK.search(text)
+        found = (_HEAD if self._looks_behind_words else _MARK).search(text)
         if found:  # no mark is the beginning of another
             words = text[: _end_of_words(text, found.start())]
             yield from self._say(words)
+            blank = text[len(words) : found.start()]
+            if found[0][0] == "{":
+                yield from self._meet_object(blank, text[len(words) :], last)
+                return
             self._rest = text[found.end() :]
-            yield from self._meet(text[len(words) : found.start()], found[0])
+            yield from self._meet(blank, found[0])
             return
         held = len(text) if last else _certain(text)
         yield from self._say(text[:held])
@@ -137,6 +152,84 @@ class Ear:
         elif mark == RESULT or (mark == CLOSE and not self._caught):
             yield from self._say(blank + mark)
 
+    # --- objects behind the words, at the very end
+
+    def _meet_object(self, blank: str, text: str, last: bool) -> Iterator[Part]:
+        """``text`` begins, behind the blanks, with the head of an object that may be a call."""
+        goes = self._place.is_open(blank) and self._names(text, len(blank), last)
+        self._rest = text
+        if goes:
+            self._begin_behind_words(blank)
+        elif goes is not None:
+            self._rest = text[len(blank) + 1 :]
+            yield from self._say(blank + "{")
+
+    def _names(self, text: str, at: int, last: bool) -> bool | None:
+        """Whether an object may name one of the tools, by its beginning: None = it cannot be known yet."""
+        head = _HEAD.match(text, at)
+        if head is None or head[1] is None:  # a mark is no head
+            return None if not last and _HEAD_PERHAPS.match(text, at) else False
+        name = _NAME.match(text, head.end()) if head[1] in _NAMING else None
+        if head[1] not in _NAMING:
+            return True
+        if name is None:
+            return head[1] == "function"
+        if name[2]:
+            return name[1] in self._schemas
+        known = any(tool.startswith(name[1] or "") for tool in self._schemas)
+        return None if known and not last and name.end() == len(text) else False
+
+    def _begin_behind_words(self, blank: str) -> None:
+        self._opened, self._blank, self._kept = "", "", [blank]
+        self._rest = self._rest[len(blank) :]
+        self._is_behind_words, self._held_chars = True, len(blank)
+        self._begin_json("")
+
+    def _closed_behind_words(self, whole: bool = True) -> Iterator[Part]:
+        """The object has ended, or can no longer be a call; ``whole``: its last bracket came."""
+        raw, blank = "".join(self._kept), self._kept[0]
+        self._kept, self._is_behind_words, self._step = [], False, self._at_the_end
+        part = sound_call(raw[len(blank) :], self._schemas) if len(raw) <= _MOST_HELD else None
+        if part:
+            self._last_words.append((raw, part))
+            return
+        yield from self._let_go()
+        if whole and len(raw) <= _MOST_HELD:
+            yield from self._say(raw)
+        else:  # one that never ends hides nothing behind it; and it is looked for but once
+            self._looks_behind_words = False
+            yield from self._say(blank + "{")
+            self._rest = raw[len(blank) + 1 :] + self._rest
+
+    def _at_the_end(self, last: bool) -> Iterator[Part]:
+        """Behind a call behind words: another one, or the end; anything else makes words of it."""
+        text = self._rest
+        blank = text[: len(text) - len(text.lstrip())]
+        if len(blank) < _BLANKS:
+            if not last and blank == text:
+                return
+            goes = self._names(text, len(blank), last)
+            if goes is None:
+                return
+            if goes:
+                self._begin_behind_words(blank)
+                return
+        if blank == text and last and self._alone:
+            self._rest, self._step = "", self._words
+            for raw, part in self._last_words:
+                self._blank = raw[: len(raw) - len(part.raw)]
+                yield from self._catch(part)
+            self._last_words, self._step = [], self._words
+            if not self._gap:
+                yield from self._say(blank)
+        else:
+            yield from self._let_go()
+
+    def _let_go(self) -> Iterator[Part]:
+        held, self._last_words, self._step = self._last_words, [], self._words
+        for raw, _ in held:
+            yield from self._say(raw)
+
     def _say(self, text: str) -> Iterator[str]:
         if self._gap:
             text = text.lstrip()
@@ -145,6 +238,7 @@ class Ear:
         if text:
             self._gap = False
             self._said = self._said or not text.isspace()
+            self._place.goes_on(text)
             yield text
 
     def _deaf(self, last: bool) -> Iterator[Part]:
@@ -196,10 +290,13 @@ class Ear:
                 if self._depth <= 0:
                     self._kept.append(text[:at])
                     self._rest = text[at:]
-                    yield from self._closed()
+                    yield from self._closed_behind_words() if self._is_behind_words else self._closed()
                     return
         self._kept.append(text)
+        self._held_chars += len(text)
         self._rest = ""
+        if self._is_behind_words and (last or self._held_chars > _MOST_HELD):
+            yield from self._closed_behind_words(whole=False)
 
     def _closed(self) -> Iterator[Part]:
         raw, written = "".join(self._kept), "".join(self._kept[self._json_at :])
@@ -284,10 +381,13 @@ def _names_a_tool(raw: str, schemas: Schemas) -> bool:
 
 def _certain(text: str) -> int:
     """How much of it is words whatever follows: not its last blanks, not what may become a mark."""
+    perhaps = _HEAD_PERHAPS.search(text, max(0, len(text) - _HEAD_CHARS))
     for at in range(max(0, len(text) - _LONGEST + 1), len(text)):
+        if perhaps and at >= perhaps.start():
+            break
         if text[at] in _FIRST and any(mark.startswith(text[at:]) for mark in _MARKS):
             return _end_of_words(text, at)
-    return _end_of_words(text, len(text))
+    return _end_of_words(text, perhaps.start() if perhaps else len(text))
 
 
 def _end_of_words(text: str, end: int) -> int:
@@ -312,8 +412,8 @@ def has_marks(text: str) -> bool:
 
 
 def listen(
-    text: str, schemas: Schemas, whole: bool = True, quoted: Quoted = lambda call: False
+    text: str, schemas: Schemas, whole: bool = True, quoted: Quoted = lambda call: False, alone: bool = True
 ) -> list[Part]:
     """A whole answer at once."""
     ear = Ear(schemas, quoted)
-    return _joined(iter([*ear.feed(text), *ear.end(whole)]))
+    return _joined(iter([*ear.feed(text), *ear.end(whole, alone)]))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from claw.arguments import check
 from claw.spoken.mended import read_json
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -137,6 +138,14 @@ def is_call(written: str, schemas: Schemas) -> bool:
         and any(f'"{key}"' in written for key in _ARGUMENTS)
         and isinstance(parts[1], dict | str)
     )
+
+
+def sound_call(written: str, schemas: Schemas) -> Spoken | None:
+    """The call that an object without any mark around it is, when the tool would take its arguments."""
+    part = read_call(written, written) if is_call(written, schemas) else None
+    if isinstance(part, Spoken) and not check(schemas[part.name], part.arguments)[1]:
+        return part
+    return None
 
 
 def is_meant(body: str, schemas: Schemas) -> bool:

@@ -98,7 +98,7 @@ class _Hearing:
 
     def end(self, message: Assistant) -> list[str]:
         """What was held back, and may be shown after all."""
-        return self._shown(self._ear.end(_is_whole(message)))
+        return self._shown(self._ear.end(_is_whole(message), not message.tool_calls))
 
     def _shown(self, parts: Sequence[Part]) -> list[str]:
         self._parts += parts
@@ -113,7 +113,8 @@ class _Hearing:
         """
         text = message.text
         if self._heard_chars != len(text):  # a service that does not stream, or says it otherwise in the end
-            self._parts = listen(text, self._schemas, _is_whole(message), self._is_quoted)
+            alone = not message.tool_calls
+            self._parts = listen(text, self._schemas, _is_whole(message), self._is_quoted, alone)
             self._caught = not all(isinstance(part, str) for part in self._parts)
         content = self._content(message) if self._caught else message.content
         calls = [block for block in content if isinstance(block, ToolCall)]
