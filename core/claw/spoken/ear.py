@@ -21,7 +21,7 @@ from claw.spoken.forms import (
     read_call,
     read_tags,
     sound_call,
-)  # fmt: skip
+)
 from claw.spoken.place import Place
 
 Part = str | Spoken | Garbled
