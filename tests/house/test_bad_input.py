@@ -141,7 +141,7 @@ class TestConfig:
 class TestUsage:
     def test_a_wrong_word_gets_the_nearest_right_one(self, machine: Machine) -> None:
         refused(machine.claw("chta", "hi"), 2, "no command chta", "claw chat?")
-        refused(machine.claw("plugins", "lst"), 2, "'lst'", "'list'")
+        refused(machine.claw("plugins", "lst"), 2, "no command plugins lst", "claw plugins list?")
         refused(machine.claw("plugins", "info", "tool-std"), 2, "no plugin tool-std", "tools-std?")
         refused(
             machine.claw("chat", "--agent", "defalt", "hi"), 2, "no agent is called defalt", "mean default?"

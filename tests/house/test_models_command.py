@@ -9,7 +9,7 @@ import pytest
 import yaml
 from claw.auth import Credential
 from claw.cli.main import app
-from claw.errors import ProviderError
+from claw.errors import ProviderError, UsageError
 from claw.keys import Keys
 from claw.spending import Book
 from claw.store import Database
@@ -60,7 +60,8 @@ def test_a_key_is_read_from_stdin_into_a_private_file_and_listed_without_its_sec
 
 
 def test_no_key_is_taken_on_the_command_line_nor_an_empty_one_nor_for_nobody(home: Path):
-    assert claw("auth", "add", "openai", SECRET).exit_code == 2
+    typed = claw("auth", "add", "openai", SECRET).exception
+    assert isinstance(typed, UsageError) and SECRET not in str(typed) and "--name" in str(typed)
     assert claw("auth", "add", "openai", stdin="\n").exit_code != 0
     unknown = claw("auth", "add", "opnai", stdin=SECRET)
     assert "openai" in str(unknown.exception)

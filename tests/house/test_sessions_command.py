@@ -363,9 +363,7 @@ def test_another_form_than_there_is_is_refused_in_plain_words(
     answer = CliRunner().invoke(app, ["sessions", "export", MAIN, "--to", "pdf"], standalone_mode=False)
 
     assert answer.exception is not None and tell(answer.exception) == 2
-    assert (
-        "claw: Invalid value for '--to': 'pdf' is not one of 'md', 'html', 'json'" in capsys.readouterr().err
-    )
+    assert "claw: --to: pdf is none of md, html, json" in capsys.readouterr().err
 
 
 def test_an_export_goes_into_a_file_that_only_we_read(home: Path, tmp_path: Path) -> None:

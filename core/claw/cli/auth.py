@@ -88,8 +88,9 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
         typer.echo(say("order of {provider}: {names}", provider=provider, names=", ".join(names)))
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 def add(
+    line: typer.Context,
     provider: ProviderName,
     name: Annotated[str, typer.Option("--name", help="What to call the key.")] = "main",
     agent: Agent = "",
@@ -104,6 +105,12 @@ def add(
 
     house = look_round()
     known_provider(house, provider)
+    if line.args:  # it may be a secret: it is not said back
+        raise UsageError(
+            "what stands behind {provider} is not read",
+            fix="A name is given with --name (claw auth add {provider} --name NAME); the key itself is asked for, unseen",
+            provider=provider,
+        )
     if kind not in KINDS:
         raise UsageError(
             "{kind} is no type of key", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)

@@ -27,6 +27,10 @@ def tell(why: BaseException) -> int:
     if isinstance(why, KeyboardInterrupt) or type(why).__name__ == "Abort":
         sys.stderr.write(f"\nclaw: {words.say('stopped')}\n")
         return 130
+    if hasattr(why, "format_message"):
+        from claw.cli.misuse import told
+
+        why = told(why) or why
     if isinstance(why, ClawError):
         sys.stderr.write(f"claw: {_safe(str(why))}\n")
         return why.exit_code
@@ -35,7 +39,6 @@ def tell(why: BaseException) -> int:
     show = getattr(why, "format_message", None)
     if show is not None:
         if message := show():  # without a command the help was shown, and there is nothing to add
-            message = message.replace("Value error, ", "", 1)  # the word of the library that checks choices
             sys.stderr.write(f"claw: {_safe(message)}\n")
         return int(getattr(why, "exit_code", 2))
     if os.environ.get("CLAW_DEBUG"):
