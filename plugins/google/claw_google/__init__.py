@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from functools import partial
+from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl
+from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
 
 
 @hookimpl
@@ -25,5 +26,7 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         variables = (
             ["GEMINI_API_KEY", "GOOGLE_API_KEY"] if ours else [f"{name.upper().replace('-', '_')}_API_KEY"]
         )
-        keys = partial(configured_keys, section, name, config.environ, variables)
-        yield Google(name, section, base_url(name, address or DEFAULT_URL), keys, config.http)
+        address = base_url(name, address or DEFAULT_URL)
+        here = is_loopback(urlsplit(address).hostname or "")
+        keys = partial(configured_keys, section, name, config.environ, variables, keyless=here)
+        yield Google(name, section, address, keys, config.http, here)

@@ -45,6 +45,7 @@ class Google:
 
     :param base_url: may end with the version of the API; else ``v1``.
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
+    :param free: it runs on this machine.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Google:
         base_url: str,
         keys: Callable[[], tuple[Credential, ...]],
         http: Callable[[str], Any],
+        free: bool = False,
     ) -> None:
         self.name = name
+        self._free = free
         version = _VERSION.search(base_url)
         self._base_url, self._version = _VERSION.sub("", base_url), version[1] if version else "v1"
         self._config, self._keys, self._http = config, keys, http
@@ -67,7 +70,7 @@ class Google:
         return f"Google({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order."""
+        """The keys to try, in order; one with an empty secret on this machine, where none is needed."""
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
@@ -76,7 +79,9 @@ class Google:
         return self._facts(model).context_tokens or family
 
     def price(self, model: str) -> Price | None:
-        """The vendor's, as long as the vendor is asked."""
+        """The vendor's, as long as the vendor is asked; nothing on this machine."""
+        if self._free:
+            return Price(0.0, 0.0)
         return prices.price(model) if self._base_url == DEFAULT_URL else None
 
     def answer_tokens(self, request: Request) -> int | None:

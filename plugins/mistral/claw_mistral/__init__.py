@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from functools import partial
+from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl
+from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
 
 
 @hookimpl
@@ -22,7 +23,7 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
             continue
         address = section.base_url or (config.environ.get("MISTRAL_BASE_URL") if name == "mistral" else None)
         variables = [f"{name.upper().replace('-', '_')}_API_KEY"]
-        keys = partial(configured_keys, section, name, config.environ, variables)
-        yield Mistral(
-            name, section, base_url(name, address or DEFAULT_URL).removesuffix("/v1"), keys, config.http
-        )
+        address = base_url(name, address or DEFAULT_URL).removesuffix("/v1")
+        here = is_loopback(urlsplit(address).hostname or "")
+        keys = partial(configured_keys, section, name, config.environ, variables, keyless=here)
+        yield Mistral(name, section, address, keys, config.http, here)

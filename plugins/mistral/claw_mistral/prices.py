@@ -1,6 +1,7 @@
 """What the vendor's models cost, as data (``models.json``): US dollars for a million tokens, each figure with its date.
 
-Read off the vendor's price page as the project genai-prices (pydantic, MIT) last checked it. A name that ends in
+Read off the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest model as
+Vercel's gateway quotes that page, since the half price of its first weeks is over. A name that ends in
 ``-latest`` is another model every few months, and so is its price: it is not here. Nor is one of which two are told.
 """
 

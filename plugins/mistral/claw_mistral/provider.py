@@ -38,6 +38,7 @@ class Mistral:
     """One service that speaks Mistral's chat completions.
 
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
+    :param free: it runs on this machine.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Mistral:
         base_url: str,
         keys: Callable[[], tuple[Credential, ...]],
         http: Callable[[str], Any],
+        free: bool = False,
     ) -> None:
         self.name = name
+        self._free = free
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients: dict[Credential | None, Any] = {}
         self._rows = Growing(partial(Rows, name))
@@ -58,7 +61,7 @@ class Mistral:
         return f"Mistral({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order."""
+        """The keys to try, in order; one with an empty secret on this machine, where none is needed."""
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
@@ -66,7 +69,9 @@ class Mistral:
         return self._facts(model).context_tokens or models.context_tokens(model)
 
     def price(self, model: str) -> Price | None:
-        """The vendor's, as long as the vendor is asked."""
+        """The vendor's, as long as the vendor is asked; nothing on this machine."""
+        if self._free:
+            return Price(0.0, 0.0)
         return prices.price(model) if self._base_url == DEFAULT_URL else None
 
     def answer_tokens(self, request: Request) -> int | None:
