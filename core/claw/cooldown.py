@@ -17,7 +17,8 @@ PASSING = frozenset({"rate_limit", "overloaded", "server", "timeout"})
 OF_THE_MODEL = frozenset({"overloaded", "server", "timeout", "permission"})
 """What one model meets with this key while others may be well."""
 BLAMELESS = frozenset(
-    {"network", "truncated", "bad_request", "model_not_found", "context_overflow", "request_too_large", "session_expired"}
+    {"network", "truncated", "empty", "bad_request", "model_not_found", "context_overflow", "request_too_large",
+     "session_expired"}
 )  # fmt: skip
 """What says nothing of the key."""
 _SERVICE_SAYS_WHEN = frozenset({"rate_limit", "overloaded"})

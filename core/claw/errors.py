@@ -122,7 +122,8 @@ class ProviderError(ClawError):
     """A model call failed.
 
     :param reason: one of auth, auth_permanent, permission, billing, rate_limit, overloaded, server, network, truncated,
-        timeout, context_overflow, request_too_large, bad_request, model_not_found, session_expired, unknown.
+        timeout, context_overflow, request_too_large, bad_request, model_not_found, session_expired, empty
+        (no word and no call), unknown.
     :param retryable: the same request may succeed later. Falling over to another model is a separate question.
     :param status: HTTP status, when there was one.
     :param retry_after_seconds: what the service asked for.

@@ -34,9 +34,10 @@ _WORDS = {
     "request_too_large": ("the request is too large{said}", "begin a new conversation (/new), or send less"),
     "bad_request": ("the service did not accept the request{said}", _SETTINGS),
     "model_not_found": ("the service does not know this model{said}", "check its name, and providers.{name}.baseUrl"),
+    "empty": ("the model said nothing{said}", "ask again, or choose another: /model"),
     "unknown": ("the model call failed{said}", _LATER),
 }  # fmt: skip
-_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout"})
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout", "empty"})
 
 _TRUSTED_CHARS = 512
 """Longer than this, a text about money or with a number in it is prose and proves nothing."""

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from claw.auth import Credential
-from claw.errors import ClawError, ProviderError
+from claw.auth import Credential, no_key
+from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Event, Retrying
+from claw.failure import failed as failed_call
 from claw.keys import Keys
 from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
 from claw.transcript import Assistant, Message
@@ -24,8 +25,8 @@ from claw.words import say
 
 _RAISED = frozenset({"context_overflow", "request_too_large"})
 """No other model cures these; a shorter past does."""
-_ONCE_MORE = frozenset({"server", "network", "truncated"})
-_OF_THE_REQUEST = frozenset({"bad_request", "model_not_found"})
+_ONCE_MORE = frozenset({"server", "network", "truncated", "empty"})
+_OF_THE_REQUEST = frozenset({"bad_request", "model_not_found", "empty"})
 """Another key of this model would meet the same."""
 _PAUSE_SECONDS = (0.5, 1.5)
 _TELL_SECONDS = 3.0
@@ -74,12 +75,14 @@ class Bunch:
 
     :param folder: of the agent, for its own keys. ``session``: whose conversation it is.
     :param wait_seconds: for a model that is to be had again; 0 = nothing is waited for, nothing asked twice.
+    :param chosen: provider → the key that a person wants used first.
     """
 
     keys: Keys = field(default_factory=Keys)
     folder: Path | None = None
     session: str = ""
     wait_seconds: float = 0.0
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
 
 def with_fallback(
@@ -90,19 +93,24 @@ def with_fallback(
     bunch: Bunch | None = None,
     silence_seconds: float = USUAL.silence_seconds,
     emit: Callable[[Event], Awaitable[None]] | None = None,
+    may_say_nothing: Callable[[Sequence[Message]], bool] = lambda messages: True,
 ) -> Ask:
     """A way to ask that goes on to the next key and the next model when one fails.
 
-    A model that answered once in a turn is asked first for the rest of it, and the person is told of the switch once. An
-    answer that breaks off after it was shown is followed by ``BrokenOff`` and another one, unless that begins with the
-    same words: then it is simply gone on with. An overflow is raised at once, and so is what a person cancels.
+    A model that answered once in a turn is asked first for the rest of it. Of a switch the person is told once in a
+    conversation, until the first model answers again. An answer that breaks off after it was shown is followed by
+    ``BrokenOff`` and another one, unless that begins with the same words: then it is simply gone on with. An overflow is
+    raised at once, and so is what a person cancels.
 
     :param request: what does not change between steps; model, messages, choice and credential are filled in.
     :param notice: told in words what the person should know.
     :param silence_seconds: a provider that says nothing for so long is given up.
     :param emit: told ``AttemptFailed`` of each key and model that is given up, ``Retrying`` before each wait.
+    :param may_say_nothing: whether an answer to these messages may be empty: no word, no call. Else it is a failure.
     """
-    return _Asking(models, providers, request, notice, bunch or Bunch(), silence_seconds, emit).ask
+    asking = _Asking(models, providers, request, notice, bunch or Bunch(), silence_seconds, emit)
+    asking.may_say_nothing = may_say_nothing
+    return asking.ask
 
 
 @dataclass
@@ -142,7 +150,8 @@ class _Asking:
         self._models, self._providers, self._request = models, providers, request
         self._notice, self._emit = notice, emit
         self._keys, self._bunch, self._silence = bunch.keys, bunch, silence_seconds
-        self._first, self._told = 0, ""
+        self._first = 0
+        self.may_say_nothing: Callable[[Sequence[Message]], bool] = lambda messages: True
 
     async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         """One model call, whoever answers it."""
@@ -211,17 +220,18 @@ class _Asking:
                 "PROVIDER/MODEL)",
             )  # fmt: skip
         try:
-            keys = self._keys.of(provider, self._bunch.folder, self._bunch.session, ref.model)
+            chosen = self._bunch.chosen.get(ref.provider, "")
+            keys = self._keys.of(provider, self._bunch.folder, self._bunch.session, ref.model, chosen)
+        except ConfigError as why:  # whoever stands in for this one needs not to know of it
+            if len(self._models) == 1:
+                raise
+            raise ProviderError("{why}", reason="auth", where=str(ref), why=why) from why
         except ClawError:
             raise
         except Exception as why:
             raise _broken(ref.provider, why) from why
         if not keys:
-            raise ProviderError(
-                "{provider} has no key", reason="auth", where=str(ref), provider=ref.provider,
-                fix="run claw init or claw auth add {provider}, or set its key in the environment or under "
-                "providers.{provider}",
-            )  # fmt: skip
+            raise no_key(ref.provider, self._keys.variables(ref.provider) or (), str(ref))
         return keys
 
     # --- one attempt
@@ -238,6 +248,8 @@ class _Asking:
             events = _anew(stream, call.shown, call.why) if call.shown else stream
             async with aclosing(stream), aclosing(events):
                 async for event in events:
+                    if isinstance(event, Finished) and not self._is_answer(call, event.message):
+                        raise nothing_said(event.message, ref)
                     if not spoke:
                         spoke = True
                         await self._speaks(call, ref, key)
@@ -251,14 +263,23 @@ class _Asking:
         finally:
             self._keys.left(ref.provider, key)
 
+    def _is_answer(self, call: _Call, answer: Assistant) -> bool:
+        if answer.text.strip() or answer.tool_calls or answer.stop_reason in ("error", "aborted"):
+            return True
+        if not call.shown.strip():  # blanks are nothing that could stand there twice
+            call.shown = ""
+        return self.may_say_nothing(call.request.messages)
+
     async def _speaks(self, call: _Call, ref: ModelRef, key: Credential) -> None:
         """The first word of an answer: the key is well, and the person learns who speaks."""
         self._first = self._models.index(ref)
         alone = len(call.doors.get(ref, ())) < 2
         self._keys.answered(ref.provider, key, ref.model, self._bunch.session, alone)
         others = [(model, why) for model, why in call.failures if model != ref]
-        if others and ref != self._models[0] and self._told != str(ref):
-            self._told = str(ref)
+        usual, session = self._models[0], self._bunch.session
+        if ref == usual:
+            self._keys.is_back(session, str(usual))
+        elif others and self._keys.is_news(session, str(usual), str(ref)):
             first, why = others[0]
             await self._notice(
                 say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=ref)
@@ -284,7 +305,7 @@ class _Asking:
             await self._emit(AttemptFailed(str(ref), key.name, failed.reason, failed.problem))
 
     async def _pause(self, ref: ModelRef, failed: ProviderError) -> None:
-        seconds = random.uniform(*_PAUSE_SECONDS)
+        seconds = 0.0 if failed.reason == "empty" else random.uniform(*_PAUSE_SECONDS)
         await self._tells(ref, failed.reason, seconds)
         await asyncio.sleep(seconds)
 
@@ -396,6 +417,13 @@ def _signed(event: ModelEvent, ref: ModelRef) -> ModelEvent:
     if isinstance(event, Finished):
         return Finished(msgspec.structs.replace(event.message, model=str(ref)))
     return event
+
+
+def nothing_said(answer: Assistant, model: object) -> ProviderError:
+    """The failure that an empty answer of ``provider/model`` is."""
+    cut = answer.stop_reason == "length"
+    why = say("its answer came to the limit: agents.defaults.maxTokens") if cut else ""
+    return failed_call(str(model), reason="empty", text=why)
 
 
 def _all_failed(failures: Sequence[tuple[ModelRef, ProviderError]]) -> ProviderError:

@@ -8,10 +8,10 @@ from functools import cache, partial
 
 from claw.amending import tools_heard
 from claw.config import Config
-from claw.directives import parse, silent_tokens
+from claw.directives import silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
 from claw.errors import BudgetError, ClawError, UsageError
-from claw.event import Event, Notice, Said, TurnEnded, TurnStarted
+from claw.event import Event, Notice, RunEnded, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
 from claw.flushing import save_the_rest, saver
 from claw.freshness import is_fresh, reset_policy, zone_of
@@ -22,6 +22,7 @@ from claw.lane import Mailbox
 from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
 from claw.meter import bill_of
+from claw.outcome import is_said, outcome
 from claw.prompt import inbound_context
 from claw.provider import Ask
 from claw.route import Route, admit
@@ -48,6 +49,7 @@ class Errand:
     :param thinking: what the model thought; ``tokens`` what it read and wrote, as far as its service said.
     :param excuse: what anybody may hear of why there is no answer; empty = that something went wrong.
     :param shortened: that the past was made shorter on the way, in words for the person.
+    :param ran_out: the model had made all the calls that it may, and would have gone on.
     """
 
     turn: str
@@ -64,6 +66,7 @@ class Errand:
     tokens: tuple[int, int] = (0, 0)
     excuse: str = ""
     shortened: list[str] = field(default_factory=list)
+    ran_out: bool = False
 
     @property
     def numbers(self) -> list[int]:
@@ -240,7 +243,8 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         tool_choice=_tool_choice(stage, errand, start),
     )
     answer = (not untold and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
-    return _ending(turn, answer, rooms.config)
+    tokens = silent_tokens(rooms.config.settings.messages.silent_token)
+    return outcome(turn, answer, session.spoken, errand.message.address, tokens, errand.ran_out)
 
 
 def _untold(session: Session, errand: Errand) -> list[Accepted]:
@@ -338,7 +342,10 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
 def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     stage, rooms, told = caller.stage, caller.rooms, caller.emit
-    ask = models_of(stage, rooms, partial(_switched, errand, told), told)
+    ask = models_of(
+        stage, rooms, partial(_switched, errand, told), told,
+        may_say_nothing=lambda messages: is_said(messages, errand.message.address),
+    )  # fmt: skip
 
     @cache  # the same object at each step: what is known by identity stays known
     def headed(message: User) -> User:
@@ -404,6 +411,8 @@ async def _write_then_tell(session: Session, told: Emit, errand: Errand, event: 
             _count(errand, event.message)
         if isinstance(event.message, User):
             reach("user-recorded")
+    elif isinstance(event, RunEnded):
+        errand.ran_out = event.stop_reason == "max_steps"
     await told(event)
 
 
@@ -419,17 +428,6 @@ def _async(take: Callable[[], Sequence[User]]) -> Callable[[], Awaitable[Sequenc
         return take()
 
     return taken
-
-
-def _ending(turn: str, answer: Assistant | None, config: Config) -> TurnEnded:
-    """How a turn ended whose loop came back."""
-    if answer is None:
-        return TurnEnded(turn, "failed", "")
-    text = answer.text
-    if answer.stop_reason in ("error", "aborted"):
-        return TurnEnded(turn, "failed" if answer.stop_reason == "error" else "stopped", text or answer.error)
-    reply = parse(text, silent_tokens=silent_tokens(config.settings.messages.silent_token))
-    return TurnEnded(turn, "silent" if reply.silent and not reply.media else "delivered", text)
 
 
 async def _whole(

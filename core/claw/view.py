@@ -50,11 +50,13 @@ def models_of(
     tell: Callable[[str], Awaitable[None]],
     emit: Emit | None = None,
     apart: bool = False,
+    may_say_nothing: Callable[[Sequence[Message]], bool] = lambda messages: True,
 ) -> Ask:
     """The models of a stage, in order, with its instructions and tools, whatever they are shown.
 
     :param tell: told in words that another one answers.
     :param emit: told of each wait for one that failed.
+    :param may_say_nothing: whether an answer to these messages may be empty.
     :param apart: beside the conversation: nothing is waited for, and no key rests for what fails here.
     """
     settings = stage.agent.settings
@@ -67,7 +69,7 @@ def models_of(
     if apart:
         bunch = replace(bunch, keys=rooms.keys.apart(), wait_seconds=0.0)
     silence = rooms.yard.leeway.silence_seconds
-    return with_fallback(stage.models, providers, request, tell, bunch, silence, emit)
+    return with_fallback(stage.models, providers, request, tell, bunch, silence, emit, may_say_nothing)
 
 
 class View:

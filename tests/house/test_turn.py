@@ -451,7 +451,8 @@ async def test_a_turn_may_be_limited_to_so_many_model_calls():
     async with House(
         model, tools=[FakeTool("work")], config={"agents": {"defaults": {"maxTurns": 2}}}
     ) as house:
-        await house.hear("go")
+        with pytest.raises(ClawError, match=r"agents\.defaults\.maxTurns"):
+            await house.hear("go")
 
         assert len(model.requests) == 2
 
