@@ -98,7 +98,7 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
     tools[WRITES] = replace(stage.tools[WRITES], run=_adding(own), parallel=False)
     # Without approvals, what a person would have to allow is refused: nobody is to be woken for this.
     quiet = replace(
-        caller, turn=f"{caller.turn}f", stage=replace(stage, tools=tools, fence=fence),
+        caller, turn=f"{caller.turn}f", stage=replace(stage, tools=tools, fenced=lambda: fence),
         rooms=replace(rooms, approvals=None), emit=_nobody, once=_again,
         heard=caller.heard | tools_heard(messages),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from claw.approval import Approvals
 from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
+from claw.errors import UsageError
 from claw.fallback import Bunch, ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import group_of, history_limit, owner_hash
@@ -25,7 +26,7 @@ from claw.kit import BUILTIN, Kit
 from claw.lane import Lanes
 from claw.message import Inbound, Outbound, Receipt
 from claw.meter import Spending
-from claw.overrides import NONE, Override, Overrides
+from claw.overrides import NONE, Override, Overrides, split
 from claw.policy import Judgement, Run, ToolFact, resolve
 from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
 from claw.provider import SystemPrompt, ToolSpec
@@ -125,10 +126,16 @@ class Stage:
     system: SystemPrompt
     pieces: tuple[Piece, ...]
     window_tokens: int
-    fence: Fence
+    fenced: Callable[[], Fence]
     sandbox: Sandbox | None = None
     files: tuple[ContextFile, ...] = ()
     is_private: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def fence(self) -> Fence:
+        """What tools and attachments may touch; made when the first of them asks, as most answers have neither."""
+        return self.fenced()
 
     @property
     def notes(self) -> Path:
@@ -144,7 +151,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     workspace, own = _workspace(agent, inbound, wish)
     choice = agent.settings.model
     aliases = config.settings.models.aliases
-    usual, asked = (choice and choice.primary) or rooms.default_model, wish.model or override.model
+    usual = (choice and choice.primary) or rooms.default_model
+    asked, keys = _asked_for(wish, override, agent, rooms)
     spares = choice.fallbacks if choice else ()
     named = wish.fallbacks if wish.fallbacks is not None or (choice and choice.primary) else spares
     models = candidates(asked, usual, spares, aliases, named)  # what claw chose by itself is nobody's spare
@@ -178,8 +186,8 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
     return Stage(
         route, agent, models, judgement, tools, workspace, system, pieces,
         agent.settings.context_tokens or window_of(models[0], rooms),
-        _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
-        sandbox, facts.context_files, private,
+        lambda: _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
+        sandbox, facts.context_files, private, keys,
     )  # fmt: skip
 
 
@@ -188,6 +196,43 @@ def _agent(inbound: Inbound, route: Route, rooms: Rooms, override: Override) -> 
     agent = rooms.config.agent(route.agent_id)
     thinking, limit = override.thinking, history_limit(inbound, rooms.config)
     return rooms.agents(agent.id, thinking or "", limit) if thinking or limit is not None else agent
+
+
+def _asked_for(wish: Wish, override: Override, agent: Agent, rooms: Rooms) -> tuple[str, Mapping[str, str]]:
+    """The model that is asked first, as a person named it, and the key they want. A key that was chosen once and is gone
+    is nobody's fault in this turn."""
+    try:
+        return chosen_by(wish.model or override.model, agent, rooms)
+    except UsageError:
+        if wish.model:
+            raise
+        return split(override.model)[0], {}
+
+
+def chosen_by(text: str, agent: Agent, rooms: Rooms) -> tuple[str, Mapping[str, str]]:
+    """What a person named: the model, and provider → the key that is to be used first.
+
+    :param text: ``provider/model``, an alias, each with ``@KEY`` or without; empty = nothing.
+    :raises UsageError: the provider has no such key.
+    """
+    model, key = split(text)
+    aliases, choice = rooms.config.settings.models.aliases, agent.settings.model
+    if not key or text in aliases:
+        return text, {}
+    usual = (choice and choice.primary) or rooms.default_model
+    provider = candidates(model, usual, (), aliases, ())[0].provider
+    brought = rooms.kit.providers.get(provider)
+    names = [one.name for one in rooms.keys.of(brought.thing, agent.dir)] if brought else []
+    if key not in names:
+        fix = "Its keys are: {names}"
+        raise UsageError(
+            "{provider} has no key {name}",
+            fix=fix,
+            provider=provider,
+            name=key,
+            names=", ".join(names) or "-",
+        )
+    return model, {provider: key}
 
 
 def window_of(model: ModelRef, rooms: Rooms) -> int:
@@ -204,7 +249,7 @@ def window_of(model: ModelRef, rooms: Rooms) -> int:
 def bunch_of(stage: Stage, rooms: Rooms) -> Bunch:
     """The keys that a turn on this stage may use."""
     wait = rooms.config.settings.models.wait
-    return Bunch(rooms.keys, stage.agent.dir, stage.route.session_key, wait)
+    return Bunch(rooms.keys, stage.agent.dir, stage.route.session_key, wait, stage.keys)
 
 
 def _workspace(agent: Agent, inbound: Inbound, wish: Wish) -> tuple[Path, bool]:

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import httpcore2
 import httpx2
@@ -24,15 +24,58 @@ _IDLE_SECONDS = (
 )
 
 
+_POOL_CONNECTIONS = 8
+_POOLS = 25
+
+
 class Carrier(httpx2.AsyncHTTPTransport):
     """What carries the requests of one client."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         super().__init__(verify=tls, trust_env=False)
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls, network_backend=_Sockets(), max_connections=200,
-            max_keepalive_connections=100, keepalive_expiry=_IDLE_SECONDS,
-        )  # fmt: skip
+        self._pool = cast("httpcore2.AsyncConnectionPool", _Pools(tls))
+
+
+class _Pools:
+    """Small pools, each request through the first one that is not busy.
+
+    At each request and at the end of each answer, httpcore looks at every connection of its pool: with 64 answers under
+    way that was a fifteenth of a turn.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls, self._network = tls, _Sockets()
+        self._pools: list[httpcore2.AsyncConnectionPool] = []
+
+    async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
+        return await self._with_room().handle_async_request(request)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *why: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        for pool in self._pools:
+            await pool.aclose()
+
+    def _with_room(self) -> httpcore2.AsyncConnectionPool:
+        for pool in self._pools:
+            if sum(not one.is_idle() for one in pool.connections) < _POOL_CONNECTIONS:
+                return pool
+        if len(self._pools) == _POOLS:
+            return self._pools[-1]
+        self._pools.append(
+            httpcore2.AsyncConnectionPool(
+                ssl_context=self._tls,
+                network_backend=self._network,
+                max_connections=_POOLS * _POOL_CONNECTIONS,
+                max_keepalive_connections=_POOL_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
+            )
+        )
+        return self._pools[-1]
 
 
 class _Sockets(httpcore2.AsyncNetworkBackend):
