@@ -244,7 +244,9 @@ class Host:
 
     def quarantine(self, plugin: str, stage: str, why: str, fix: str = "") -> None:
         """Set a plugin aside that failed while it ran; what it brought is not asked again by whoever asks here."""
-        self._set_aside(plugin, stage, PluginError(plugin, stage, "{why}", fix, why=why))
+        self._set_aside(
+            plugin, stage, ClawError("{why}", fix=fix.replace("{", "{{").replace("}", "}}"), why=why)
+        )
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = self._standings[plugin].found if plugin in self._standings else _found(plugin)

@@ -28,7 +28,7 @@ from claw.live import Live, find_again
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.question import Question, as_message
 from claw.reception import Reception
-from claw.report import Listening, Report
+from claw.report import Listening, Report, unserved
 from claw.route import TERMINAL
 from claw.stage import Stage
 from claw.standing import LOADED, QUARANTINED
@@ -67,6 +67,7 @@ class Serving:
 
     def __init__(self, app: App) -> None:
         self.app, self._leeway, self._open = app, app.leeway, True
+        self._unserved = _unserved(app)
         self._journal = app.rooms.journal
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
         self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped, ended=self._journal.ended)
@@ -116,7 +117,7 @@ class Serving:
             raise ClawError("{why}", why=wrong)
         if self._approvals and new.rooms.approvals:
             new.rooms.approvals.present = self._present
-        self.app = new
+        self.app, self._unserved = new, _unserved(new)
         for key, task in list(self._listening.items()):
             mine, theirs = old.kit.channels.get(key), new.kit.channels.get(key)
             if mine is not theirs or task.done():  # one that was set aside gets another try
@@ -136,9 +137,12 @@ class Serving:
 
     def report(self) -> Report:
         """How it is doing."""
-        channels = tuple(
-            Listening(one.thing.name, account_of(one.thing), one.plugin, self._state_of(key))
-            for key, one in self.channels.items()
+        channels = (
+            tuple(
+                Listening(one.thing.name, account_of(one.thing), one.plugin, self._state_of(key))
+                for key, one in self.channels.items()
+            )
+            + self._unserved
         )
         _, owed = self._journal.counts()
         waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
@@ -337,6 +341,11 @@ class Serving:
         for one in pieces(whole, channel):
             await self._delivery.say(question.request.turn, one)
         return True
+
+
+def _unserved(app: App) -> tuple[Listening, ...]:
+    rows = unserved(app.config.settings, app.host.standings)
+    return tuple(one for one in rows if channel_key(one.name, one.account) not in app.kit.channels)
 
 
 def _newly_wrong(old: App, new: App) -> str:

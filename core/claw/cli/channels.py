@@ -1,13 +1,13 @@
 """``claw channels``: which are configured, and how those of the running gateway are doing."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from claw.cli.show import document, table
-from claw.guard.shapes import is_secret_name
+from claw.report import configured
 from claw.survey import home_of
 from claw.words import say
 
@@ -24,7 +24,7 @@ def list_(as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
-    found = list(configured(house))
+    found = list(configured(house.config.settings, house.standings))
     if as_json:
         document("channels", {"channels": found})
         return
@@ -35,7 +35,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     columns = [say("channel"), say("account"), say("plugin"), say("state"), say("why")]
     rows = [
-        [one["channel"], one["account"], one["plugin"] or "-", say(one["state"]), one["why"]] for one in found
+        [one["channel"], one["account"], one["plugin"] or "-", say(one["state"]), _why(one)] for one in found
     ]
     table(columns, rows, {say(word): colour for word, colour in _COLOURS.items()})
 
@@ -62,41 +62,9 @@ def status(as_json: AsJson = False) -> None:
     raise typer.Exit(code=1 if wrong else 0)
 
 
-def configured(house: Any) -> Iterator[dict[str, Any]]:
-    """Each account of each channel in the file, as plain data.
-
-    :param house: ``claw.app.House``.
-    """
-    owners = {
-        name: standing
-        for standing in reversed(house.standings)
-        if standing.found.manifest
-        for name in standing.found.manifest.channels
-    }
-    for name, section in house.config.settings.channels.items():
-        if name == "terminal":
-            continue
-        standing = owners.get(name)
-        state, why = (
-            (standing.state, standing.why) if standing else ("absent", say("no installed plugin brings it"))
-        )
-        if not section.enabled:
-            state, why = "disabled", say("channels.{name}.enabled is false", name=name)
-        for account in accounts_of(section):
-            own = section.accounts.get(account)
-            off = own is not None and not own.enabled and state not in ("disabled", "absent")
-            key = say("channels.{name}.enabled is false", name=f"{name}.accounts.{account}") if off else why
-            yield {
-                "channel": name, "account": account, "plugin": standing.id if standing else None,
-                "state": "disabled" if off else state, "why": key,
-            }  # fmt: skip
-
-
-def accounts_of(section: Any) -> list[str]:
-    """The accounts of a section: those it names, and ``default`` when it has a key of its own, or names none."""
-    own = section.model_extra or {}
-    has_key = any(value and is_secret_name(key) for key, value in own.items())
-    return [*(["default"] if has_key or not section.accounts else []), *section.accounts]
+def _why(row: Mapping[str, str]) -> str:
+    mends = row["fix"] and row["state"] not in ("loaded", "disabled")
+    return say("{problem}. {fix}", problem=row["why"], fix=row["fix"]) if mends else row["why"]
 
 
 def rows_of(

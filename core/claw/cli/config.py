@@ -60,7 +60,13 @@ def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[
             raise
         # An id that looks like a number: where a text is wanted, the words as typed are meant.
         changed = edit.set_value(path, key, value, os.environ)
-    _told(path, key, say("set") if changed else say("was so already"))
+    odd = _told(path, key, say("set") if changed else say("was so already"))
+    place = steps(key) or ()
+    if not odd and len(place) > 1 and place[0] == "channels":
+        next_ = say(
+            "is channel {name} complete? claw doctor {name} asks; claw gateway start serves it", name=place[1]
+        )
+        typer.echo(next_, err=True)
 
 
 @app.command()
@@ -165,12 +171,18 @@ def _plain(value: Any) -> str:
     return yaml.safe_dump(value, allow_unicode=True, sort_keys=False) if value else ""
 
 
-def _told(path: Path, key: str, done: str) -> None:
+def _told(path: Path, key: str, done: str) -> bool:
+    """Say what was done, and what is odd there now; whether anything is."""
     typer.echo(f"{path}: {key} {done}")
     written = dotted(step for step in steps(key) or () if isinstance(step, str | int))
-    for warning in findings(path.parent, os.environ)[1]:
-        if warning.key.startswith(written):
-            typer.echo(f"{say('warning')}: {warning}", err=True)
+    odd = [
+        one
+        for one in findings(path.parent, os.environ)[1]
+        if one.key.startswith(written) or written.startswith(f"{one.key}.")
+    ]
+    for warning in odd:
+        typer.echo(f"{say('warning')}: {warning}", err=True)
+    return bool(odd)
 
 
 def _all(found: list[ConfigError]) -> list[dict[str, Any]]:

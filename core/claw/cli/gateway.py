@@ -116,7 +116,30 @@ def _start(safe: bool | None) -> int:
         typer.echo(say("a gateway runs already: process {pid}", pid=done.pid))
     else:
         typer.echo(say("the gateway is ready: process {pid}", pid=done.pid))
+        for line in _next_steps():
+            typer.echo(line, err=True)
     return done.code
+
+
+def _next_steps() -> list[str]:
+    """What a person may have to do once a gateway is ready: for channels that cannot be served, for who may write."""
+    from claw.app import look_round
+    from claw.gateway.process import no_channel
+    from claw.gateway.status import look
+    from claw.kit import channel_key
+
+    house, told = look_round(), facts_of(look(home_of(os.environ)))["channels"]
+    failed = [one for one in told if one["state"] == "failed"]
+    lines = [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
+    served = dict.fromkeys(one["channel"] for one in told if one["state"] != "failed")
+    sections = {name: house.config.settings.channels.get(name) for name in served}
+    shy = [
+        name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from
+    ]
+    if shy:
+        hint = say("who writes there gets a code; claw pairing approve CODE lets them in")
+        lines.append(f"{', '.join(shy)}: {hint}")
+    return lines or ([] if told else [no_channel(house)])
 
 
 def _stop(now: bool) -> None:

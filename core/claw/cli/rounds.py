@@ -15,7 +15,6 @@ from claw.app import App, House, look_round
 from claw.caps import Bill
 from claw.channel import Channel
 from claw.cli import aptitude
-from claw.cli.channels import configured
 from claw.cli.checkup import clashes, examine
 from claw.cli.config import findings as config_findings
 from claw.cli.status import key_of
@@ -23,9 +22,11 @@ from claw.config.outline import outline
 from claw.errors import ClawError, UsageError
 from claw.fallback import ModelRef, candidates, with_fallback
 from claw.finding import Finding
+from claw.manifest import variables_of
 from claw.policy import Run, judge
 from claw.provider import Request, SystemPrompt
 from claw.record import read
+from claw.report import configured
 from claw.spending import account
 from claw.standing import DISABLED
 from claw.survey import home_of, providers_used
@@ -127,11 +128,7 @@ def keys(seen: House, environ: Mapping[str, str]) -> Iterator[Finding]:
     config = seen.config
     for provider in providers_used(outline(config.raw), seen.found, environ, config.raw):
         if key_of(config, seen.found, provider, environ) == say("none"):
-            lines = [line for one in seen.found if one.manifest for line in one.manifest.providers]
-            own = [line for line in lines if line.name == provider]
-            if own and not any(line.env for line in own):
-                continue  # it takes none
-            variables = [name for line in own for name in line.env]
+            variables = variables_of(seen.found, provider)
             mend = say("export {variable}=…", variable=variables[0]) if variables else ""
             yield Finding(f"providers.{provider}", "key", say("there is no key for it"), mend)
 
@@ -170,8 +167,7 @@ async def _diagnosed(seen: House, only: str) -> list[Finding]:
     app = App(seen)
     found: list[Finding] = []
     try:
-        standings = {one.id: one for one in app.host.standings}
-        for row in _chosen(replace(seen, standings=app.host.standings), only):
+        for row in _chosen(list(configured(seen.config.settings, app.host.standings)), only):
             name, account = row["channel"], row["account"]
             key = f"channels.{name}" if account == "default" else f"channels.{name}.accounts.{account}"
             channel = app.kit.channel(name, account)
@@ -181,16 +177,14 @@ async def _diagnosed(seen: House, only: str) -> list[Finding]:
                     replace(one, about=one.about or key, problem=app.redact(one.problem)) for one in told
                 ]
             elif row["state"] != DISABLED or only:
-                standing = standings.get(row["plugin"] or "")
                 why = row["why"] or say("its plugin brings no such account")
-                found.append(Finding(key, row["state"], why, standing.mend if standing else ""))
+                found.append(Finding(key, row["state"], why, row["fix"]))
     finally:
         await app.close()
     return found
 
 
-def _chosen(seen: House, only: str) -> list[dict[str, Any]]:
-    rows = list(configured(seen))
+def _chosen(rows: list[dict[str, Any]], only: str) -> list[dict[str, Any]]:
     if not only:
         return rows
     chosen = [row for row in rows if only in (row["channel"], f"{row['channel']}/{row['account']}")]

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pydantic.alias_generators import to_camel
+
 from claw.config.misfit import misfits
 from claw.config.names import Path, nearest, normalise_agent_id
 from claw.config.outline import ANY_ENDPOINT
@@ -25,6 +27,7 @@ class Known:
     :param tools: every tool name, core and plugins.
     :param groups: ``group:NAME`` words.
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
+    :param sections: channel → JSON Schema of ``channels.NAME``.
     :param silent: a plugin is there that says nothing of itself, so it may bring any channel, provider or tool.
     """
 
@@ -34,6 +37,7 @@ class Known:
     tools: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     silent: bool = False
 
 
@@ -52,6 +56,9 @@ def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[s
         groups=frozenset(groups) | {"group:plugins"},
         schemas={
             each.id: each.config_schema for each in manifests if each.config_schema and each.keeps_own_section
+        },
+        sections={
+            name: each.config_schema for each in manifests if each.config_schema for name in each.channels
         },
         silent=any(one.manifest is None for one in there),
     )
@@ -77,7 +84,12 @@ def check(config: "Config", known: Known) -> tuple[ConfigError, ...]:
 
     :returns: warnings; the caller shows each once.
     """
-    return (*absent(config, known), *_schemas(config, known), *_tools(config, known))
+    return (
+        *absent(config, known),
+        *_schemas(config, known),
+        *_own_keys(config, known),
+        *_tools(config, known),
+    )
 
 
 def absent(config: "Config", known: Known) -> tuple[ConfigError, ...]:
@@ -171,7 +183,10 @@ def _open_channels(config: "Config") -> Iterator[ConfigError]:
 
 
 def _sections(config: "Config", known: Known) -> Iterator[ConfigError]:
-    settings, fix = config.settings, "Install the plugin, or take the section out"
+    settings, fix = (
+        config.settings,
+        "Install its plugin (claw plugins install claw-{name}), or take the section out",
+    )
     if not known.silent:
         problem = "no installed plugin brings a channel {name}: it stays off"
         for name in settings.channels:
@@ -210,6 +225,19 @@ def _schemas(config: "Config", known: Known) -> Iterator[ConfigError]:
             place: Path = ("plugins", "entries", name, "config")
             for misfit in misfits(filled(entry.config, config.environ), known.schemas[name]):
                 yield config.teller.tell((*place, *misfit.path), misfit.problem, misfit.fix, **misfit.values)
+
+
+def _own_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
+    """A channel's keys, beside those that core reads of every channel, against the schema of its manifest."""
+    for name, section in config.settings.channels.items():
+        for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
+            written = {to_camel(key): key for key in part.model_extra or {}}
+            own = {camel: (part.model_extra or {})[key] for camel, key in written.items()}
+            for misfit in misfits(filled(own, config.environ), known.sections.get(name, {})):
+                place = (written.get(str(step), step) for step in misfit.path)
+                yield config.teller.tell(
+                    ("channels", name, *path, *place), misfit.problem, misfit.fix, **misfit.values
+                )
 
 
 def _tools(config: "Config", known: Known) -> Iterator[ConfigError]:

@@ -58,5 +58,6 @@ def _told(error: Any) -> Iterator[Misfit]:
         words = ", ".join(str(word) for word in error.validator_value)
         yield Misfit(place, "is not one of the known words", "Write one of: {words}", {"words": words})
     else:
-        values = {"rule": rule}
+        limit = error.validator_value
+        values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
         yield Misfit(place, "does not fit the plugin's schema ({rule})", "See the plugin's page", values)

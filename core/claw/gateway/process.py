@@ -21,6 +21,7 @@ from claw.gateway.presence import hold
 from claw.gateway.reload import Watch, guarded, judge, keep_last_good, still_runs
 from claw.gateway.signals import Signals, end_in
 from claw.gateway.status import time_of
+from claw.kit import channel_key
 from claw.serve import Serving
 from claw.wall import name_of, own_stdout
 from claw.words import say
@@ -196,15 +197,18 @@ class Gateway:
 
     def _tell_ready(self, house: House, serving: Serving) -> None:
         seconds = f"{SYSTEM.monotonic() - self._began:.1f}"
-        channels = [one.name if one.account == "default" else f"{one.name}/{one.account}"
-                    for one in serving.report().channels]  # fmt: skip
+        configured = serving.report().channels
+        channels = [channel_key(one.name, one.account) for one in configured if one.state.state != "failed"]
         if channels:
             self._log.info(
                 say("ready after {seconds} s: {channels}", seconds=seconds, channels=", ".join(channels))
             )
         else:
             self._log.info(say("ready after {seconds} s", seconds=seconds))
-            self._log.warning(no_channel(house))
+            none = say(
+                "no channel of {file} can be served: claw channels status says why", file=house.config.file
+            )
+            self._log.warning(none if configured else no_channel(house))
         if self._quiet:
             self._sink.screen = None
         self._kept(self._text)
@@ -310,12 +314,12 @@ def no_channel(house: House) -> str:
     if not names:
         return say(
             "no channel is configured, and no plugin brings one: claw plugins install claw-telegram, for one, and then "
-            "channels.telegram in {file}",
-            file=house.config.file,
+            "claw config set channels.telegram.enabled true"
         )
     return say(
-        "no channel is configured, so nobody can write to this gateway: add channels.NAME to {file}; installed: {names}",
-        file=house.config.file, names=", ".join(names),
+        "no channel is configured, so nobody can write to this gateway. Begin with: "
+        "claw config set channels.NAME.enabled true (NAME: {names})",
+        names=", ".join(names),
     )  # fmt: skip
 
 

@@ -77,8 +77,8 @@ def token_of(account: str, settings: DiscordSettings, environ: Mapping[str, str]
         return Secret({"env": TOKEN_VARIABLE}, environ=environ)
     if token is None or token.empty:
         problem = "the bot token is missing"
-        fix = "Write token: ${{{name}}} and set {name} to the token from the developer portal, page Bot"
-        raise ConfigError(key, problem, fix, name=TOKEN_VARIABLE)
+        fix = "Copy it from the developer portal, page Bot, then: claw config set {name} TOKEN"
+        raise ConfigError(key, problem, fix, name=key)
     try:
         text = token.reveal()
     except ConfigError as why:

@@ -40,15 +40,15 @@ def secret(value: Secret | None, key: str) -> str:
 
     :raises ConfigError: it is absent, blank, or its variable is not set.
     """
-    fix = "Copy it from the app's page in the developer console"
+    fix = "Copy it from the app's page in the developer console, then: claw config set {name} VALUE"
     if value is None:
-        raise ConfigError(key, "is missing, so the channel does not start", fix)
+        raise ConfigError(key, "is missing, so the channel does not start", fix, name=key)
     try:
         text = value.reveal()
     except ConfigError as why:
         raise why.under(key) from None
     if not text.strip():
-        raise ConfigError(key, "is empty, so the channel does not start", fix)
+        raise ConfigError(key, "is empty, so the channel does not start", fix, name=key)
     return text
 
 
@@ -59,11 +59,9 @@ def check(account: str, settings: FeishuSettings) -> None:
     """
     where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"
     if not settings.app_id.strip():
-        raise ConfigError(
-            f"{where}.appId",
-            "is missing, so the channel does not start",
-            "Copy it from the developer console",
-        )
+        fix = "Copy it from the app's page in the developer console, then: claw config set {name} VALUE"
+        key = f"{where}.appId"
+        raise ConfigError(key, "is missing, so the channel does not start", fix, name=key)
     secret(settings.app_secret, f"{where}.appSecret")
     if settings.mode == "webhook":  # without both of them anybody could post events
         secret(settings.encrypt_key, f"{where}.encryptKey")

@@ -192,8 +192,10 @@ class TelegramChannel:
             await self._try("setMyCommands", {"commands": menu()})
 
     def _no_such_token(self) -> ConfigError:
-        fix = "Take the token that @BotFather shows for this bot"
-        return ConfigError(f"{self._of.key}.botToken", "Telegram knows no bot with this token", fix)
+        fix = "Take the token that @BotFather shows for this bot: claw config set {name}.botToken TOKEN"
+        return ConfigError(
+            f"{self._of.key}.botToken", "no bot at Telegram has this token", fix, name=self._of.key
+        )
 
     def _came(self) -> None:
         again = self._state.state == "waiting"

@@ -77,8 +77,8 @@ def _account(name: str, section: TelegramSettings, config: PluginConfig, count: 
     if not token and section.bot_token is None and count == 1:
         token = config.environ.get("TELEGRAM_BOT_TOKEN", "").strip()
     if not token:
-        fix = "Write the token that @BotFather gave you, or ${{TELEGRAM_BOT_TOKEN}}"
-        raise ConfigError(f"{key}.botToken", "the bot has no token, so it does not start", fix)
+        fix = "Ask @BotFather for a bot (/newbot), then: claw config set {name}.botToken TOKEN"
+        raise ConfigError(f"{key}.botToken", "the bot has no token, so it does not start", fix, name=key)
     secret = ""
     if section.mode == "webhook":
         secret = _text(section.webhook_secret, f"{key}.webhookSecret")
