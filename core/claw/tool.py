@@ -229,7 +229,7 @@ async def run(
             return task.result()
     finally:
         if not task.done():
-            await _stop(task, grace_seconds)
+            await _stop(task, tool, grace_seconds)
     seconds = tool.timeout_seconds
     late = say("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds)
     return Result(late, is_error=True)
@@ -262,10 +262,16 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
         return Result(_clean(_blame(tool, message)), details, is_error=True)
 
 
-async def _stop(task: "asyncio.Task[Any]", grace_seconds: float) -> None:
+async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=grace_seconds)
     if not done:
+        told = say(
+            "the tool {tool} (plugin {plugin}) was stopped and did not end: it is left behind, its answer dropped",
+            tool=tool.name,
+            plugin=tool.plugin or "-",
+        )
+        _log.warning(told)
         _left_behind.add(task)
         task.add_done_callback(_left_behind.discard)
 

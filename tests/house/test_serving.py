@@ -1,6 +1,7 @@
 """Channels served by the real house: in through the ledger, a turn, and out again; also across restarts."""
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
@@ -234,6 +235,42 @@ async def test_stop_ends_the_turn_that_runs(tmp_path):
         assert "stopped" in told
         await asyncio.sleep(0.05)
         assert house.serving.report().running == 0
+        assert house.app.rooms.journal.unfinished() == ()
+
+
+async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and_left_behind(
+    tmp_path, caplog
+):
+    class Deaf(FakeTool):
+        let_go, over = asyncio.Event(), asyncio.Event()
+
+        async def run(self, arguments, context):
+            self.calls.append(arguments)
+            while not self.let_go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.let_go.wait()
+            self.over.set()
+            return "far too late"
+
+    tool, channel = Deaf("deaf"), FakeChannel()
+    model = FakeProvider(calls("deaf"), says("what else?"))
+    async with served(model, channel, home=tmp_path, tools=[tool]) as house:
+        channel.says("work for hours", "u1")
+        while not tool.calls:
+            await asyncio.sleep(0.01)
+        channel.says("/stop", "u1")
+        assert "stopped" in (await channel.until_shown())[0]
+        channel.says("hello?", "u1")
+        assert (await channel.until_shown(2))[-1] == "what else?"
+        async with asyncio.timeout(5):
+            while "the tool deaf" not in caplog.text:
+                await asyncio.sleep(0.01)
+        tool.let_go.set()
+        await tool.over.wait()
+        await asyncio.sleep(0.05)
+        assert len(model.requests) == 2
+        assert "far too late" not in str(model.requests[1].request.messages)
+        assert "far too late" not in str(house.events)
         assert house.app.rooms.journal.unfinished() == ()
 
 
