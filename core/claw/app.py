@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,7 +42,7 @@ from claw.keys import Keys
 from claw.kit import Brought, Kit
 from claw.lane import CLOCK, SUBAGENT, Lanes
 from claw.loop import Emit
-from claw.manifest import Found
+from claw.manifest import Found, variables_of
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.meter import Spending
 from claw.overrides import Overrides
@@ -338,7 +338,10 @@ class App:
         told = settings.models.cooldowns
         rules = Rules(told.table, told.slow_down, told.disabled, told.disabled_most, told.window, told.probe)
         orders = {name: section.auth_order for name, section in settings.providers.items()}
-        return Keys(self._database, self._clock, rules, orders, self.config.environ, self.redact.learn)
+        variables = partial(variables_of, self.house.found)
+        return Keys(
+            self._database, self._clock, rules, orders, self.config.environ, self.redact.learn, variables
+        )
 
     def _make_home(self) -> None:
         home, refused = self.config.home, ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw import store
 from claw.cooldown import Use
-from claw.errors import BusyError, ClawError, ConfigError
+from claw.errors import BusyError, ClawError, ConfigError, ProviderError
 
 if TYPE_CHECKING:
     from claw.config.settings import ProviderConfig
@@ -283,6 +283,19 @@ def merged(own: Sequence[Credential], common: Sequence[Credential], provider: st
     mine = [key for key in own if key.provider == provider]
     names = {key.name for key in mine}
     return (*mine, *(key for key in common if key.name not in names and (key.secret or not mine)))
+
+
+def no_key(provider: str, variables: Sequence[str], where: str = "") -> ProviderError:
+    """The error for a provider that has none.
+
+    :param variables: of the environment, of which one may hold it.
+    """
+    fix = "claw auth add {provider} takes one; or set {variables}, or apiKey under providers.{provider}"
+    plain = "claw auth add {provider} takes one; or set apiKey under providers.{provider}"
+    return ProviderError(
+        "{provider} has no key", reason="auth", where=where, fix=fix if variables else plain, provider=provider,
+        variables=" / ".join(variables),
+    )  # fmt: skip
 
 
 def keyring() -> Any:

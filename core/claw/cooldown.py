@@ -5,7 +5,9 @@ Facts: spec/runtime.md G5. A key whose rest is over is half open: one request at
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
+from claw.errors import ProviderError
 from claw.words import say
 
 _HOUR = 3600.0
@@ -112,6 +114,31 @@ def waits(use: Use, now: float) -> str:
         count=use.failures,
         reason=say(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
     )  # fmt: skip
+
+
+def resting(use: Use, now: float, key: str, provider: str, model: str) -> ProviderError:
+    """The error for a key that is not used now: until when, and what ends that sooner."""
+    until, disabled = use.rests_until(now), use.disabled_until > now
+    reason = use.disabled_for if disabled else use.reason
+    told = waits(use, now) or say("another request tries it")
+    fix = _ADVICE.get("passing" if reason in PASSING else reason, _ADVICE["auth"]) if until else ""
+    return ProviderError(
+        "its key {key} {told}", reason=reason, where=f"{provider}/{model}", retryable=reason in PASSING, fix=fix,
+        key=key, told=told, provider=provider, time=_at(until, now),
+    )  # fmt: skip
+
+
+_ADVICE = {
+    "passing": "It is tried again at {time} at the latest; claw models probe tries it now",
+    "billing": "Once the account has credit, claw models probe tries it; without that it is tried at {time}",
+    "auth": "claw auth add {provider} takes one that works; this one is tried again at {time}, by claw models probe now",
+}
+
+
+def _at(when: float, now: float) -> str:
+    """Time of day on this machine; the date too, when it is another one."""
+    there, here = datetime.fromtimestamp(when), datetime.fromtimestamp(now)
+    return f"{there:%H:%M}" if there.date() == here.date() else f"{there:%Y-%m-%d %H:%M}"
 
 
 _REASONS = {

@@ -17,7 +17,7 @@ from claw.meter import cost_of
 from claw.overrides import NONE, Override
 from claw.prompt import price
 from claw.route import Route
-from claw.stage import Stage, Wish, set_stage
+from claw.stage import Stage, Wish, chosen_by, set_stage
 from claw.tool import Tool
 from claw.words import say
 
@@ -123,7 +123,11 @@ class Desk:
         return overrides.of(self.route.session_key) if overrides else NONE
 
     def choose(self, **fields: Any) -> None:
-        """Set overrides of this conversation."""
+        """Set overrides of this conversation.
+
+        :raises UsageError: the model is named with a key that its provider does not have.
+        """
+        chosen_by(fields.get("model", ""), self.app.config.agent(self.route.agent_id), self.app.rooms)
         if self.app.rooms.overrides:
             self.app.rooms.overrides.set(self.route.session_key, **fields)
 

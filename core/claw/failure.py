@@ -34,6 +34,10 @@ _WORDS = {
     "request_too_large": ("the request is too large{said}", "begin a new conversation (/new), or send less"),
     "bad_request": ("the service did not accept the request{said}", _SETTINGS),
     "model_not_found": ("the service does not know this model{said}", "check its name, and providers.{name}.baseUrl"),
+    "no_path": (
+        "the service knows no such address{said}",
+        "check providers.{name}.baseUrl: it is written as on the service's page, with /v1 once where that has it",
+    ),
     "empty": ("the model said nothing{said}", "ask again, or choose another: /model"),
     "unknown": ("the model call failed{said}", _LATER),
 }  # fmt: skip
@@ -72,6 +76,11 @@ _SESSION = (
     r"|no such session"
 )
 _NUMBER = r"(?:^\W*|\b(?:http|code|status)[\"']?[\s:=]+)([45]\d\d)\b"
+_NO_PATH = (
+    r"^\W*(?:(?:404|file|page|resource|path|route|url|the|requested)\W+)*not[ _]found\W*$|invalid url"
+    r"|unknown (?:request )?(?:url|path|route|endpoint)|unexpected endpoint|cannot (?:post|get)\b|no (?:such )?route"
+    r"|^\W*method not allowed"
+)
 _IMAGE = r"\bimage\b.{0,80}\b(?:dimensions?|exceeds?|too large)"
 _BY_WORDS = (
     ("session_expired", _SESSION),
@@ -125,7 +134,8 @@ def failed(
     :param text: the service's message, already without secrets.
     """
     reason = reason or reason_of(status, kind, text)
-    problem, fix = _WORDS[reason]
+    no_path = status in (404, 405) and (not text or _has(_NO_PATH, text[:_READ_CHARS]))
+    problem, fix = _WORDS["no_path" if no_path else reason]
     return ProviderError(
         problem,
         fix=fix,

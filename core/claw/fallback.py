@@ -16,6 +16,7 @@ import msgspec
 from claw.auth import Credential, no_key
 from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Event, Retrying
+from claw.failure import CONFLICT
 from claw.failure import failed as failed_call
 from claw.keys import Keys
 from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
@@ -222,11 +223,9 @@ class _Asking:
         try:
             chosen = self._bunch.chosen.get(ref.provider, "")
             keys = self._keys.of(provider, self._bunch.folder, self._bunch.session, ref.model, chosen)
-        except ConfigError as why:  # whoever stands in for this one needs not to know of it
-            if len(self._models) == 1:
-                raise
-            raise ProviderError("{why}", reason="auth", where=str(ref), why=why) from why
-        except ClawError:
+        except ClawError as why:
+            if isinstance(why, ConfigError) and len(self._models) > 1:  # another one may have no part in it
+                raise ProviderError("{why}", reason="auth", why=why) from why
             raise
         except Exception as why:
             raise _broken(ref.provider, why) from why
@@ -276,10 +275,7 @@ class _Asking:
         alone = len(call.doors.get(ref, ())) < 2
         self._keys.answered(ref.provider, key, ref.model, self._bunch.session, alone)
         others = [(model, why) for model, why in call.failures if model != ref]
-        usual, session = self._models[0], self._bunch.session
-        if ref == usual:
-            self._keys.is_back(session, str(usual))
-        elif others and self._keys.is_news(session, str(usual), str(ref)):
+        if self._keys.is_news(self._bunch.session, str(self._models[0]), str(ref)) and others:
             first, why = others[0]
             await self._notice(
                 say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=ref)
@@ -291,7 +287,8 @@ class _Asking:
             raise failed
         mark = (ref, key.name)
         well = self._keys.is_well(ref.provider, key, ref.model)
-        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again or not well:
+        accident = failed.reason in _ONCE_MORE or failed.status == CONFLICT
+        if not accident or call.shown or mark in call.again or not well:
             return False
         call.again.add(mark)
         return self._keys.clock.monotonic() + _PAUSE_SECONDS[1] < call.until

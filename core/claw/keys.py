@@ -18,12 +18,11 @@ from typing import Any
 
 from claw.auth import Credential, ProfileFile, Profiles, in_order, merged
 from claw.clock import SYSTEM, Clock
-from claw.cooldown import BLAMELESS, OF_THE_MODEL, PASSING, Rules, Use, after_failure, half_open, waits
-from claw.errors import ClawError, ProviderError
+from claw.cooldown import BLAMELESS, OF_THE_MODEL, PASSING, Rules, Use, after_failure, half_open, resting
+from claw.errors import ConfigError, ProviderError
 from claw.logins import Logins
 from claw.provider import Provider
 from claw.store import Database
-from claw.words import say
 
 _TABLE = """CREATE TABLE IF NOT EXISTS keys
 (provider TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, mark TEXT NOT NULL,
@@ -65,6 +64,7 @@ class Keys:
     :param database: None = nothing is kept.
     :param orders: provider → names in the order to try, as the file says.
     :param learn: told the secrets that were read, so that nobody prints them.
+    :param variables: provider → the environment variables of which one may hold its key.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class Keys:
         orders: Mapping[str, Sequence[str]] | None = None,
         environ: Mapping[str, str] | None = None,
         learn: Callable[[Iterable[str]], None] = lambda secrets: None,
+        variables: Callable[[str], Sequence[str] | None] = lambda provider: None,
     ) -> None:
+        self.variables = variables
         self.clock, self.rules, self._learn = clock, rules or Rules(), learn
         self._database, self._orders, self._environ = database, orders or {}, environ or {}
         self._uses: dict[Id, Use] | None = None if database else {}
@@ -86,6 +88,7 @@ class Keys:
         self._lines: dict[tuple[str, ...], deque[asyncio.Event]] = {}
         self._files: dict[Path, tuple[float, Any, Profiles]] = {}
         self._pins: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._switches: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
         self.logins = Logins(self._environ, clock, learn)
         if database:
             database.tables("keys", _TABLE)
@@ -99,19 +102,20 @@ class Keys:
     # --- which keys there are
 
     def of(
-        self, provider: Provider, folder: Path | None, session: str = "", model: str = ""
+        self, provider: Provider, folder: Path | None, session: str = "", model: str = "", chosen: str = ""
     ) -> tuple[Credential, ...]:
         """The keys of a provider in the order to try them.
 
         :param folder: of the agent that asks.
         :param session: whose conversation: it stays with the key that it has, as long as that one is well.
+        :param chosen: the key that a person wants used first, well or not.
         :raises ClawError: the keys of this provider, or the agent's file, cannot be read.
         """
         name, profiles = provider.name, self.profiles(folder)
         common: tuple[Credential, ...] = ()
         try:
             common = tuple(provider.credentials())
-        except ClawError:
+        except ConfigError:
             if not any(key.provider == name for key in profiles.keys):
                 raise
         keys = merged(profiles.keys, common, name)
@@ -126,7 +130,7 @@ class Keys:
         if pinned and (pinned not in uses or uses[pinned].rests_until(now)):
             pinned = ""
         order = profiles.orders.get(name) or self._orders.get(name, ())
-        return in_order(keys, order, uses=uses, now=now, preferred=pinned, provider=name)
+        return in_order(keys, order, uses=uses, now=now, preferred=chosen or pinned, provider=name)
 
     def profiles(self, folder: Path | None) -> Profiles:
         """An agent's own keys; its file is looked at now and then, and read when it has changed."""
@@ -195,14 +199,7 @@ class Keys:
 
     def why(self, provider: str, key: Credential, model: str) -> ProviderError:
         """Why this key is not used now."""
-        use = self._use(provider, key, model)
-        told = waits(use, self.clock.now()) or say("another request tries it")
-        disabled = use.disabled_until > self.clock.now()
-        return ProviderError(
-            "its key {name} {told}", reason=use.disabled_for if disabled else use.reason, where=f"{provider}/{model}",
-            retryable=use.reason in PASSING, name=key.name, told=told,
-            fix="claw models probe tries it at once" if disabled else "",
-        )  # fmt: skip
+        return resting(self._use(provider, key, model), self.clock.now(), key.name, provider, model)
 
     def opens_in(self, provider: str, keys: Sequence[Credential], model: str) -> float:
         """Seconds until a key of this provider, all of which failed, may be tried; ``inf`` when waiting is no help."""
@@ -265,6 +262,19 @@ class Keys:
         self._put(changed)
         if provider in self._changed:
             self._changed.pop(provider).set()
+
+    def is_news(self, session: str, usual: str, now: str) -> bool:
+        """Whether a conversation is to be told that ``now`` answers in the place of its ``usual`` model: once, until that
+        one has answered again itself."""
+        if now == usual:
+            self._switches.pop((session, usual), None)
+            return False
+        told = self._switches.setdefault((session, usual), set())
+        news = now not in told
+        told.add(now)
+        if len(self._switches) > _KEPT_PINS:
+            self._switches.popitem(last=False)
+        return news
 
     def failed(self, provider: str, key: Credential, model: str, error: ProviderError) -> None:
         """A request with this key failed."""

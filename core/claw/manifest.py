@@ -6,7 +6,7 @@ here imports it. Source of the entry-point rules: packaging.python.org, "Entry p
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
@@ -249,6 +249,14 @@ def scan() -> tuple[Found, ...]:
             )  # fmt: skip
             twice.append(replace(one, fault=fault))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
+
+
+def variables_of(found: Iterable[Found], provider: str) -> tuple[str, ...] | None:
+    """The environment variables of which one may hold a key of ``provider``; None when no manifest speaks of it."""
+    lines = [
+        line for one in found if one.manifest for line in one.manifest.providers if line.name == provider
+    ]
+    return tuple(name for line in lines for name in line.env) if lines else None
 
 
 def _name_and_version(dist: Any) -> tuple[str, str]:

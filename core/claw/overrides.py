@@ -17,7 +17,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS overrides
 class Override:
     """What differs in one conversation.
 
-    :param model: ``provider/model`` or an alias, asked first, as with ``--model``.
+    :param model: ``provider/model`` or an alias, asked first, as with ``--model``; may name a key: see :func:`split`.
     :param thinking: off, minimal, low, medium, high or adaptive.
     :param reasoning: whether what the model thinks is shown; None = as the channel does.
     :param queue: steer, collect, followup or interrupt.
@@ -31,6 +31,16 @@ class Override:
 
 NONE = Override()
 _FIELDS = frozenset(field.name for field in fields(Override))
+
+
+def split(text: str) -> tuple[str, str]:
+    """A model that a person named, and the key of its provider that they want used first: ``openai/gpt-4o@work``.
+
+    A number behind the ``@`` belongs to the model's name, and so does a path: ``x@20260514``, ``@cf/meta/x``.
+    """
+    model, _, key = text.strip().rpartition("@")
+    is_key = bool(model and key) and not key.isdecimal() and "/" not in key
+    return (model, key) if is_key else (text.strip(), "")
 
 
 class Overrides:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from claw.failure import reason_of, retry_after, said
+from hypothesis import given, strategies as st
 
 NOW = 1_781_534_000.0
 
@@ -17,6 +18,7 @@ NOW = 1_781_534_000.0
         (402, {}, "billing"),
         (403, "<html><body>Forbidden</body></html>", "permission"),
         (404, "404 page not found", "model_not_found"),
+        (405, {"detail": "Method Not Allowed"}, "bad_request"),
         (404, {"error": {"message": "model 'x' not found", "type": "not_found_error"}}, "model_not_found"),
         (408, "", "timeout"),
         (422, {"detail": [{"msg": "field required"}]}, "bad_request"),
@@ -62,3 +64,33 @@ def test_the_time_to_wait_is_read_in_all_its_forms(headers, seconds):
 
 def test_a_long_error_is_shortened():
     assert len(str(said("acme/m", {"error": {"message": json.dumps(["x"] * 9999)}}, status=400))) < 500
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_the_address"),
+    [
+        (404, "404 page not found", True),
+        (404, "<!doctype html><html>nothing here</html>", True),
+        (404, "", True),
+        (404, {"detail": "Not Found"}, True),
+        (404, {"error": {"message": "Invalid URL (POST /v1/v1/chat/completions)"}}, True),
+        (404, {"error": {"message": "Unknown request URL: POST /openai/chat/completions."}}, True),
+        (404, {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, True),
+        (404, {"error": {"code": "404", "message": "Resource not found"}}, True),
+        (405, {"detail": "Method Not Allowed"}, True),
+        (404, {"error": {"message": "The model `x` does not exist", "code": "model_not_found"}}, False),
+        (404, {"error": {"message": 'model "x" not found, try pulling it first'}}, False),
+        (404, {"type": "error", "error": {"type": "not_found_error", "message": "model: claude-9"}}, False),
+        (404, {"error": {"message": "No endpoints found for x"}}, False),
+        (400, {"error": {"message": "Invalid URL in image_url"}}, False),
+    ],
+)
+def test_an_address_that_a_service_does_not_know_is_told_apart_from_a_model(status, body, is_the_address):
+    told = str(said("gate/x", body, status=status))
+
+    assert ("no such address" in told and "providers.gate.baseUrl" in told) is is_the_address
+
+
+@given(st.text(max_size=300))
+def test_whatever_a_service_says_of_a_404_is_one_error(text):
+    assert said("gate/x", {"error": {"message": text}}, status=404).where == "gate/x"

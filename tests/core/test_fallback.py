@@ -4,6 +4,7 @@ import pytest
 from claw.auth import Credential, in_order
 from claw.errors import ProviderError
 from claw.fallback import Bunch, ModelRef, candidates, with_fallback
+from claw.keys import Keys
 from claw.provider import Finished, Request, SystemPrompt, TextDelta
 from claw.testing import FakeProvider, says
 
@@ -122,8 +123,11 @@ async def test_when_all_fail_one_error_lists_every_attempt():
 async def test_a_model_of_nobody_and_a_provider_without_key_say_what_to_do():
     with pytest.raises(ProviderError, match="no provider named nobody"):
         await answer(refs("nobody/m"), [])
-    with pytest.raises(ProviderError, match="a has no key"):
+    with pytest.raises(ProviderError, match=r"a has no key\. claw auth add a takes one; or set apiKey under"):
         await answer(refs("a/m"), [FakeProvider(name="a", keys=[])])
+    named = Bunch(Keys(variables={"a": ("A_KEY", "A_API_KEY")}.get))
+    with pytest.raises(ProviderError, match="claw auth add a takes one; or set A_KEY / A_API_KEY, or apiKey"):
+        await answer(refs("a/m"), [FakeProvider(name="a", keys=[])], bunch=named)
 
 
 async def test_a_provider_that_raises_something_of_its_own_is_named_and_the_next_one_is_asked():

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 
@@ -135,9 +136,9 @@ def test_without_credit_nobody_asks_until_somebody_has_paid():
     time.now += 3600
 
     assert not keys.admit("fake", [ONE], ONE, "m")
-    assert str(keys.why("fake", ONE, "m")) == (
-        "fake/m: its key one waits 4 h after a failure: no credit left. claw models probe tries it at once"
-    )
+    why = keys.why("fake", ONE, "m")
+    assert why.problem == "its key one waits 4 h after a failure: no credit left"
+    assert "Once the account has credit, claw models probe tries it" in why.fix
 
 
 @pytest.mark.parametrize(
@@ -171,6 +172,31 @@ def test_a_rest_is_told_in_words():
 
     assert waits(use, NOW + 60) == "waits 4 min after 3 failures: rate limit"
     assert waits(use, NOW + 6000) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("rate_limit", "It is tried again at {at} at the latest; claw models probe tries it now"),
+        (
+            "billing",
+            "Once the account has credit, claw models probe tries it; without that it is tried at {at}",
+        ),
+        (
+            "auth",
+            "claw auth add fake takes one that works; this one is tried again at {at}, by claw models probe",
+        ),
+        ("auth_permanent", "claw auth add fake takes one that works"),
+    ],
+)
+def test_a_key_that_rests_says_until_when_and_what_ends_it_sooner(reason: str, advice: str):
+    time = Time()
+    keys = Keys(None, time.clock)
+    keys.failed("fake", ONE, "m", ProviderError("no", reason=reason))
+    until = datetime.fromtimestamp(keys.of_key("fake", ONE)[""].rests_until(NOW))
+    at = f"{until:%H:%M}" if until.date() == datetime.fromtimestamp(NOW).date() else f"{until:%Y-%m-%d %H:%M}"
+
+    assert advice.format(at=at) in keys.why("fake", ONE, "m").fix
 
 
 # --- what is kept

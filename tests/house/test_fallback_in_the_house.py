@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from claw.auth import Credential
-from claw.errors import ClawError, ProviderError
+from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Notice, Retrying
 from claw.hookspecs import hookimpl
 from claw.provider import TextDelta
@@ -34,6 +34,13 @@ class Breaking(FakeProvider):
         for piece in self._pieces:
             yield TextDelta(piece)
         raise DOWN
+
+
+class Unset(FakeProvider):
+    """Its key stands in a variable that is not set."""
+
+    def credentials(self):
+        raise ConfigError("providers.fake.apiKey", "the environment variable KEY is not set")
 
 
 def spare(*answers) -> FakeProvider:
@@ -70,6 +77,32 @@ async def test_the_person_is_told_once_in_a_turn_of_many_calls():
 
         assert len([event for event in house.events if isinstance(event, Notice)]) == 1
         assert len(model.requests) == 1
+
+
+GONE = ProviderError("no such model", reason="model_not_found")
+
+
+async def test_the_person_is_told_once_while_it_lasts_and_anew_when_it_comes_back():
+    model = FakeProvider(GONE, GONE, GONE, says("back"), GONE)
+    other = spare(*[says("instead")] * 4)
+    told: list[int] = []
+    async with House(model, spares=[other], config=SPARE) as house:
+        for session in ("", "", "another", "", ""):
+            house.events.clear()
+            await house.hear("hello", session=session)
+            told.append(len([event for event in house.events if isinstance(event, Notice)]))
+
+    assert told == [1, 0, 1, 0, 1], (
+        "first, still so, another conversation, the usual model again, fails again"
+    )
+
+
+async def test_a_file_with_a_key_that_cannot_be_read_keeps_no_other_model_from_answering():
+    async with House(Unset(), spares=[spare(says("fine"))], config=SPARE) as house:
+        assert (await house.hear("hello")).text == "fine"
+        [notice] = [event.text for event in house.events if isinstance(event, Notice)]
+
+    assert "KEY is not set" in notice and notice.endswith("Switched to spare/m2.")
 
 
 async def test_a_growing_reply_shows_the_new_answer_in_the_place_of_the_half_one(tmp_path):

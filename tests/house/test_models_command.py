@@ -41,6 +41,11 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
+def write(home: Path, model: str, providers: dict | None = None, **more: Any) -> None:
+    tree = {"agents": {"defaults": {"model": model}}, "providers": providers or {}, **more}
+    (home / "config.yaml").write_text(yaml.safe_dump(tree))
+
+
 def rests(home: Path, provider: str, key: Credential, reason: str) -> None:
     database = Database(home / "state.db")
     Keys(database).failed(provider, key, "m", ProviderError("no", reason=reason))
@@ -140,6 +145,57 @@ def test_a_service_on_this_machine_needs_no_key_and_any_other_does(home: Path, s
     assert found["ready"] is not needs and found["code"] == int(needs)
 
 
+@pytest.mark.parametrize(
+    ("model", "section"),
+    [
+        ("ollama/qwen3", None),
+        ("lmstudio/x", None),
+        ("vllm/x", None),
+        ("offline/rules", None),
+        ("google/gemma-4", {"baseUrl": "http://localhost:9/v1beta"}),
+        ("mistral/devstral-small", {"baseUrl": "http://[::1]:9"}),
+        ("anthropic/llama", {"baseUrl": "http://127.0.0.1:9"}),
+    ],
+)
+def test_what_needs_no_key_is_ready_without_one_whatever_it_speaks(
+    home: Path, model: str, section: dict | None
+):
+    providers = {model.partition("/")[0]: section} if section else {}
+    write(home, model, providers)
+
+    shown = claw("models", "status")
+
+    assert (shown.exit_code, shown.stdout.count("needs no key")) == (0, 1)
+    assert claw("models", "use", model).stdout == f"{model} answers already\n"
+
+
+@pytest.mark.parametrize("where", ["environment", "own file"])
+def test_an_endpoint_whose_place_nobody_knows_is_not_ready_with_a_key_alone(
+    home: Path, where: str, monkeypatch
+):
+    write(home, "azure/gpt-5")
+    if where == "environment":
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", SECRET)
+    else:
+        claw("auth", "add", "azure", stdin=SECRET)
+
+    found = told("models", "status")
+
+    assert (found["ready"], found["code"], found["models"][0]["ready"]) == (False, 1, False)
+    assert "providers.azure.baseUrl: nobody knows where Azure OpenAI is" in found["models"][0]["fault"]
+    assert "Set AZURE_OPENAI_ENDPOINT" in claw("models", "status").stdout.replace("\n", " ")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
+    assert told("models", "status")["ready"] is True
+
+
+def test_a_model_of_a_plugin_that_is_switched_off_is_not_ready(home: Path):
+    write(home, "openai/gpt-5", {"openai": {"apiKey": SECRET}}, plugins={"deny": ["openai"]})
+
+    [model] = told("models", "status")["models"]
+
+    assert (model["ready"], model["fault"]) == (False, "nobody serves the provider openai")
+
+
 def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path):
     openai = {"baseUrl": "http://127.0.0.1:9", "apiKey": SECRET}
     agents = {"defaults": {"model": "openai/gpt-4o"}}
@@ -235,3 +291,19 @@ def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
     assert told("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
     assert "no provider" in str(claw("models", "use", "gpt-5").exception)
     assert "openai" in str(claw("models", "use", "opnai/gpt-5").exception)
+
+
+def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home: Path, monkeypatch):
+    assert claw("models", "use", "google/gemini-x").stdout == (
+        "google/gemini-x is chosen, but cannot answer yet: google has no key. claw auth add google takes one; or set "
+        "GEMINI_API_KEY / GOOGLE_API_KEY, or apiKey under providers.google\n"
+    )
+    monkeypatch.setenv("GEMINI_API_KEY", SECRET)
+    assert claw("models", "use", "google/gemini-x").stdout == "google/gemini-x answers already\n"
+
+    claw("auth", "add", "openai", stdin=SECRET)
+    rests(home, "openai", Credential("main", SECRET, provider="openai", owner="default"), "billing")
+    assert (
+        "openai/gpt-5 is chosen, but cannot answer yet: waits 5 h"
+        in claw("models", "use", "openai/gpt-5").stdout
+    )

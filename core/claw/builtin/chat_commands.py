@@ -252,7 +252,7 @@ async def _model(rest: str, desk: Desk) -> str:
 
 def named(text: str, models: Models) -> str:
     """The model that somebody means: a known name or alias, its last part when that is one's alone, or
-    ``provider/model`` of a provider that is here.
+    ``provider/model`` of a provider that is here. ``@KEY`` behind it stays: the key to use first.
 
     :raises UsageError: none; it names the nearest one.
     """
@@ -261,6 +261,9 @@ def named(text: str, models: Models) -> str:
     alike = alike or [name for name in models.known if name.partition("/")[2].lower() == wanted.lower()]
     if len(alike) == 1:
         return alike[0]
+    head, _, key = wanted.rpartition("@")
+    if head:
+        return f"{named(head, models)}@{key}"
     provider, slash, model = wanted.partition("/")
     if slash and model and provider.lower() in models.providers:
         return f"{provider.lower()}/{model}"
@@ -346,7 +349,7 @@ COMMANDS: dict[str, Command] = {
         Command("/status", "agent, model, conversation, how full the context is", "", _status),
         Command("/context", "what a request takes: sections of the prompt, tools", "", _context),
         Command("/tools", "the tools of this agent here", "", _tools),
-        Command("/model", "which model answers here", "[provider/model | default]", _model, True),
+        Command("/model", "which model answers here", "[provider/model[@key] | default]", _model, True),
         Command("/think", "how much the model thinks", f"[{' | '.join(THINKING)} | default]", _think, True),
         Command("/reasoning", "whether what it thinks is shown", "[on | off | default]", _reasoning, True),
         Command(

@@ -1,12 +1,13 @@
 """What a model is good for besides talking: how it is told of tools, and whether it reads enough for them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from claw.app import House, commands_host
 from claw.builtin.offline import Offline
 from claw.config.settings import Settings
+from claw.errors import ClawError, ConfigError
 from claw.fallback import ModelRef
 from claw.finding import Finding
 from claw.provider import Provider
@@ -21,10 +22,14 @@ class Aptitude:
 
     :param tools: native, prompt or none; empty = nobody says.
     :param window: how many tokens it reads; None = nobody says.
+    :param needs_key: False = its service takes none.
+    :param fault: why it cannot be asked, whatever keys there are.
     """
 
     tools: str = ""
     window: int | None = None
+    needs_key: bool = True
+    fault: str = ""
 
 
 def written(settings: Settings, ref: ModelRef) -> Aptitude:
@@ -40,13 +45,18 @@ def written(settings: Settings, ref: ModelRef) -> Aptitude:
 
 def asked(provider: Provider, settings: Settings, ref: ModelRef) -> Aptitude:
     """What its provider says, and the file where it says otherwise."""
-    mode, window = written(settings, ref).tools, None
+    mode, window, needs_key, fault = written(settings, ref).tools, None, True, ""
     try:
         mode = mode_of(provider, ref.model, mode or None)
         window = provider.context_tokens(ref.model)
+        needs_key = all(key.secret for key in provider.credentials())
+    except ConfigError:  # of a key that cannot be read: the list of keys says so
+        pass
+    except ClawError as why:
+        fault = str(why)
     except Exception:  # noqa: BLE001 - a stranger's code; what it fails to say is not known
         pass
-    return Aptitude(mode, window if isinstance(window, int) else None)
+    return Aptitude(mode, window if isinstance(window, int) else None, needs_key, fault)
 
 
 def known(house: House, wanted: Mapping[ModelRef, str]) -> dict[ModelRef, Aptitude]:
@@ -61,7 +71,9 @@ def known(house: House, wanted: Mapping[ModelRef, str]) -> dict[ModelRef, Aptitu
     return {
         ref: asked(brought[ref.provider], settings, ref)
         if ref.provider in brought
-        else written(settings, ref)
+        else replace(
+            written(settings, ref), fault=say("nobody serves the provider {provider}", provider=ref.provider)
+        )
         for ref in wanted
     }
 

@@ -34,7 +34,9 @@ def chat(
     ] = None,
     agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
     session: Annotated[str, typer.Option(help="Which conversation; default: the main one.")] = "",
-    model: Annotated[str, typer.Option(help="provider/model for this run.")] = "",
+    model: Annotated[
+        str, typer.Option(help="provider/model for this run; with @KEY behind it, that key first.")
+    ] = "",
     workspace: Annotated[
         Path | None, typer.Option(help="Folder to work in; default: the agent's, else this one.")
     ] = None,

@@ -35,6 +35,6 @@ class TerminalDesk(Desk):
 
     def choose(self, **fields: Any) -> None:
         """What is chosen now comes before what ``--model`` said."""
+        super().choose(**fields)
         if "model" in fields:
             self.wish = replace(self.wish, model="")
-        super().choose(**fields)

@@ -2,16 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
+from claw.auth import no_key
 from claw.cli.auth import AsJson, known_provider, rows
 from claw.cli.show import document, table
 from claw.errors import ClawError, ProviderError, UsageError
-from claw.guard.fetch import is_loopback
+from claw.manifest import variables_of
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
-    able = _able(house, agent)
+    able = _able(house, _models(house, agent))
     found = [
         {
             "model": str(ref),
@@ -61,21 +61,9 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
-    held = list(rows(house, agent, os.environ))
-    found: list[dict[str, Any]] = []
-    able = _able(house, agent)
-    for ref, one in able.items():
-        keys = [row for row in held if row.provider == ref.provider]
-        told = [
-            {"key": row.name, "where": row.place, "state": row.state_for(ref.model) or "ready"}
-            for row in keys
-        ]
-        needs = _needs_key(house, ref.provider)
-        found.append({"model": str(ref), "needsKey": needs, "keys": told, **_plain(one)})
-    well = all(
-        any(key["state"] == "ready" for key in row["keys"]) if row["keys"] else not row["needsKey"]
-        for row in found
-    )
+    able = _able(house, _models(house, agent))
+    found = _states(house, agent, able)
+    well = all(row["ready"] for row in found)
     if as_json:
         document("models-status", {"ready": well, "models": found})
     else:
@@ -84,10 +72,10 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
                 row["model"],
                 *_told(row),
                 key["key"],
-                say("ready") if key["state"] == "ready" else key["state"],
+                row["fault"] or (say("ready") if key["state"] == "ready" else key["state"]),
             ]
             for row in found
-            for key in (*row["keys"], *_nobody(row))
+            for key in row["keys"] or _nobody(row)
         ]
         heads = [say("model"), say("tools"), say("reads"), say("key"), say("state")]
         table(heads, cells, {say("ready"): "green"})
@@ -127,6 +115,7 @@ def use(
     from claw.app import look_round
     from claw.cli.config import file_of
     from claw.config import edit
+    from claw.fallback import ModelRef
 
     house = look_round()
     aliases = house.config.settings.models.aliases
@@ -142,7 +131,10 @@ def use(
     spares = fallback if fallback is not None else list(choice.fallbacks) if choice else []
     value = {"primary": model, "fallbacks": spares} if spares else model
     changed = edit.set_value(path, place, value, os.environ)
-    typer.echo(say("{model} answers now" if changed else "{model} answers already", model=model))
+    if why := _why_not(look_round(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
+        typer.echo(say("{model} is chosen, but cannot answer yet: {why}", model=model, why=why))
+    else:
+        typer.echo(say("{model} answers now" if changed else "{model} answers already", model=model))
 
 
 async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
@@ -203,6 +195,31 @@ async def _called(
     return {"model": str(ref), "key": key.name, "ok": not why, "why": running.redact(why)}
 
 
+def _states(house: "House", agent: str, able: "dict[ModelRef, Aptitude]") -> list[dict[str, Any]]:
+    """Of each model: its keys, and whether it could answer now."""
+    held, found = list(rows(house, agent, os.environ)), []
+    for ref, one in able.items():
+        keys = [
+            {"key": row.name, "where": row.place, "state": row.state_for(ref.model) or "ready"}
+            for row in held
+            if row.provider == ref.provider
+        ]
+        ready = any(key["state"] == "ready" for key in keys) if keys else not one.needs_key
+        found.append(
+            {"model": str(ref), "ready": ready and not one.fault, "fault": one.fault or None, "needsKey": one.needs_key,
+             "keys": keys, **_plain(one)}
+        )  # fmt: skip
+    return found
+
+
+def _why_not(house: "House", agent: str, ref: "ModelRef") -> str:
+    """What a model lacks that it could answer; empty = nothing."""
+    [state] = _states(house, agent, _able(house, (ref,)))
+    if state["ready"] or state["fault"] or state["keys"]:
+        return "" if state["ready"] else state["fault"] or state["keys"][0]["state"]
+    return str(no_key(ref.provider, variables_of(house.found, ref.provider) or ()))
+
+
 def _models(house: "House", agent: str) -> "tuple[ModelRef, ...]":
     from claw.fallback import candidates
 
@@ -211,10 +228,10 @@ def _models(house: "House", agent: str) -> "tuple[ModelRef, ...]":
     return candidates("", primary, choice.fallbacks if choice else (), house.config.settings.models.aliases)
 
 
-def _able(house: "House", agent: str) -> "dict[ModelRef, Aptitude]":
+def _able(house: "House", refs: "Iterable[ModelRef]") -> "dict[ModelRef, Aptitude]":
     from claw.cli import aptitude
 
-    return aptitude.known(house, {ref: _plugin(house, ref.provider) for ref in _models(house, agent)})
+    return aptitude.known(house, {ref: _plugin(house, ref.provider) for ref in refs})
 
 
 def _plain(one: "Aptitude") -> dict[str, Any]:
@@ -245,18 +262,5 @@ def _plugin(house: "House", provider: str) -> str:
     return "openai" if section and section.base_url else ""
 
 
-def _needs_key(house: "House", provider: str) -> bool:
-    """Not where claw itself answers, nor on this machine, nor where the settings say so."""
-    section = house.config.settings.providers.get(provider)
-    if provider in ("offline", "local"):
-        return False
-    if section is None or not section.base_url:
-        return True
-    keyless = (section.model_extra or {}).get("keyless")
-    return not (is_loopback(urlsplit(section.base_url).hostname or "") if keyless is None else keyless)
-
-
 def _nobody(one: dict[str, Any]) -> list[dict[str, str]]:
-    if one["keys"]:
-        return []
     return [{"key": "-", "state": say("no key") if one["needsKey"] else say("needs no key")}]

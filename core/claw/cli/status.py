@@ -9,7 +9,7 @@ import typer
 
 from claw.auth import ProfileFile
 from claw.cli.show import document
-from claw.manifest import Found
+from claw.manifest import Found, variables_of
 from claw.words import say
 
 app = typer.Typer(add_completion=False, help="Say how claw is set up here.")
@@ -72,12 +72,12 @@ def key_of(config: Any, found: Sequence[Found], provider: str, environ: Mapping[
     section = config.settings.providers.get(provider)
     if section is not None and (section.api_key or any(profile.api_key for profile in section.auth_profiles)):
         return f"providers.{provider}"
-    lines = [
-        line for one in found if one.manifest for line in one.manifest.providers if line.name == provider
-    ]
-    for variable in (name for line in lines for name in line.env):
+    variables = variables_of(found, provider)
+    for variable in variables or ():
         if environ.get(variable, "").strip():
             return variable
     if section is not None and section.base_url:
         return say("none; the endpoint is {url}", url=section.base_url)
+    if variables == ():
+        return say("not needed")
     return say("none")

@@ -1,15 +1,15 @@
 """OpenAI models for claw, and every endpoint that speaks its protocol."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from claw import (
-    ConfigError,
     Credential,
     PluginConfig,
     Provider,
+    ProviderError,
     base_url,
     configured_keys,
     hookimpl,
@@ -44,23 +44,19 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         variables = [*(known.env if known else ()), f"{name.upper().replace('-', '_')}_API_KEY"]
         keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
         if not address and known:
-            keys = partial(_placed, keys, name, known)
+            keys = partial(_nowhere, name, known)
         yield OpenAI(name, section, address, keys, config.http, known, here)
 
 
-def _placed(
-    keys: Callable[[], tuple[Credential, ...]], name: str, known: "Endpoint"
-) -> tuple[Credential, ...]:
-    """The keys of an endpoint without an address: with one, somebody wants to use it.
+def _nowhere(name: str, known: "Endpoint") -> tuple[Credential, ...]:
+    """The keys of an endpoint without an address: none of any use, wherever one stands.
 
-    :raises ConfigError: so it must be said where it is.
+    :raises ProviderError: it must be said where it is.
     """
-    if found := keys():
-        problem, fix = "nobody knows where {title} is", "Set {variable}, or write its address there"
-        raise ConfigError(
-            f"providers.{name}.baseUrl", problem, fix, title=known.title, variable=known.variable
-        )
-    return found
+    raise ProviderError(
+        "nobody knows where {title} is", reason="bad_request", where=f"providers.{name}.baseUrl",
+        fix="Set {variable}, or write its address there", title=known.title, variable=known.variable,
+    )  # fmt: skip
 
 
 def compatible(sections: Mapping[str, Any]) -> Iterable[str]:

@@ -9,6 +9,7 @@ from claw.guard.fetch import Network
 from claw.provider import SystemPrompt, ToolSpec
 from claw.testing.services import AnthropicService, Received, Reply
 from claw.transcript import Assistant, Text, Thinking, ToolCall, ToolResult, User
+from claw.usage import Price
 from models import LS, answer, asks, provider, registered
 
 MARK = {"type": "ephemeral"}
@@ -252,3 +253,13 @@ def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
 def test_a_wrong_key_in_the_section_is_told_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.anthropic\.maxTokns"):
         registered("anthropic", {"providers": {"anthropic": {"maxTokns": 5}}}, Network())
+
+
+def test_a_service_on_this_machine_needs_no_key_and_costs_nothing():
+    def models(url):
+        return registered("anthropic", {"providers": {"anthropic": {"baseUrl": url}}}, Network())["anthropic"]
+
+    here, there = models("http://127.0.0.1:9/v1"), models("https://gate.test")
+
+    assert [key.secret for key in here.credentials()] == [""] and there.credentials() == ()
+    assert here.price("llama") == Price(0.0, 0.0) and there.price("claude-sonnet-4-5") is None

@@ -447,6 +447,9 @@ def test_a_price_is_the_vendors_own_and_nobody_elses():
     assert vendor().price("gemini-of-tomorrow") is None
     assert vendor().price("gemini-flash-latest") is None, "another model every few months"
     assert vendor(baseUrl="https://gate.test").price("gemini-2.5-pro") is None
+    assert vendor(baseUrl="http://127.0.0.1:9").price("gemini-2.5-pro") == Price(0.0, 0.0), (
+        "this machine's own"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(prices.table().models))

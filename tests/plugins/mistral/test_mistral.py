@@ -373,6 +373,9 @@ def test_a_price_is_the_vendors_own_and_of_a_model_by_its_number():
     assert vendor().price("mistral-large-2512") == Price(0.5, 1.5, 0.05)
     assert vendor().price("mistral-large-latest") is None, "another model every few months"
     assert vendor(baseUrl="https://gate.test").price("mistral-large-2512") is None
+    assert vendor(baseUrl="http://127.0.0.1:9").price("mistral-large-2512") == Price(0.0, 0.0), (
+        "this machine's own"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(prices.table().models))

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from claw.errors import ConfigError
+from claw.errors import ProviderError
 from claw.provider import Request, SystemPrompt
 from claw.transcript import Assistant, Text, Thinking, ToolCall, ToolResult, User
 from claw.usage import Price
@@ -135,8 +135,7 @@ def test_a_known_endpoint_needs_its_key_alone() -> None:
 
 def test_azure_is_where_its_variable_says_and_nowhere_without() -> None:
     assert "mine.openai.azure.com/openai/v1" in repr(endpoint("azure", **AZURE))
-    assert endpoint("azure").credentials() == ()
-    with pytest.raises(ConfigError, match=r"providers\.azure\.baseUrl.*AZURE_OPENAI_ENDPOINT"):
+    with pytest.raises(ProviderError, match=r"providers\.azure\.baseUrl.*AZURE_OPENAI_ENDPOINT"):
         endpoint("azure", AZURE_OPENAI_API_KEY="k").credentials()
     assert "10.1.1.1" in repr(endpoint("azure", {"baseUrl": "http://10.1.1.1/openai/v1"}))
 
