@@ -16,7 +16,6 @@ import msgspec
 from claw.auth import Credential, no_key
 from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Event, Retrying
-from claw.failure import CONFLICT
 from claw.failure import failed as failed_call
 from claw.keys import Keys
 from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
@@ -287,8 +286,7 @@ class _Asking:
             raise failed
         mark = (ref, key.name)
         well = self._keys.is_well(ref.provider, key, ref.model)
-        accident = failed.reason in _ONCE_MORE or failed.status == CONFLICT
-        if not accident or call.shown or mark in call.again or not well:
+        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again or not well:
             return False
         call.again.add(mark)
         return self._keys.clock.monotonic() + _PAUSE_SECONDS[1] < call.until
