@@ -10,7 +10,7 @@ from claw.approval import Approvals
 from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
-from claw.errors import UsageError
+from claw.errors import ClawError, UsageError
 from claw.fallback import Bunch, ModelRef, candidates
 from claw.growing import Growing
 from claw.guard.admission import group_of, history_limit, owner_hash
@@ -34,6 +34,7 @@ from claw.route import Route, parse_key
 from claw.sandbox import Sandbox, choose
 from claw.session import Sessions
 from claw.shelf import folder_of
+from claw.store import make_folder
 from claw.tool import Tool
 from claw.wall import name_of
 from claw.words import say
@@ -286,6 +287,8 @@ def _of_chat(agent: Agent, route: Route, files: Sequence[ContextFile], private: 
 
 def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
     """The roots of this agent: its workspace, the folders of its skills, ``more``; the rule files are held apart."""
+    if workspace == agent.workspace and not agent.names_workspace:
+        _make_own(workspace, rooms)
     roots = [*more, Root(workspace, write=True)]
     for section in rooms.kit.sections:
         try:
@@ -297,6 +300,14 @@ def _fence(agent: Agent, workspace: Path, rooms: Rooms, *more: Root) -> Fence:
     is_free = agent.settings.rule_files == "allow"
     rules = () if is_free else (agent.dir / "agent", agent.workspace, workspace)
     return fence_round(roots, workspace, rooms.config.home, rules)
+
+
+def _make_own(workspace: Path, rooms: Rooms) -> None:
+    """The folder that nobody named is made when a tool first wants it; one that the operator named is there, or wrong."""
+    try:
+        make_folder(workspace)
+    except ClawError as why:
+        rooms.complain(str(why))
 
 
 def _left_out(piece: Piece) -> str:

@@ -12,7 +12,7 @@ from claw.hookspecs import hookimpl
 from claw.journal import Accepted
 from claw.message import Address, Inbound, Sender
 from claw.provider import Finished, TextDelta
-from claw.testing import FakeProvider, FakeTool, House, also, calls, says
+from claw.testing import FakeChannel, FakeProvider, FakeTool, House, also, calls, says
 from claw.transcript import User
 
 BUSY = ProviderError("too many requests", reason="rate_limit", retryable=True)
@@ -585,3 +585,20 @@ async def test_a_folder_that_was_asked_for_is_worked_in_whatever_the_agent_names
         ]
 
         assert places == [house.workspace, other]
+
+
+async def test_a_workspace_that_nobody_named_is_made_when_a_tool_first_wants_it(tmp_path):
+    """The first message of a fresh home: ``ls`` in a folder that nobody made would only say that it is not there."""
+    import claw_tools_std
+
+    channel, model = FakeChannel(), FakeProvider(calls("ls"), says("nothing yet"))
+    unnamed = {"agents": {"defaults": {"workspace": None}}}
+    plugins = {"tools-std": claw_tools_std}
+    async with House(model, home=tmp_path, config=unnamed, plugins=plugins, channels=[channel]) as house:
+        house.workspace.rmdir()
+        async with house.served():
+            channel.says("list my files")
+            await channel.until_shown()
+
+        assert not model.requests[1].tool_results[0].is_error
+        assert house.workspace.stat().st_mode & 0o777 == 0o700
