@@ -166,6 +166,35 @@ def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
     assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
 
 
+@pytest.mark.parametrize("plugin", ["telegram", "discord", "feishu", "http"])
+def test_a_channel_speaks_chinese_as_the_house_does(plugin: str) -> None:
+    said = {
+        template: f"{source.path.name}:{call.lineno}"
+        for source in sources(ROOT / "plugins" / plugin / f"claw_{plugin}")
+        if source.path.parent.name != "tools"  # what they say is for the model
+        for call, name, given in calls(source)
+        if name in ("say", "ConfigError")
+        for expression in given
+        for template in literals(expression)
+    }
+    chinese = words.translations("zh", f"claw_{plugin}") | CHINESE
+    assert {template: where for template, where in said.items() if template not in chinese} == {}
+
+
+def test_the_menu_of_telegram_is_in_the_language_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from claw_telegram.menu import menu
+
+    monkeypatch.setattr(words, "_packages", ["claw"])
+    words.use("zh")
+    words.learn("claw_telegram")
+    try:
+        shown = menu()
+    finally:
+        words.use("en")
+    assert {"command": "stop", "description": "停止正在进行的回答"} in shown
+    assert all(not one["description"].isascii() for one in shown)
+
+
 @pytest.fixture
 def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Makes an imported package with translations of its own; learned packages are forgotten again."""

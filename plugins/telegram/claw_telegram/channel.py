@@ -210,9 +210,7 @@ class TelegramChannel:
         if found.kind == "fatal":
             told = str(self._no_such_token())
         elif found.kind == "conflict":
-            told = say(
-                "another poller uses this bot's token: stop the other process; until then this one waits"
-            )
+            told = say("another process polls with this bot's token, and this one waits until you stop it")
         elif found.kind == "webhook":
             told = say("a webhook was set for this bot; it is taken away, nothing that waits is lost")
         else:

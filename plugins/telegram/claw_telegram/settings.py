@@ -83,7 +83,7 @@ def _account(name: str, section: TelegramSettings, config: PluginConfig, count: 
     if section.mode == "webhook":
         secret = _text(section.webhook_secret, f"{key}.webhookSecret")
         if not secret:
-            problem = "in webhook mode anybody could post without a secret: the channel does not start"
+            problem = "in webhook mode without a secret anybody could post, so the channel does not start"
             raise ConfigError(f"{key}.webhookSecret", problem, _CALLERS_PROVE_THEMSELVES)
         if len(secret) > 256 or not all(
             letter.isascii() and (letter.isalnum() or letter in "_-") for letter in secret

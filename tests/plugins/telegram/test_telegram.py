@@ -125,7 +125,7 @@ async def test_a_second_poller_makes_it_wait_and_it_heals_when_that_one_goes() -
         fake.fail("getUpdates", Refusal(409, "Conflict: terminated by other getUpdates request"), 2)
         async with listening(fake) as (channel, door):
             await soon(lambda: channel.state.state == "waiting")
-            assert "another poller" in channel.state.detail
+            assert "another process polls" in channel.state.detail
             fake.says("hello")
             await soon(lambda: door.texts == ["hello"])
             assert (channel.state.state, channel.state.detail) == ("up", "")
