@@ -76,6 +76,7 @@ _SESSION = (
     r"|no such session"
 )
 _NUMBER = r"(?:^\W*|\b(?:http|code|status)[\"']?[\s:=]+)([45]\d\d)\b"
+_NO_EYES = r"\b(?:image|audio|video) input is not supported"  # llama.cpp's server says so with a 500
 _NO_PATH = (
     r"^\W*(?:(?:404|file|page|resource|path|route|url|the|requested)\W+)*not[ _]found\W*$|invalid url"
     r"|unknown (?:request )?(?:url|path|route|endpoint)|unexpected endpoint|cannot (?:post|get)\b|no (?:such )?route"
@@ -110,6 +111,7 @@ _BY_STATUS = {
     402: "billing", 404: "model_not_found", 408: "timeout", 413: "request_too_large", 429: "rate_limit",
     529: "overloaded",
 }  # fmt: skip
+_CONFLICT = ("unknown", 409)  # something else was going on: the vendors' own clients ask once more
 _SAYS_NOTHING = frozenset({409, 499})
 
 
@@ -140,7 +142,7 @@ def failed(
         problem,
         fix=fix,
         reason=reason,
-        retryable=reason in _RETRYABLE,
+        retryable=reason in _RETRYABLE or (reason, status) == _CONFLICT,
         status=status,
         retry_after_seconds=retry_after(headers or {}, SYSTEM.now()),
         where=service,
@@ -184,6 +186,8 @@ def _by_status(status: int, kind: str, text: str) -> str:
     if status in (401, 403):
         plain = "auth" if status == 401 or "authentication" in kind else "permission"
         return "auth_permanent" if _has(_FOR_GOOD, words) else plain
+    if status == 500 and _has(_NO_EYES, text):
+        return "bad_request"
     if status >= 500:
         return "overloaded" if status == 529 or "overloaded" in words.lower() else "server"
     if status in (400, 422) and _has(_KEY_REFUSED, words):

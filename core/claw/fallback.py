@@ -286,7 +286,8 @@ class _Asking:
             raise failed
         mark = (ref, key.name)
         well = self._keys.is_well(ref.provider, key, ref.model)
-        if failed.reason not in _ONCE_MORE or call.shown or mark in call.again or not well:
+        accident = failed.reason in _ONCE_MORE or (failed.reason == "unknown" and failed.retryable)
+        if not accident or call.shown or mark in call.again or not well:
             return False
         call.again.add(mark)
         return self._keys.clock.monotonic() + _PAUSE_SECONDS[1] < call.until

@@ -39,6 +39,26 @@ def test_an_error_body_of_any_form_has_a_reason(status, body, reason):
     assert str(error).startswith("acme/m: ")
 
 
+@pytest.mark.parametrize(
+    ("status", "text", "reason", "again"),
+    [
+        (409, "another request is under way", "unknown", True),
+        (409, "insufficient credits", "billing", False),
+        (418, "I am a teapot", "bad_request", False),
+        (
+            500,
+            "image input is not supported - hint: you may need to provide the mmproj",
+            "bad_request",
+            False,
+        ),
+    ],
+)
+def test_whether_another_try_may_help_is_told_with_the_reason(status, text, reason, again):
+    error = said("acme/m", {"error": {"message": text}}, status=status)
+
+    assert (error.reason, error.retryable) == (reason, again)
+
+
 def test_an_essay_about_money_is_no_bill():
     assert reason_of(500, "api_error", "story: " + "insufficient balance " * 200) == "server"
 

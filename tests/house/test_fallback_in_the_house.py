@@ -199,11 +199,15 @@ async def test_a_turn_waits_for_a_model_that_says_when_and_observers_hear_of_it(
     assert heard.index(AttemptFailed.__name__) < heard.index(Retrying.__name__)
 
 
-async def test_an_accident_is_asked_for_once_more_before_anybody_sees_it():
-    model = FakeProvider(DOWN, says("fine"))
+CONFLICT = ProviderError("the model call failed", reason="unknown", retryable=True, status=409)
+
+
+@pytest.mark.parametrize("accident", [DOWN, CONFLICT], ids=["network", "unknown"])
+async def test_an_accident_is_asked_for_once_more_before_anybody_sees_it(accident):
+    model = FakeProvider(accident, says("fine"))
     async with House(model, config={"models": {"wait": "30s"}}) as house:
         assert (await house.hear("hi")).text == "fine"
-        assert [event.reason for event in house.events if isinstance(event, Retrying)] == ["network"]
+        assert [event.reason for event in house.events if isinstance(event, Retrying)] == [accident.reason]
 
 
 async def test_a_house_that_was_told_of_no_credit_knows_it_after_a_restart(tmp_path):
