@@ -321,7 +321,7 @@ class App:
         settings = self.config.settings
         return Approvals(
             self._database, clock, approvers=settings.approvals.approvers, owners=owners_of(settings),
-            timeout_seconds=settings.approvals.timeout,
+            timeout_seconds=settings.approvals.timeout, is_over=Journal(self._database, clock).is_over,
         )  # fmt: skip
 
     def _spending(self, before: "App | None") -> Spending:
@@ -330,7 +330,9 @@ class App:
 
     def _asked_through(self, spending: Spending) -> Kit:
         """What turns see of the kit: each provider behind the meter, and behind the words that stand for tools."""
-        providers = interpreted(spending.over(self.kit.providers), self.config.settings, self.complain)
+        providers = interpreted(
+            spending.over(self.kit.providers), self.config.settings, self.complain, self.redact
+        )
         return replace(self.kit, providers=providers)
 
     def _keys(self) -> Keys:

@@ -40,7 +40,8 @@ async def letters(
     if words and errand.shortened and not in_house(message.address.channel):
         words = "\n\n".join((words, *(f"({line})" for line in errand.shortened)))
     if words and not failed and _shows_thinking(rooms, errand):
-        words = "\n".join(f"> {line}" for line in errand.thinking.strip().splitlines()) + f"\n\n{words}"
+        thoughts = rooms.redact.said.masked(errand.thinking.strip())
+        words = "\n".join(f"> {line}" for line in thoughts.splitlines()) + f"\n\n{words}"
     whole = Outbound(
         ending.turn, message.address, words, reply_to=reply.reply_to or (None if blocks else quoted(errand)),
         attachments=files, voice=reply.voice, answers=message.message_id, tokens=errand.tokens,

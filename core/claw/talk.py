@@ -73,7 +73,13 @@ class Talk:
             raise ToolError("{why}", why="; ".join(refused))
         answers = self._inbound.message_id if address == self._inbound.address else ""
         outbound = Outbound(
-            key, address, text, reply_to=reply_to, attachments=files, voice=voice, answers=answers
+            key,
+            address,
+            self._masked(text),
+            reply_to=reply_to,
+            attachments=files,
+            voice=voice,
+            answers=answers,
         )
         rooms = self._rooms
         let_out = await filtered(outbound, "outbound", rooms.kit.filters, rooms.yard, rooms.complain)
@@ -85,7 +91,7 @@ class Talk:
     async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
         """Rewrite one of our messages."""
         address = where or self._inbound.address
-        await _told(self._able(address, "edit").edit(address, message_id, text))
+        await _told(self._able(address, "edit").edit(address, message_id, self._masked(text)))
 
     async def delete(self, message_id: str, where: Address | None = None) -> None:
         """Take one of our messages back."""
@@ -105,8 +111,13 @@ class Talk:
     ) -> tuple[str, ...]:
         """Ask everybody in the chat."""
         address = where or self._inbound.address
-        receipt: Receipt = await _told(self._able(address, "poll").poll(address, question, tuple(options)))
+        asked, choices = self._masked(question), tuple(map(self._masked, options))
+        receipt: Receipt = await _told(self._able(address, "poll").poll(address, asked, choices))
         return receipt.message_ids
+
+    def _masked(self, text: str) -> str:
+        """Without the secrets of this house: a chat is no place for them, whoever asks."""
+        return self._rooms.redact.said.masked(text)
 
     def _names(self) -> set[str]:
         return {brought.thing.name for brought in self._rooms.kit.channels.values()}

@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from claw.guard.redact import Redactor, redact
+from claw.guard.redact import Redactor, Veil, redact
 from hypothesis import given, settings, strategies as st
 
 PIECES = st.sampled_from([
@@ -127,3 +127,74 @@ def test_our_own_errors_about_a_secret_key_stay_readable() -> None:
         "providers.x.apiKey=the lot",
     ):
         assert "***" in redact(shown)
+
+
+# --- what an agent says, piece by piece
+
+KEYS = ("sk-live-4242424242", "sk-live-42xyz-99999", "hunter2hunter2", "密码是天王盖地虎呀")
+SAID = Redactor(KEYS).said
+
+
+def shown(text: str, *sizes: int) -> str:
+    """What a person sees of it when it comes in pieces of these sizes, again and again."""
+    veil, out, at, turn = Veil(SAID), [], 0, 0
+    while at < len(text):
+        out.append(veil.feed(text[at : at + sizes[turn % len(sizes)]]))
+        at, turn = at + sizes[turn % len(sizes)], turn + 1
+    return "".join((*out, veil.end()))
+
+
+BITS = st.sampled_from(
+    [*KEYS, *(key[:9] for key in KEYS), *(key[3:] for key in KEYS), "sk-", "s", "***", " ", "and"]
+)
+WORDS = st.lists(BITS | st.text(max_size=4), max_size=10).map("".join)
+
+
+@given(WORDS, st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_no_known_secret_is_in_an_answer_however_it_is_cut(text: str, sizes: list[int]) -> None:
+    said = shown(text, *sizes)
+
+    assert not any(key in said for key in KEYS)
+    assert said == SAID.masked(text)
+
+
+@given(st.text(max_size=60), st.integers(1, 7))
+def test_an_answer_without_a_secret_is_said_to_the_byte(text: str, size: int) -> None:
+    assert shown(f"{text} sk-live-4242 hunter2 s", size) == f"{text} sk-live-4242 hunter2 s"
+
+
+def test_only_what_may_still_become_a_secret_is_held_back() -> None:
+    veil = Veil(SAID)
+
+    assert veil.feed("The key is sk-live") == "The key is "
+    assert veil.feed("ly") == "sk-lively"
+    assert veil.feed(" and sk-live-42") == " and "
+    assert veil.feed("xyz-99999.") == "***."
+
+
+def test_a_secret_is_masked_in_an_answer_as_it_may_be_written() -> None:
+    assert (
+        SAID.masked(base64.b64encode(b"hunter2hunter2").decode())
+        != base64.b64encode(b"hunter2hunter2").decode()
+    )
+
+
+@pytest.mark.parametrize("word", ["ollama", "EMPTY", "none", "placeholder", "password"])
+def test_a_word_that_stands_where_no_key_is_needed_does_not_vanish_from_answers(word: str) -> None:
+    redactor = Redactor([word])
+
+    assert redactor.said.masked(f"Use {word} here.") == f"Use {word} here."
+    assert redactor(f"log: {word}") == "log: ***"
+
+
+def test_what_merely_looks_like_a_key_stays_in_an_answer() -> None:
+    text = "A key looks like sk-abcdefghij0123456789, or token=abcdef1234567890."
+
+    assert SAID.masked(text) == text
+
+
+def test_a_secret_learnt_later_is_masked_from_then_on() -> None:
+    redactor = Redactor()
+    redactor.learn(["sk-of-an-agent-1"])
+
+    assert redactor.said.masked("It is sk-of-an-agent-1.") == "It is ***."

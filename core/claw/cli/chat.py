@@ -186,19 +186,21 @@ class Screen:
         self.reasoning = False
         self.redacted: Callable[[Any], Any] = lambda shown: shown
         self._live = out.isatty()
-        self._streamed = False
-        self._open = False
+        self._words: list[str] = []  # of the newest step that had any
+        self._streamed = self._broke = self._open = False
 
     async def hear(self, event: "Event") -> None:
         """One event of the turn."""
         from claw.event import (
             Notice,
+            Said,
             StepStarted,
             TextPiece,
             ThinkingPiece,
             ToolBegan,
             ToolEnded,
             ToolProgress,
+            TurnStarted,
             as_json,
         )
 
@@ -206,9 +208,17 @@ class Screen:
             line = {"schemaVersion": SCHEMA_VERSION, **self.redacted(as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
+        elif isinstance(event, TurnStarted):
+            self._words, self._broke = [], False
+        elif isinstance(event, Said):
+            self._broke = self._streamed and getattr(event.message, "stop_reason", "") == "error"
         elif isinstance(event, StepStarted):
-            self._streamed = False
+            if self._broke:  # what stands on a terminal cannot be taken back
+                self.line(say("(The answer broke off there. It begins anew:)"))
+            self._streamed = self._broke = False
         elif isinstance(event, TextPiece) and self._live:
+            self._words = self._words if self._streamed else []
+            self._words.append(event.text)
             self._streamed = self._open = True
             self.out.write(event.text)
             self.out.flush()
@@ -218,17 +228,17 @@ class Screen:
             self.out.flush()
         elif isinstance(event, ToolBegan):
             given = json.dumps(event.call.arguments, ensure_ascii=False)
-            self.aside(f"· {event.call.name} {_short(given, 100)}")
+            self.aside(f"· {event.call.name} {_short(self.redacted(given), 100)}")
         elif isinstance(event, ToolEnded) and event.result.is_error:
-            self.aside(f"! {event.call.name}: {_line(event.result)}")
+            self.aside(f"! {event.call.name}: {self.redacted(_line(event.result))}")
         elif isinstance(event, ToolProgress | Notice):
-            self.aside(f"  {event.text}")
+            self.aside(f"  {self.redacted(event.text)}")
 
     def answer(self, text: str) -> None:
         """The whole answer: printed when it was not shown while it came."""
         if self.as_json:
             return
-        if self._streamed:
+        if self._streamed or (self._live and text.strip() == "".join(self._words).strip()):
             self._end_line()
         elif text:
             self.out.write(text.rstrip("\n") + "\n")
@@ -300,5 +310,7 @@ def _short(text: str, limit: int) -> str:
 
 
 def _line(result: Any) -> str:
+    """The first line of a result; the one behind it too, where it only announces that one."""
     text = " ".join(block.text for block in result.blocks if hasattr(block, "text")).strip()
-    return _short(text.partition("\n")[0], 160)
+    first, _, rest = text.partition("\n")
+    return _short(f"{first} {rest.strip().partition(chr(10))[0]}" if first.endswith((":", "：")) else first, 160)

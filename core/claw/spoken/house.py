@@ -6,6 +6,7 @@ from typing import Any
 
 from claw.config.settings import Settings
 from claw.errors import ProviderError
+from claw.guard.redact import Redactor
 from claw.kit import Brought
 from claw.provider import Provider
 from claw.spoken.interpreter import Interpreter, Mode, mode_of
@@ -14,14 +15,18 @@ from claw.words import say
 
 
 def interpreted(
-    providers: Mapping[str, Brought[Provider]], settings: Settings, complain: Callable[[str], None]
+    providers: Mapping[str, Brought[Provider]],
+    settings: Settings,
+    complain: Callable[[str], None],
+    redactor: Redactor | None = None,
 ) -> dict[str, Brought[Provider]]:
     """The providers, each heard through.
 
     :param complain: told once of each model that reads little.
+    :param redactor: knows what no answer may hold.
     """
     return {
-        name: Brought(one.plugin, _Heard(one.thing, settings, complain).interpreter)
+        name: Brought(one.plugin, _Heard(one.thing, settings, complain, redactor).interpreter)
         for name, one in providers.items()
     }
 
@@ -29,13 +34,19 @@ def interpreted(
 class _Heard:
     """What the settings and the provider say of its models, asked once of each."""
 
-    def __init__(self, provider: Provider, settings: Settings, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        settings: Settings,
+        complain: Callable[[str], None],
+        redactor: Redactor | None,
+    ) -> None:
         self._provider, self._complain = provider, complain
         self._section = settings.providers.get(provider.name)
         self._least, self._small = settings.models.least_context, settings.models.small_context
         self._modes: dict[str, Mode] = {}
         self._windows: dict[str, int] = {}
-        self.interpreter = Interpreter(provider, self._mode, self._admit)
+        self.interpreter = Interpreter(provider, self._mode, self._admit, redactor)
 
     def _mode(self, model: str) -> Mode:
         if model not in self._modes:

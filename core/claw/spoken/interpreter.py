@@ -1,7 +1,8 @@
 """Between a house that calls tools and a model that may have only words: every provider is heard through it.
 
 A model without tools of its own is told of them in the prompt, and its calls are taken out of its words. A model that
-has them is heard in the same way: what it prints instead of calling is a call all the same, and no person sees it.
+has them is heard in the same way: what it prints instead of calling is a call all the same, and no person sees it. The
+secrets of this house are taken out of every answer here, before anybody hears of it.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,11 +10,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
-import msgspec
+from msgspec.structs import replace as replaced
 
 from claw.errors import ProviderError
 from claw.growing import Growing
-from claw.provider import Finished, ModelEvent, Provider, Request, TextDelta
+from claw.guard.redact import Redactor, Said, Veil
+from claw.provider import Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
 from claw.spoken.ear import Ear, Part, has_marks, listen
 from claw.spoken.forms import Garbled, Schemas, Spoken
 from claw.spoken.told import Rewriting, garbled_call, in_words, not_called, said_in, same
@@ -38,6 +40,7 @@ class Interpreter:
 
     :param mode: of each of its models.
     :param admit: raises ``ProviderError`` for a model that must not be given tools.
+    :param redactor: knows what no answer may hold.
     """
 
     def __init__(
@@ -45,9 +48,11 @@ class Interpreter:
         provider: Provider,
         mode: Callable[[str], Mode],
         admit: Callable[[str], None] = lambda model: None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.name = provider.name
         self._provider, self._mode, self._admit = provider, mode, admit
+        self._redactor = redactor or Redactor()
         self._rewritten = Growing(Rewriting)
 
     def __getattr__(self, name: str) -> Any:
@@ -59,16 +64,22 @@ class Interpreter:
         if request.tools and mode != "none":
             self._admit(request.model)
         stream: Any = self._provider.stream(self._asked(request, mode))
-        hearing = _Hearing(request, mode)
+        hearing, said = _Hearing(request, mode), self._redactor.said
+        words, thoughts = Veil(said), Veil(said)
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    for words in hearing.feed(event.text):
-                        yield TextDelta(words)
+                    if shown := "".join(map(words.feed, hearing.feed(event.text))):
+                        yield TextDelta(shown)
+                elif isinstance(event, ThinkingDelta):
+                    if shown := thoughts.feed(event.text):
+                        yield ThinkingDelta(shown)
                 elif isinstance(event, Finished):
-                    for words in hearing.end(event.message):
-                        yield TextDelta(words)
-                    yield Finished(hearing.understood(event.message))
+                    if shown := thoughts.end():
+                        yield ThinkingDelta(shown)
+                    if shown := "".join(map(words.feed, hearing.end(event.message))) + words.end():
+                        yield TextDelta(shown)
+                    yield Finished(_without_secrets(hearing.understood(event.message), said))
                 else:
                     yield event
 
@@ -124,7 +135,7 @@ class _Hearing:
         if content is message.content:
             return message
         stop = "tool_use" if calls and message.stop_reason == "stop" else message.stop_reason
-        return msgspec.structs.replace(message, content=content, stop_reason=stop)
+        return replaced(message, content=content, stop_reason=stop)
 
     def _content(self, message: Assistant) -> tuple[Text | Thinking | ToolCall, ...]:
         lasting = message.stop_reason not in ("error", "aborted")
@@ -160,6 +171,18 @@ class _Hearing:
                 if any(same(part, one) for one in found):
                     return True
         return False
+
+
+def _without_secrets(message: Assistant, said: Said) -> Assistant:
+    """What people read of it; calls stay as they were made, and so does what its maker has sealed."""
+    content = tuple(
+        replaced(block, text=masked)
+        if (isinstance(block, Text) or (isinstance(block, Thinking) and not block.signature))
+        and (masked := said.masked(block.text)) != block.text
+        else block
+        for block in message.content
+    )
+    return message if content == message.content else replaced(message, content=content)
 
 
 def _is_whole(message: Assistant) -> bool:
