@@ -17,6 +17,7 @@ from claw.errors import DeliveryError
 from claw.failpoint import reach
 from claw.journal import Journal, Owed
 from claw.message import Address, Outbound, Receipt
+from claw.report import PLACE, place_of
 from claw.wall import Leeway, name_of, within
 from claw.words import say
 
@@ -159,6 +160,7 @@ class Delivery:
 
     async def _work(self, place: Address) -> None:
         waiting = self._chats[place]
+        PLACE.set(place_of(place))
         try:
             while waiting:
                 letter = waiting.popleft()

@@ -1,13 +1,24 @@
 """How a house that serves is doing, as one frozen value: its channels, and how much is under way."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from claw.channel import ChannelState
 from claw.guard.shapes import is_secret_name
+from claw.message import Address
 from claw.standing import DISABLED, LOADED, Standing
 from claw.words import say
+
+PLACE: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - nobody changes it
+"""What the work of this task is about: ``channel``, ``account``, ``session``. Every line of the log from it says so."""
+
+
+def place_of(address: Address, session: str = "") -> dict[str, str]:
+    """A chat as :data:`PLACE` has it; the usual account goes without saying."""
+    account = "" if address.account == "default" else address.account
+    return {"channel": address.channel, "account": account, "session": session}
 
 
 class Listening(NamedTuple):

@@ -28,7 +28,7 @@ from claw.live import Live, find_again
 from claw.message import Address, Inbound, Outbound, Receipt
 from claw.question import Question, as_message
 from claw.reception import Reception
-from claw.report import Listening, Report, unserved
+from claw.report import PLACE, Listening, Report, place_of, unserved
 from claw.route import TERMINAL
 from claw.stage import Stage
 from claw.standing import LOADED, QUARANTINED
@@ -200,6 +200,7 @@ class Serving:
 
     async def _receive_all(self, place: Address) -> None:
         waiting = self._arrived[place]
+        PLACE.set(place_of(place))
         try:
             while waiting:
                 arrived = waiting.popleft()
@@ -223,6 +224,7 @@ class Serving:
     async def _listen(self, one: Brought[Channel]) -> str:
         """Keep one channel running; after a few failures in a row it is set aside, and this says why."""
         name = channel_key(one.thing.name, account_of(one.thing))
+        PLACE.set(place_of(Address(one.thing.name, "", account=account_of(one.thing))))
         pause, tries = self._leeway.pause_seconds, 0
         while True:
             began, fix, only_a_person_can_mend_it = SYSTEM.monotonic(), "", False
@@ -265,6 +267,7 @@ class Serving:
     async def _answer(self, errand: Errand) -> None:
         """One turn, watched in its chat, and its answer on the way."""
         rooms, address = self.app.rooms, errand.message.address
+        PLACE.set(place_of(address, errand.route.session_key))
         channel = self._channel_of(address)
         if channel is None:
             self._journal.ended(errand.turn, "refused")

@@ -1,5 +1,6 @@
 """The log of the gateway: one object a line, no secret, never too large, and never the reason why something stops."""
 
+import asyncio
 import json
 import logging
 import os
@@ -14,6 +15,8 @@ import pytest
 from claw.gateway.logs import LINE_CHARS, Book, Sink, for_people, logging_to, numbered
 from claw.gateway.reading import Filter, Reader
 from claw.guard.redact import Redactor
+from claw.message import Address
+from claw.report import PLACE, place_of
 from claw.store import SYSTEM as DISK
 from hypothesis import given, strategies as st
 
@@ -197,6 +200,27 @@ def test_reading_takes_the_newest_lines_that_fit_the_filter(tmp_path):
     assert texts(channel="feishu/work") == ["new"]
     assert texts(level=logging.WARNING) == []
     assert texts(since=1_767_225_600.0 + 1) == ["new"]
+
+
+def test_a_line_says_which_chat_the_work_it_comes_from_is_about(tmp_path):
+    async def work(account: str) -> None:
+        PLACE.set(place_of(Address("feishu", "oc_1", account=account), f"session of {account}"))
+        await asyncio.to_thread(log.warning, "of %s", account)
+
+    async def house() -> None:
+        await asyncio.gather(work("default"), work("sales"))
+        log.warning("of the house")
+
+    with log_in(tmp_path) as (log, _):
+        asyncio.run(house())
+    with closing(Reader(tmp_path / "claw.jsonl")) as reader:
+        told = {one["text"]: one for one in reader.newest(Filter(), None)}
+
+    assert (told["of sales"]["channel"], told["of sales"]["account"]) == ("feishu", "sales")
+    assert told["of default"]["session"] == "session of default" and "account" not in told["of default"]
+    assert "channel" not in told["of the house"]
+    assert [Filter(channel="feishu/default").takes(one) for one in told.values()].count(True) == 1
+    assert for_people({**told["of sales"], "text": "feishu/sales: hello"}).endswith(" feishu/sales: hello")
 
 
 def test_following_goes_on_across_a_turn_over_and_loses_nothing(tmp_path):

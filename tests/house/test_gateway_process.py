@@ -307,6 +307,10 @@ def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):  # noqa:
     told = json.loads(home.claw("logs", "--json", "--level", "warning").out)
     assert "post" in [line["logger"] for line in told["lines"]]
     assert home.claw("logs", "--channel", "feishu").out == ""
+    of_channel = home.claw("logs", "--channel", "post").out
+    assert "with " in of_channel and "ready after" not in of_channel
+    assert of_channel == home.claw("logs", "--channel", "post/default").out
+    assert home.claw("logs", "--channel", "post/work").out == ""
     assert home.claw("logs", "--level", "loud").code == 2
 
 

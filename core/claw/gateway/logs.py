@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from claw.errors import ClawError
 from claw.guard.redact import Redactor
+from claw.report import PLACE
 from claw.store import SYSTEM as DISK, Disk
 from claw.words import say
 
@@ -134,7 +135,8 @@ class Sink(logging.Handler):
             "level": record.levelname.lower(),
             "logger": record.name,
         }
-        fields |= {name: self.safe(str(getattr(record, name))) for name in WHERE if getattr(record, name, "")}
+        place = {**PLACE.get(), **vars(record)}
+        fields |= {name: self.safe(str(place[name])) for name in WHERE if place.get(name)}
         fields["text"] = self.safe(text)
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = self.safe("".join(traceback.format_exception(record.exc_info[1])))
@@ -180,7 +182,8 @@ def for_people(fields: dict[str, Any], *, colour: bool = False, level: int | Non
     logger = str(fields.get("logger", ""))
     place = place or str(fields.get("plugin", "")) or ("" if _is_own(logger) else logger)
     word = "" if number == logging.INFO else f"{say(logging.getLevelName(number).lower())}: "
-    text = f"{word}{place + ': ' if place else ''}{fields.get('text', '')}"
+    said = str(fields.get("text", "")).removeprefix(f"{place}: ")
+    text = f"{word}{place + ': ' if place else ''}{said}"
     if fields.get("error"):
         text += "\n" + str(fields["error"]).rstrip()
     text = _CONTROL.sub("·", text).replace(

@@ -34,7 +34,7 @@ class Filter:
             return False
         if self.channel:
             name, _, account = self.channel.partition("/")
-            if fields.get("channel") != name or (account and fields.get("account") != account):
+            if fields.get("channel") != name or (account and fields.get("account", "default") != account):
                 return False
         return not self.since or moment_of(fields) >= self.since
 
