@@ -67,7 +67,7 @@ class Serving:
 
     def __init__(self, app: App) -> None:
         self.app, self._leeway, self._open = app, app.leeway, True
-        self._unserved = _unserved(app)
+        self._unserved, self._failed = _unserved(app), set[str]()
         self._journal = app.rooms.journal
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
         self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped, ended=self._journal.ended)
@@ -151,8 +151,21 @@ class Serving:
     def _state_of(self, key: str) -> ChannelState:
         state, task = _told_by(self.channels[key].thing), self._listening.get(key)
         if state.state == "failed" or task is None or not task.done() or task.cancelled():
+            self._heed(key, state, task)
             return state
         return replace(state, state="failed", detail=task.result(), last_error=task.result())
+
+    def _heed(self, key: str, state: ChannelState, task: "asyncio.Task[str] | None") -> None:
+        """A channel that says itself that it failed, and goes on listening, is told of once."""
+        if state.state != "failed":
+            self._failed.discard(key)
+        elif key not in self._failed:
+            self._failed.add(key)
+            if task and not task.done():
+                name, _, account = key.partition("/")
+                before = PLACE.set({"channel": name, "account": account})
+                self.app.complain(f"{key}: {state.detail}")
+                PLACE.reset(before)
 
     async def take_in(self, inbound: Inbound) -> bool:
         """Journal first, then everything else. False: it is not on disk; the channel must not acknowledge it."""
@@ -245,7 +258,7 @@ class Serving:
                 break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        told = say("channel {name} failed {count} times: {why}", name=name, count=tries, why=why)
+        told = say("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
         if only_a_person_can_mend_it:
             told = say("channel {name} cannot start: {why}", name=name, why=why)
         whole = say("{problem}. {fix}", problem=told, fix=fix) if fix else told

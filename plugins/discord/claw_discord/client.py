@@ -224,7 +224,6 @@ class Connection:
         await asyncio.sleep(pause)
 
     def _fail(self, said: str) -> None:
-        _log.error("%s: %s", self._who, said)
         self.state = replace(self.state, state="failed", detail=said, last_error=said)
 
     # --- frames; called by discord.py in the middle of its own work, so nothing here waits or raises

@@ -105,6 +105,9 @@ async def test_bad_credentials_are_reported_in_a_clear_line_and_the_other_channe
         await until(lambda: states(house, stage.name) == ["failed"])
         (failed,) = [one.state for one in house.serving.report().channels if one.name == stage.name]
         assert stage.mend in failed.detail
+        await until(lambda: any(stage.mend in line for line in house.complaints))
+        house.serving.report()
+        assert sum(stage.mend in line for line in house.complaints) == 1
         assert not any(str(secret) in failed.detail for secret in stage.wrong.values())
         other.says("hi", "u1")
         assert await other.until_shown() == ["still here"]
