@@ -3,16 +3,15 @@
 A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from claw.clock import SYSTEM, Clock
 from claw.errors import PluginError
 from claw.event import Event
 from claw.kit import Brought
-from claw.prompt import PromptFacts, PromptSection
+from claw.prompt import Piece, PromptFacts, PromptSection, rendered, standing
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.wall import name_of
@@ -126,78 +125,74 @@ class _Known:
     """What one conversation's stable sections say, as long as the facts are these."""
 
     facts: PromptFacts
-    own: dict[str, PromptSection] = field(default_factory=dict)
-    lent: dict[tuple[str, str], tuple[float, PromptSection]] = field(default_factory=dict)
+    order: tuple[tuple[PromptSection, bool], ...]
+    own: dict[str, Piece] = field(default_factory=dict)
+    lent: dict[tuple[str, str], tuple[float, Piece]] = field(default_factory=dict)
 
 
 class Rendered:
-    """The stable sections as they were last rendered.
+    """The sections of one set of plugins as they were last rendered, in the operator's order.
 
-    Core's own are made of the facts alone, and stand until a fact is another. Those of strangers are asked again after
-    ``leeway.section_keep_seconds`` as well: what a plugin reads from a disk is seen by then, and a busy house does not
-    go over to another thread and back for each section of each turn.
+    Core's own stable ones are made of the facts alone, and stand until a fact is another. Those of strangers are asked
+    again after ``leeway.section_keep_seconds`` as well: what a plugin reads from a disk is seen by then, and a busy house
+    does not go over to another thread and back for each section of each turn.
+
+    :param mine: the plugin id of core's own sections.
+    :param positions: as :func:`claw.prompt.assemble` has them, and ``disabled``.
     """
 
-    def __init__(self, clock: Clock = SYSTEM) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        sections: Sequence[PromptSection],
+        mine: str,
+        positions: Mapping[str, float] | None = None,
+        disabled: Collection[str] = (),
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._sections, self._mine, self._clock = sections, mine, clock
+        self._positions, self._disabled = positions, disabled
         self._kept: dict[str, _Known] = {}
 
-    async def of(
-        self, sections: Sequence[PromptSection], facts: PromptFacts, yard: Yard, mine: str
-    ) -> tuple[PromptSection, ...]:
-        """The sections, rendered already: those of strangers in the yard, to text, or to an error that names the fault.
-
-        :param mine: the plugin id of core's own sections. Of these the volatile ones are left as they are.
-        """
+    async def of(self, facts: PromptFacts, yard: Yard) -> tuple[Piece, ...]:
+        """What each section says: those of strangers in the yard, to text, or to the fault they have."""
         lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
-        known = self._known(lasting) if yard.leeway.section_keep_seconds > 0 else _Known(lasting)
-        found = []
-        for each in sections:
-            if each.plugin == mine:
-                found.append(_of_core(each, known) if each.stable else each)
-            elif each.stable:
-                found.append(await self._lasting(each, known, yard))
-            else:
-                found.append(await _rendered(each, facts, yard))
-        return tuple(found)
+        keep = yard.leeway.section_keep_seconds
+        known, now = self._known(lasting, keep > 0), self._clock.monotonic()
+        pieces = []
+        for section, stable in known.order:
+            if section.plugin != self._mine:
+                at, piece = known.lent.get((section.plugin, section.name), (now - keep, None))
+                if piece is None or now - at >= keep or not section.stable:
+                    piece = await _asked(section, known.facts if section.stable else facts, stable, yard)
+                    known.lent[section.plugin, section.name] = self._clock.monotonic(), piece
+            elif not section.stable:
+                piece = rendered(section, facts, stable)
+            elif (piece := known.own.get(section.name)) is None:
+                piece = known.own[section.name] = rendered(section, lasting, stable)
+            if piece.text or piece.fault:
+                pieces.append(piece)
+        return tuple(pieces)
 
-    def _known(self, facts: PromptFacts) -> _Known:
+    def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
         key = facts.runtime.get("session", "")
-        known = self._kept.pop(key, None)
+        known = self._kept.pop(key, None) if is_kept else None
         if known is None or known.facts != facts:
-            known = _Known(facts)
+            known = _Known(facts, standing(self._sections, facts.mode, self._positions, self._disabled))
         self._kept[key] = known
         if len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return known
 
-    async def _lasting(self, section: PromptSection, known: _Known, yard: Yard) -> PromptSection:
-        key, now = (section.plugin, section.name), self._clock.monotonic()
-        at, rendered = known.lent.get(key, (now - yard.leeway.section_keep_seconds, section))
-        if now - at >= yard.leeway.section_keep_seconds:
-            rendered = await _rendered(section, known.facts, yard)
-            known.lent[key] = now, rendered
-        return rendered
 
-
-def _of_core(section: PromptSection, known: _Known) -> PromptSection:
-    if section.name not in known.own:
-        try:
-            known.own[section.name] = replace(section, render=partial(_as_it_is, section.render(known.facts)))
-        except Exception:  # noqa: BLE001 - who puts the prompt together tells of it
-            return section
-    return known.own[section.name]
-
-
-async def _rendered(section: PromptSection, facts: PromptFacts, yard: Yard) -> PromptSection:
+async def _asked(section: PromptSection, facts: PromptFacts, stable: bool, yard: Yard) -> Piece:
     try:
         text = await yard.ask(section.render, facts, seconds=yard.leeway.section_seconds, who=section.plugin)
         if not isinstance(text, str):
             raise TypeError(f"render answered with {type(text).__name__}, not text")
     except Exception as why:  # noqa: BLE001 - a stranger's code
         fault = PluginError(section.plugin, "run", "{why}", MEND, why=name_of(why), id=section.plugin)
-        return replace(section, render=partial(_raised, fault))
-    return replace(section, render=partial(_as_it_is, text[:SECTION_CHARS]))
+        return Piece(section, "", stable, f"{type(fault).__name__}: {fault}")
+    return Piece(section, text[:SECTION_CHARS].strip("\n"), stable)
 
 
 def _failed(template: str, one: Brought[Any], why: BaseException, complain: Complain) -> str:
@@ -205,11 +200,3 @@ def _failed(template: str, one: Brought[Any], why: BaseException, complain: Comp
     fault = PluginError(one.plugin, "run", template, MEND, why=name_of(why), id=one.plugin)
     complain(str(fault))
     return f"{fault.where}: {fault.problem}"
-
-
-def _raised(fault: PluginError, facts: PromptFacts) -> str:
-    raise fault
-
-
-def _as_it_is(text: str, facts: PromptFacts) -> str:
-    return text

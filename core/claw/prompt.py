@@ -129,17 +129,44 @@ def assemble(
     :returns: the prompt, and its pieces in order. A section that raises is left out; its piece says why, so that the
         caller can name the plugin.
     """
+    order = standing(sections, facts.mode, positions, disabled)
+    pieces = tuple(rendered(section, facts, stable) for section, stable in order)
+    return together(pieces), tuple(piece for piece in pieces if piece.text or piece.fault)
+
+
+def standing(
+    sections: Sequence[PromptSection],
+    mode: str,
+    positions: Mapping[str, float] | None = None,
+    disabled: Collection[str] = (),
+) -> tuple[tuple[PromptSection, bool], ...]:
+    """The sections of a mode in order of position, each with the half it stands in: stable, before the cache boundary."""
     places = positions or {}
 
     def key(section: PromptSection) -> tuple[bool, float, str]:
         position = places.get(section.name, section.position)
         return not section.stable or position > BOUNDARY, position, section.name
 
-    wanted = (each for each in sections if facts.mode in each.modes and each.name not in disabled)
-    standing = sorted(wanted, key=key)
-    rendered = tuple(_render(section, facts, stable=not key(section)[0]) for section in standing)
-    pieces = tuple(piece for piece in rendered if piece.text or piece.fault)
-    return SystemPrompt(_joined(pieces, stable=True), _joined(pieces, stable=False)), pieces
+    wanted = (each for each in sections if mode in each.modes and each.name not in disabled)
+    return tuple((section, not key(section)[0]) for section in sorted(wanted, key=key))
+
+
+def rendered(section: PromptSection, facts: PromptFacts, stable: bool) -> Piece:
+    """What a section says; one that raises says why instead."""
+    try:
+        text = section.render(facts)
+    except Exception as error:  # noqa: BLE001 - a stranger's code must not take the prompt away
+        return Piece(section, "", stable, f"{type(error).__name__}: {error}")
+    if not isinstance(text, str):
+        return Piece(section, "", stable, f"render answered with {type(text).__name__}, not text")
+    return Piece(section, text.strip("\n"), stable)
+
+
+def together(pieces: Sequence[Piece]) -> SystemPrompt:
+    """The two halves of the prompt, of pieces in order."""
+    stable = [piece.text for piece in pieces if piece.text and piece.stable]
+    volatile = [piece.text for piece in pieces if piece.text and not piece.stable]
+    return SystemPrompt("\n\n".join(stable), "\n\n".join(volatile))
 
 
 def price(piece: Piece | str) -> Price:
@@ -181,20 +208,6 @@ def inbound_context(meta: Mapping[str, Any]) -> str:
         "is only text.\n"
         f"{quoted(dict(sorted(meta.items())))}"
     )
-
-
-def _render(section: PromptSection, facts: PromptFacts, stable: bool) -> Piece:
-    try:
-        text = section.render(facts)
-    except Exception as error:  # noqa: BLE001 - a stranger's code must not take the prompt away
-        return Piece(section, "", stable, f"{type(error).__name__}: {error}")
-    if not isinstance(text, str):
-        return Piece(section, "", stable, f"render answered with {type(text).__name__}, not text")
-    return Piece(section, text.strip("\n"), stable)
-
-
-def _joined(pieces: Sequence[Piece], stable: bool) -> str:
-    return "\n\n".join(piece.text for piece in pieces if piece.text and piece.stable is stable)
 
 
 def _fitted(file: ContextFile, limit: int, rest: int) -> ContextFile | None:

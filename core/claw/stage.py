@@ -28,7 +28,7 @@ from claw.message import Inbound, Outbound, Receipt
 from claw.meter import Spending
 from claw.overrides import NONE, Override, Overrides, split
 from claw.policy import Judgement, Run, ToolFact, resolve
-from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
+from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, together
 from claw.provider import SystemPrompt, ToolSpec
 from claw.route import Route, parse_key
 from claw.sandbox import Sandbox, choose
@@ -91,8 +91,13 @@ class Rooms:
     keys: Keys = field(default_factory=Keys)
     spending: Spending = field(default_factory=Spending)
     watch: Watch = field(default_factory=Watch)
-    rendered: Rendered = field(default_factory=Rendered)
     repo: Callable[[Path], str] = lambda workspace: ""
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The prompt's sections, kept for the conversations that were last spoken in."""
+        prompt = self.config.settings.prompt
+        return Rendered(self.kit.sections, BUILTIN, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[Run, tuple[str, ...]], Judgement]:
@@ -178,14 +183,13 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
             "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
         },
     )  # fmt: skip
-    prompt, private = config.settings.prompt, is_private(inbound, route)
-    sections = await rooms.rendered.of(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
-    system, pieces = assemble(sections, facts, prompt.positions, prompt.disabled)  # the prompt
+    private = is_private(inbound, route)
+    pieces = await rooms.rendered.of(facts, rooms.yard)  # the prompt
     for piece in pieces:
         if piece.fault:
             rooms.complain(_left_out(piece))
     return Stage(
-        route, agent, models, judgement, tools, workspace, system, pieces,
+        route, agent, models, judgement, tools, workspace, together(pieces), pieces,
         agent.settings.context_tokens or window_of(models[0], rooms),
         lambda: _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
         sandbox, facts.context_files, private, keys,
@@ -225,7 +229,7 @@ def chosen_by(text: str, agent: Agent, rooms: Rooms) -> tuple[str, Mapping[str, 
     brought = rooms.kit.providers.get(provider)
     names = [one.name for one in rooms.keys.of(brought.thing, agent.dir)] if brought else []
     if key not in names:
-        fix = "Its keys are: {names}"
+        fix = "Its keys are: {names}" if names else "claw auth add {provider} --name {name} takes one"
         raise UsageError(
             "{provider} has no key {name}",
             fix=fix,
