@@ -83,13 +83,13 @@ class Shortened:
         }  # fmt: skip
         if details["by"] == "model":
             return say(
-                "the conversation was made shorter: {count} older messages became a summary, about {before} → {after} "
-                "tokens; the newest {kept} messages stay word for word", **facts,
+                "the conversation was made shorter: {count:older message|older messages} became a summary, about "
+                "{before} → {after} tokens; the newest {kept} messages stay word for word", **facts,
             )  # fmt: skip
         return say(
-            "the conversation was made shorter, but no model could summarise it: of {count} older messages the names, "
-            "numbers and requests were kept, about {before} → {after} tokens; the newest {kept} messages stay word for "
-            "word", **facts,
+            "the conversation was made shorter, but no model could summarise it: of {count:older message|older "
+            "messages} the names, numbers and requests were kept, about {before} → {after} tokens; the newest {kept} "
+            "messages stay word for word", **facts,
         )  # fmt: skip
 
 

@@ -263,5 +263,5 @@ class Backlog:
 def _bullets(summed: list[Accepted]) -> str:
     if not summed:
         return ""
-    head = say("{count} earlier messages came faster than they could be answered:", count=len(summed))
+    head = say("{count:earlier message|earlier messages} came faster than could be answered:", count=len(summed))
     return "\n".join([head, *(f"- {' '.join(spoken(one.inbound).split())[:_LINE_CHARS]}" for one in summed)])

@@ -107,7 +107,7 @@ class Host:
         return kit
 
     def _deadly(self, standing: Standing, count: int) -> Standing:
-        why = say("claw died {count} times while it was loaded", count=count)
+        why = say("claw died {count:time|times} while it was loaded", count=count)
         mend = say(
             "update or uninstall {distribution}; it is tried again a day later, or after: claw plugins enable {id}",
             distribution=standing.found.distribution,

@@ -219,9 +219,10 @@ def warning(sign: Sign, tool: str) -> str:
 
 def refusal(sign: Sign, tool: str) -> str:
     """What the model is told in the place of a result."""
+    same = ", and each always gave the same answer" if sign.detector == PING_PONG else ""
     return (
-        f"The call was not made: {_what(sign, tool)}, always with the same answer. Do not make it again: try another "
-        "way, or tell the person what you have and what is in the way."
+        f"The call was not made: {_what(sign, tool)}{same}. Do not make it again: try another way, or tell the person "
+        "what you have and what is in the way."
     )
 
 
@@ -230,4 +231,4 @@ def _what(sign: Sign, tool: str) -> str:
         return f"the same two calls, {tool} among them, took turns {sign.count} times"
     if sign.detector == REPEAT:
         return f"{tool} was called with the same arguments {sign.count} times before"
-    return f"this call of {tool} got the same answer {sign.count} times"
+    return f"{tool} has given the same answer to this very call {sign.count} times"

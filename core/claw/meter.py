@@ -271,11 +271,11 @@ def cost_of(sums: Sequence[Sum]) -> str:
         return dollars(nanos)
     if not nanos:
         return say("no price known")
-    return say("{cost} and {count} calls without a known price", cost=dollars(nanos), count=unpriced)
+    return say("{cost} and {count:call|calls} without a known price", cost=dollars(nanos), count=unpriced)
 
 
 def _count(tokens: int | None) -> str:
-    return say("{count} tokens", count=f"{tokens or 0:,}")
+    return say("{count:token|tokens}", count=f"{tokens or 0:,}")
 
 
 def _when(cap: Cap, now: float) -> str:

@@ -157,7 +157,7 @@ class Pairing:
             minutes = -(-(oldest - recent) // 60_000)
             raise ClawError(
                 "too many wrong codes were tried, so none is taken now",
-                fix="Try again in {minutes} minutes",
+                fix="Try again in {minutes:minute|minutes}",
                 minutes=minutes,
             )
         wanted = "".join(letter for letter in code.upper() if letter not in " -")

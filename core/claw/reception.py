@@ -58,7 +58,9 @@ class ServedDesk(Desk):
         if not ran and not waited:
             return say("nothing runs now")
         return (
-            say("stopped; {count} waiting messages are forgotten", count=waited) if waited else say("stopped")
+            say("stopped; {count:waiting message is|waiting messages are} forgotten", count=waited)
+            if waited
+            else say("stopped")
         )
 
     async def forget(self) -> None:
@@ -136,7 +138,7 @@ class Reception:
             rooms.journal.ended(cut.turn, "refused")
         elif cut.attempts >= ATTEMPTS:
             text = say(
-                "I could not answer your last message: claw stopped {count} times while it was at it.",
+                "I could not answer your last message: claw stopped {count:time|times} while it was at it.",
                 count=cut.attempts,
             )
             channel = rooms.kit.channel(newest.inbound.address.channel, newest.inbound.address.account)

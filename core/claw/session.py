@@ -32,7 +32,10 @@ from claw.words import say
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
-_DAMAGED = "{count} damaged line(s) of this session were left out. The file as it was: {place}"
+_DAMAGED = (
+    "{count:damaged line of this session was|damaged lines of this session were} left out. The file as it was: "
+    "{place}"
+)
 _BEHEADED = "The first line of this session was lost and is written anew. The file as it was: {place}"
 _UNREADABLE = "Nothing in this session's file can be read. It was set aside as {place}; a new session begins"
 _OFF_THE_LOOP_BYTES = 1 << 18  # 256 KB are read in about 2 ms: below that a thread costs more than it saves

@@ -38,7 +38,7 @@ _MOST_CUTS = 5  # then a 200k window is down to 6k tokens: what does not fit tha
 _PATIENCE = 16  # messages more until a compaction that came to nothing is tried again
 _TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
 _SHORTENS = "the conversation has grown long: its older part is being summarised, which takes a moment"
-_LEFT_OUT = "{count} older messages are not shown to the model: they no longer fit"
+_LEFT_OUT = "{count:older message is|older messages are} not shown to the model: there is no room for more"
 
 Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 """Has the agent save what matters, given the request so far; what that cost. It never raises."""

@@ -6,10 +6,12 @@ what has no translation.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 
 LANGUAGES = ("en", "zh")
+_COUNTED = re.compile(r"\{(\w+):([^{}|]+)\|([^{}|]+)\}")
 _table: dict[str, str] = {}
 _packages = ["claw"]
 _language = "en"
@@ -68,7 +70,15 @@ def _teach(package: str) -> None:
 def say(template: str, /, **values: object) -> str:
     """Put ``values`` into ``template``, in the language in use.
 
-    :param template: English, with ``{name}`` places; a literal brace is doubled.
+    :param template: English, with ``{name}`` places; a literal brace is doubled. ``{count:call|calls}`` is the number
+        with the word that fits it: ``1 call``, ``2 calls``.
     """
     text = _table.get(template, template)
+    if "|" in text:
+        text = _COUNTED.sub(lambda place: _counted(place, values), text)
     return text.format(**values) if values else text
+
+
+def _counted(place: re.Match[str], values: Mapping[str, object]) -> str:
+    name, one, many = place.groups()
+    return f"{{{name}}} {one if str(values.get(name)) == '1' else many}"

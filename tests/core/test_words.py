@@ -246,3 +246,19 @@ def test_a_package_that_is_gone_keeps_nobody_from_another_language(brought: Call
     words.use("zh")
     template, chinese = next(iter(CHINESE.items()))
     assert words.say(template) == chinese
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 calls"), (1, "1 call"), ("1", "1 call"), ("1,204", "1,204 calls")]
+)
+def test_a_number_stands_with_the_word_that_fits_it(count: object, told: str) -> None:
+    assert words.say("{count:call|calls} of {name}", count=count, name="ls") == f"{told} of ls"
+
+
+def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> None:
+    assert [template for template in templates() if "(s)" in template] == []
+
+
+def test_in_chinese_the_number_alone_is_said() -> None:
+    words.use("zh")
+    assert words.say("{count:token|tokens}", count="1") == "1 个词元"

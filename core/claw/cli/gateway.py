@@ -238,6 +238,6 @@ def lines_of(seen: Any) -> list[str]:
         lines.append(problem)
     if seen.told:
         lines.append(
-            say("turns: {running} running, {waiting} waiting, {owed} replies owed", **facts["turns"])
+            say("turns: {running} running, {waiting} waiting, {owed:reply|replies} owed", **facts["turns"])
         )
     return lines

@@ -107,7 +107,7 @@ def lock(
     if as_json:
         document("lock", {"file": str(path), "packages": [pin.name for pin in layers.pins]})
         return
-    text = "{file} holds {count} packages and {plugins} plugins"
+    text = "{file} holds {count:package|packages} and {plugins:plugin|plugins}"
     typer.echo(say(text, file=path, count=len(layers.pins), plugins=len(found)))
 
 
@@ -125,7 +125,9 @@ def verify(
         for one in bad:
             typer.echo(f"{one.distribution}: {one.file}: {one.why}")
         if not bad:
-            typer.echo(say("{count} plugins are as they were installed", count=len(found)))
+            typer.echo(
+                say("{count:plugin is as it was|plugins are as they were} installed", count=len(found))
+            )
     raise typer.Exit(code=1 if bad else 0)
 
 

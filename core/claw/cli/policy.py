@@ -88,7 +88,9 @@ def hold(
     elif wrong:
         rows = [[str(one), *_apart(answer)] for one, apart in found for answer in apart]
         table([say("scenario"), say("tool"), say("is"), say("why")], rows)
-    typer.echo(say("{count} scenarios, {wrong} not as expected", count=len(found), wrong=wrong), err=True)
+    typer.echo(
+        say("{count:scenario|scenarios}, {wrong} not as expected", count=len(found), wrong=wrong), err=True
+    )
     raise typer.Exit(code=EXPECTATION_FAILED if wrong else 0)
 
 
@@ -115,7 +117,10 @@ def diff(
         document("policy-diff", {"scenarios": len(changes), "gains": gains, "changed": rows})
     elif told:
         table([say("scenario"), say("gains"), say("loses")], list(_grouped(told)))
-    typer.echo(say("{count} scenarios, {gains} gain a tool", count=len(changes), gains=gains), err=True)
+    typer.echo(
+        say("{count:scenario|scenarios}, {gains:gains|gain} a tool", count=len(changes), gains=gains),
+        err=True,
+    )
     raise typer.Exit(code=1 if gains else 0)
 
 

@@ -112,7 +112,7 @@ def _print_mended(one: Mended) -> None:
         typer.echo("  " + say("its first line was no header and was written anew"))
     for each in one.damages:
         told = say(
-            "line {line} is left out: {count} bytes from byte {at}",
+            "line {line} is left out: {count:byte|bytes} from byte {at}",
             line=each.line,
             count=each.bytes,
             at=each.at_byte,

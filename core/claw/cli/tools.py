@@ -72,7 +72,7 @@ def list_(
     table(head, [_row(row) for row in rows], {say("available"): "green", say("not available"): "dim"})
     others = len(judged.facts) - len(judged.positions)
     if others and not all_:
-        more = say("{count} more are not available to this run: claw tools list --all", count=others)
+        more = say("{count:more is|more are} not available to this run: claw tools list --all", count=others)
         typer.echo(more, err=True)
 
 

@@ -71,7 +71,7 @@ def _show(by: str, rows: "Sequence[Sum]", total: "Sum", start: float) -> None:
     table(columns, lines)
     sys.stdout.flush()
     told = say(
-        "since {time}: {calls} calls, {tokens} tokens, {cost}",
+        "since {time}: {calls:call|calls}, {tokens:token|tokens}, {cost}",
         time=_day(start), calls=f"{total.calls:,}", tokens=f"{total.usage.total or 0:,}", cost=cost_of([total]),
     )  # fmt: skip
     if total.guessed:

@@ -151,7 +151,7 @@ def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -
         if -len(entries) <= step < len(entries):
             return step % len(entries)
         fix = "Indexes begin at 0; [] is behind the last one"
-        raise UsageError("{list} has {count} entries", fix=fix, list=dotted(path), count=len(entries))
+        raise UsageError("{list} has {count:entry|entries}", fix=fix, list=dotted(path), count=len(entries))
     if not step.id and not must_exist:
         return len(entries)
     ids = [_id(entry) for entry in entries]

@@ -44,7 +44,7 @@ class ConfigErrors(ConfigError):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        head = say("{count} errors in the config file", count=len(self.errors))
+        head = say("{count:error|errors} in the config file", count=len(self.errors))
         return "\n".join([head, *(f"- {error}" for error in self.errors)])
 
 

@@ -71,7 +71,7 @@ def short(passage: Passage) -> str:
     if passage.kind == CALL:
         return _cut(f"{passage.who} {passage.text}")
     lines = passage.text.strip().splitlines() or [""]
-    more = say("(and {count} more lines)", count=len(lines) - 1) if len(lines) > 1 else ""
+    more = say("(and {count:more line|more lines})", count=len(lines) - 1) if len(lines) > 1 else ""
     first = _cut(lines[0]) or (say("a picture") if passage.images else say("nothing"))
     told = f"{passage.who}: {first}" + (f" {more}" if more else "")
     return say("{told} — failed", told=told) if passage.is_error else told

@@ -154,7 +154,7 @@ class Sink(logging.Handler):
     def _keep(self, fields: dict[str, str]) -> None:
         try:
             if self._lost:
-                note = say("{count} lines of the log could not be written", count=self._lost)
+                note = say("{count:line|lines} of the log could not be written", count=self._lost)
                 self.book.write(
                     _line({"time": fields["time"], "level": "warning", "logger": OWN, "text": note})
                 )
