@@ -93,6 +93,7 @@ class Approvals:
     :param approvers: who may answer, ``channel:id``; empty = the owners. The person at the terminal always may: who
         sits there can write the file that names the others.
     :param timeout_seconds: after it nobody has allowed.
+    :param is_over: whether a turn has ended: its questions are nobody's any more.
     """
 
     def __init__(
@@ -103,20 +104,23 @@ class Approvals:
         approvers: Sequence[str] = (),
         owners: Sequence[str] = (),
         timeout_seconds: float = 600.0,
+        is_over: Callable[[str], bool] = lambda turn: False,
     ) -> None:
         self.present: Present | None = None
         self.timeout_seconds = timeout_seconds
         self._database, self._clock = database, clock
         self._people = tuple(approvers) or tuple(owners)
         self._owners, self._any_owner = tuple(owners), not approvers
+        self._is_over = is_over
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+        self._left: set[str] = set()  # those whose wait was cut short here
         self._swept = False
         database.tables("approval", *_TABLES)
 
     async def ask(self, request: Request) -> Decision:
         """Put a request before a person and wait for the answer.
 
-        One that is pending since before a restart is the same question again, not shown twice, and an answer given
+        One that this turn asked before a restart is the same question again, not shown twice, and an answer given
         meanwhile counts, once.
         """
         self._sweep()
@@ -167,6 +171,9 @@ class Approvals:
                 "{tool} starts whatever it is told to here, so it is never allowed for always: once or deny"
             )
             return Outcome(False, say(template, tool=question.request.tool), question)
+        if not self._is_awaited(question) and self._settle(question.id, "withdrawn"):
+            template = "nobody waits for request {id} any more: nothing was run"
+            return Outcome(False, say(template, id=question.id), question)
         by, now = f"{channel}:{sender.id}", self._clock.now_ms()
         # A question that somebody waits for here ends with that wait, whatever the clock on the wall does.
         since = 0 if question.id in self._waiting else now
@@ -192,12 +199,12 @@ class Approvals:
         return sum(self._settle(id, "withdrawn") for (id,) in rows)
 
     def pending(self) -> tuple[Question, ...]:
-        """The open questions, oldest first."""
+        """The open questions that somebody waits for, oldest first."""
         rows = self._database.read(
             f"SELECT {_QUESTION} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ? ORDER BY asked_at_ms, id",
             self._clock.now_ms(),
         )
-        return tuple(map(_question, rows))
+        return tuple(filter(self._is_awaited, map(_question, rows)))
 
     def grants(self) -> tuple[Grant, ...]:
         """What was allowed for always, oldest first."""
@@ -220,13 +227,20 @@ class Approvals:
         ) == 1  # fmt: skip
 
     def _found(self, request: Request) -> Question | None:
-        """The same request, asked before a restart and not yet used up; one that is waited for here is another's."""
+        """The same request of this turn, asked before a restart and not yet used up; one that is waited for here is
+        another's. One that is the same to the eye only, its environment say, is closed: this one takes its place.
+        """
         rows = self._database.read(
-            f"SELECT {_QUESTION} FROM approvals WHERE session_key = ? AND digest = ? AND used_at_ms IS NULL"
+            f"SELECT {_QUESTION} FROM approvals WHERE session_key = ? AND turn = ? AND tool = ? AND shown = ?"
+            " AND used_at_ms IS NULL AND (verdict IS NULL OR verdict IN ('once', 'always', 'deny'))"
             " AND expires_at_ms > ? ORDER BY asked_at_ms DESC, id",
-            request.session_key, request.digest, self._clock.now_ms(),
+            request.session_key, request.turn, request.tool, request.shown, self._clock.now_ms(),
         )  # fmt: skip
-        return next((_question(row) for row in rows if row[0] not in self._waiting), None)
+        asked = [_question(row) for row in rows if row[0] not in self._waiting]
+        for other in asked:
+            if other.request.digest != request.digest and other.id not in self._left:
+                self._settle(other.id, "withdrawn")
+        return next((one for one in asked if one.request.digest == request.digest), None)
 
     def _written(self, request: Request) -> Question:
         now = self._clock.now_ms()
@@ -245,6 +259,7 @@ class Approvals:
         """Show it, unless it stands there already, and wait until it has an outcome."""
         answered = asyncio.Event()
         self._waiting[question.id] = asyncio.get_running_loop(), answered
+        self._left.discard(question.id)
         left = min(self.timeout_seconds, (question.expires_at_ms - self._clock.now_ms()) / 1000)
         showing = asyncio.ensure_future(self._show(question))
         try:
@@ -256,6 +271,9 @@ class Approvals:
             await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)  # a message that is on its way
         except TimeoutError:
             self._settle(question.id, "expired")
+        except asyncio.CancelledError:
+            self._left.add(question.id)
+            raise
         finally:
             del self._waiting[question.id]
             showing.cancel()
@@ -315,6 +333,12 @@ class Approvals:
     def _read(self, id: str) -> Question | None:
         rows = self._database.read(f"SELECT {_QUESTION} FROM approvals WHERE id = ?", id)
         return _question(rows[0]) if rows else None
+
+    def _is_awaited(self, question: Question) -> bool:
+        """Whether an answer would lead to anything: somebody waits here, or in another process, or will after it."""
+        if question.id in self._waiting:
+            return True
+        return question.id not in self._left and not self._is_over(question.request.turn)
 
     def _verdict(self, id: str) -> str | None:
         rows = self._database.read("SELECT verdict FROM approvals WHERE id = ?", id)

@@ -56,7 +56,7 @@ class Asking:
             self._seal, self._allowed = seal, shown
         return decision.why
 
-    async def ask(self, shown: str, title: str = "") -> bool:
+    async def ask(self, shown: str, title: str = "", seal: str = "") -> bool:
         """``ToolContext.ask``. What a person has read and allowed with the call itself is not asked again.
 
         :raises ToolError: they did not allow it, did not answer, or it cannot be shown whole.
@@ -66,6 +66,8 @@ class Asking:
         if self._rooms.approvals is None:
             return False
         request = self._request(shown, title)
+        if seal:
+            request = replace(request, digest=digest_of(request.digest, seal))
         decision = await self._rooms.approvals.ask(request)
         if decision.allowed:
             return True

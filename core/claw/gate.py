@@ -22,7 +22,7 @@ from claw.shelf import folder_of, keep
 from claw.spoken.told import UNREADABLE, unread
 from claw.stage import Rooms, Stage
 from claw.talk import Talk
-from claw.tool import Result, Tool, ToolContext, fit, run, validate
+from claw.tool import Ask, Result, Tool, ToolContext, fit, run, validate
 from claw.transcript import NO_RESULT, Text, ToolCall
 from claw.truncation import result_limit
 from claw.words import say
@@ -38,6 +38,7 @@ class Caller:
     :param heard: tools whose answers, somebody else's words perhaps, the model has read in this turn.
     :param repetition: the calls of this turn; it knows when they go round in circles.
     :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
+    :param not_begun: told that such a call waits for a person, and has done nothing yet.
     """
 
     turn: str
@@ -47,6 +48,7 @@ class Caller:
     emit: Emit
     used_tokens: int = 0
     once: Callable[[str], bool] = lambda call: True
+    not_begun: Callable[[str], None] = lambda call: None
     heard: set[str] = field(default_factory=set)
     repetition: Repetition = field(default_factory=lambda: Repetition(Limits(enabled=False)))
 
@@ -206,9 +208,35 @@ def context_of(
             "used_tokens": caller.used_tokens, "session_key": stage.route.session_key,
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
-        environment=environment, wrap=wrap if stage.sandbox else None, ask=asking.ask,
+        environment=environment, wrap=wrap if stage.sandbox else None, ask=_asked_first(call_id, tool, caller, asking),
         memory=stage.agent.dir / "agent" if stage.is_private else stage.notes,
     )  # fmt: skip
+
+
+def _asked_first(call: str, tool: Tool, caller: Caller, asking: Asking) -> Ask:
+    """``asking.ask``. A call whose effect must not be repeated is marked before it runs, for it may never ask; while a
+    person thinks the mark is taken back, so that a restart makes the call anew and it finds its question.
+    """
+    if tool.effects != "once":
+        return asking.ask
+    answered = False
+
+    async def ask(shown: str, title: str = "", seal: str = "") -> bool:
+        nonlocal answered
+        if not answered:
+            caller.not_begun(call)
+        cut_off = False
+        try:
+            return await asking.ask(shown, title, seal)
+        except asyncio.CancelledError:
+            cut_off = True
+            raise
+        finally:
+            if not cut_off:
+                answered = True
+                caller.once(call)
+
+    return ask
 
 
 async def _said(emit: Emit, event: Event) -> None:

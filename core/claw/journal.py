@@ -175,6 +175,16 @@ class Journal:
         """A call whose effect must not be repeated is about to run; False when it was begun before."""
         return self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
 
+    def not_begun(self, turn: str, call: str) -> None:
+        """That call waits for a person before it does anything: after a death it may be made anew."""
+        self._database.write("DELETE FROM effects WHERE turn = ? AND call = ?", turn, call)
+
+    def is_over(self, turn: str) -> bool:
+        """Whether that turn ended; False for one that runs, that a death cut off, or that was never begun here."""
+        return bool(
+            self._database.read("SELECT 1 FROM turns WHERE turn = ? AND ended_at_ms IS NOT NULL", turn)
+        )
+
     def shown(self, turn: str, message_ids: Sequence[str]) -> None:
         """A stream of this turn is about to show, or shows, its text in these messages."""
         self._silent.discard(turn)

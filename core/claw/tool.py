@@ -87,10 +87,10 @@ class Tool:
 class Ask(Protocol):
     """How a running tool puts something before a person; see :class:`ToolContext`."""
 
-    async def __call__(self, shown: str, title: str = "") -> bool: ...
+    async def __call__(self, shown: str, title: str = "", seal: str = "") -> bool: ...
 
 
-async def _nobody(shown: str, title: str = "") -> bool:
+async def _nobody(shown: str, title: str = "", seal: str = "") -> bool:
     return False
 
 
@@ -110,7 +110,9 @@ class ToolContext:
     :param environment: what a child process may see (already filtered).
     :param ask: put something before a person, the whole of it (``await context.ask(shown, title)``): True when they
         allow it, False when nobody can be asked here, ToolError (in words for the model) when they do not or do not
-        answer in time. The wait counts towards ``timeout_seconds``.
+        answer in time. The wait counts towards ``timeout_seconds``. Ask before the first effect: until the answer a call
+        counts as not begun, so that one which a restart cut off is made anew, and finds its question where it was. A
+        digest of what else the answer is for (a file's bytes), given as ``seal``, must then be the same.
     :param memory: the folder with all that this chat may see of the memory: the agent's own (``MEMORY.md``, ``memory/``)
         in a private chat of an owner, else one with the notes of this chat alone. None: nothing may be seen.
     :param wrap: in a sandboxed run, makes the command line that runs a command inside its walls; a tool that starts a

@@ -194,7 +194,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
     turn, message = errand.turn, errand.message
     caller = Caller(
         turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn),
-        repetition=repetition_of(stage, rooms),
+        partial(rooms.journal.not_begun, turn), repetition=repetition_of(stage, rooms),
     )  # fmt: skip
     prompt = _words(errand.taken, rooms, errand.preface, errand.summed)
     start, untold = _fresh(session, prompt), list[Accepted]()

@@ -136,6 +136,43 @@ async def test_nobody_answers_so_the_answer_is_no(desk: Desk) -> None:
     )
 
 
+async def test_what_was_stopped_and_is_wanted_again_is_asked_again(desk: Desk) -> None:
+    approvals = desk.open()
+    task, first = await desk.ask(approvals, request())
+    task.cancel()
+    approvals.withdraw("agent:a:main")
+    await asyncio.wait({task})
+    again, second = await desk.ask(approvals, request())
+    by(approvals, second, "once")
+    assert (await again).allowed and first != second
+
+
+async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothing_was_run(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    task.cancel()
+    await asyncio.wait({task})
+    assert approvals.pending() == ()
+    told = by(approvals, id, "once")
+    assert (told.counts, told.text) == (False, f"nobody waits for request {id} any more: nothing was run")
+
+
+async def test_a_question_is_of_its_turn_alone(desk: Desk) -> None:
+    first = desk.open()
+    task, old = await desk.ask(first, request())
+    task.cancel()
+    await asyncio.wait({task})
+    over: set[str] = set()
+    later = desk.open(is_over=over.__contains__)
+    assert [one.id for one in later.pending()] == [old]
+    over.add("t1")
+    assert later.pending() == ()
+    again, new = await desk.ask(later, request(turn="t2"))
+    assert new != old and "nobody waits" in by(later, old, "once").text
+    by(later, new, "once")
+    assert (await again).allowed
+
+
 async def test_a_stopped_turn_takes_its_open_questions_with_it(desk: Desk) -> None:
     approvals = desk.open()
     task, id = await desk.ask(approvals, request())

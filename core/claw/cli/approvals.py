@@ -10,6 +10,7 @@ from claw import survey
 from claw.approval import Approvals
 from claw.cli.show import document, table
 from claw.errors import UsageError
+from claw.journal import Journal
 from claw.store import Database
 from claw.words import say
 
@@ -48,7 +49,7 @@ def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     database = _database()
     if not database.path.is_file():
         return [], []
-    approvals = Approvals(database)
+    approvals = Approvals(database, is_over=Journal(database).is_over)
     waiting = [
         {
             "id": question.id, "agent": question.request.agent, "tool": question.request.tool,

@@ -246,7 +246,7 @@ async def _let_through(
         return command, folder
     before = await asyncio.to_thread(programs.seal, command, folder, context.environment)
     where = f"{'shell' if command.shell else command.program} · {folder}"
-    if not await context.ask(line, where):
+    if not await context.ask(line, where, before):
         raise missed or ToolError(
             "a person must allow every command, and nobody can be asked here", where="tools.exec.ask"
         )
