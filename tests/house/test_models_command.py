@@ -41,7 +41,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def write(home: Path, model: str, providers: dict | None = None, **more: Any) -> None:
+def write(home: Path, model: str | dict, providers: dict | None = None, **more: Any) -> None:
     tree = {"agents": {"defaults": {"model": model}}, "providers": providers or {}, **more}
     (home / "config.yaml").write_text(yaml.safe_dump(tree))
 
@@ -228,6 +228,19 @@ async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_n
     states = {key["key"]: key["state"] for key in after["models"][0]["keys"]}
     assert states["good"] == "ready"
     assert "the key was refused" in states["bad"]
+
+
+def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: Path, monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", SECRET)
+    write(home, {"primary": "google/gemini-x", "fallbacks": ["azure/gpt-5", "nobody/x"]})
+
+    found = told("models", "probe")
+
+    said = {one["model"]: one["why"] for one in found["calls"]}
+    assert "google has no key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
+    assert "Set AZURE_OPENAI_ENDPOINT, or providers.azure.baseUrl" in said["azure/gpt-5"]
+    assert "nobody serves the provider nobody" in said["nobody/x"]
+    assert found["code"] == 1
 
 
 async def probed(home: Path, **config: Any) -> tuple[dict[str, Any], int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,33 +139,41 @@ def use(
 
 async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
     from claw.app import App, look_round
-
-    house = look_round(models=[model])
-    running = App(house)
-    try:
-        return [
-            await _called(running, ref, provider, held, agent)
-            for ref, provider, held in _calls(running, house, model, key, agent)
-        ]
-    finally:
-        await running.close()
-
-
-def _calls(
-    running: "App", house: "House", model: str, key: str, agent: str
-) -> Iterator[tuple["ModelRef", "Provider", "Credential"]]:
     from claw.fallback import candidates
 
-    aliases, folder = house.config.settings.models.aliases, house.config.agent(agent).dir
-    primary = str(_models(house, agent)[0])
-    for ref in candidates(model, primary, (), aliases, ()) if model else _models(house, agent):
-        brought = running.rooms.kit.providers.get(ref.provider)
-        if brought is None:
-            fix = "claw plugins list says why"
-            raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
-        for held in running.rooms.keys.of(brought.thing, folder, "", ref.model):
-            if not key or held.name == key:
-                yield ref, brought.thing, held
+    house = look_round(models=[model])
+    running, refs, found = App(house), _models(house, agent), []
+    if model:
+        refs = candidates(model, str(refs[0]), (), house.config.settings.models.aliases, ())
+    try:
+        for ref in refs:
+            try:
+                provider, keys = _held(running, house, ref, agent)
+            except ClawError as why:
+                found.append({"model": str(ref), "key": "-", "ok": False, "why": running.redact(str(why))})
+                continue
+            calls = [held for held in keys if key in ("", held.name)]
+            found += [await _called(running, ref, provider, held, agent) for held in calls]
+    finally:
+        await running.close()
+    return found
+
+
+def _held(
+    running: "App", house: "House", ref: "ModelRef", agent: str
+) -> tuple["Provider", tuple["Credential", ...]]:
+    """The provider of a model, and its keys.
+
+    :raises ClawError: there is none of either, or they cannot be used.
+    """
+    brought = running.rooms.kit.providers.get(ref.provider)
+    if brought is None:
+        fix = "claw plugins list says why"
+        raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
+    keys = running.rooms.keys.of(brought.thing, house.config.agent(agent).dir, "", ref.model)
+    if not keys:
+        raise no_key(ref.provider, variables_of(house.found, ref.provider) or ())
+    return brought.thing, keys
 
 
 async def _called(
@@ -189,7 +197,9 @@ async def _called(
         keys.forget(ref.provider, key.owner, key.name)
     except ProviderError as failed:
         keys.failed(ref.provider, key, ref.model, failed)
-        why = failed.problem
+        why = (
+            say("{problem}. {fix}", problem=failed.problem, fix=failed.fix) if failed.fix else failed.problem
+        )
     except (ClawError, TimeoutError) as failed:
         why = str(failed)
     return {"model": str(ref), "key": key.name, "ok": not why, "why": running.redact(why)}

@@ -55,7 +55,7 @@ def _nowhere(name: str, known: "Endpoint") -> tuple[Credential, ...]:
     """
     raise ProviderError(
         "nobody knows where {title} is", reason="bad_request", where=f"providers.{name}.baseUrl",
-        fix="Set {variable}, or write its address there", title=known.title, variable=known.variable,
+        fix="Set {variable}, or providers.{name}.baseUrl", title=known.title, variable=known.variable, name=name,
     )  # fmt: skip
 
 
