@@ -24,6 +24,15 @@ def test_from_nothing_each_message_leads_to_the_next_one(tmp_path, name, key):
     assert f"claw config set channels.{name}.{key} " in asked.out
 
 
+def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_has(tmp_path):
+    machine = Machine(tmp_path)
+    machine.claw("config", "set", "channels.http.enabled", "true")
+    asked = machine.claw("doctor", "http")
+    assert (asked.code, "claw config set gateway.auth.token TOKEN" in asked.out) == (1, True)
+    machine.claw("config", "set", "gateway.auth.token", "0123456789abcdef")
+    assert machine.claw("doctor", "http").code == 0
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [

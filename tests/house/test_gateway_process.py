@@ -78,7 +78,7 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa:
     assert home.claw("gateway", "stop").code == 0
 
     none = home.claw("gateway", "status")
-    assert (none.code, none.out) == (1, "gateway: not running\n")
+    assert (none.code, none.out) == (1, "gateway: not running\nclaw gateway start starts it\n")
     assert home.claw("channels", "status").code == 1
 
 

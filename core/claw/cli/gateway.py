@@ -228,6 +228,8 @@ def lines_of(seen: Any) -> list[str]:
     elif last and not last["clean"]:
         lines.append(say("the last one (process {pid}) did not end in good order; it was last seen at {time}",
                          pid=last["pid"], time=time_of(last["seenAt"])))  # fmt: skip
+    if seen.pid is None:
+        lines.append(say("claw gateway start starts it"))
     if seen.elsewhere:
         lines.append(say("it runs on {host}", host=facts["host"]))
     if facts["safe"]:

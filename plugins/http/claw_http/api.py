@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from claw import Address, Attachment, Door, Inbound, PluginConfig, Sender, WebAnswer, WebRequest
+from claw import Address, Attachment, Door, Inbound, PluginConfig, Sender, UsageError, WebAnswer, WebRequest
 
 from claw_http import openai
 from claw_http.front import Own, Streamed, as_json
@@ -118,6 +118,8 @@ class Api:
         try:
             # Not with the caller: a message is either in the house or not, whenever he leaves.
             taken = door is not None and await asyncio.shield(door.submit(inbound))
+        except UsageError as why:
+            raise Refused(400, str(why), param="tool_choice", code="unknown_tool") from None
         finally:
             if not taken:
                 self._leave(call)

@@ -12,11 +12,13 @@ from claw import (
     ChannelState,
     DeliveryError,
     Door,
+    Finding,
     Inbound,
     Limits,
     Outbound,
     PluginConfig,
     Receipt,
+    say,
 )
 
 from claw_http.api import Api
@@ -82,6 +84,16 @@ class Http:
             self._door, self.url = None, ""
             self._waiting.end_all("claw is stopping; the answer will stand in the conversation")
             await listener.stop()
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Whether callers of the API could prove themselves; webhooks have secrets of their own."""
+        token = self._config.settings.gateway.auth.token
+        if not self._settings.admits_callers or (token and not token.empty):
+            return []
+        mend = say("claw config set gateway.auth.token TOKEN (16 random characters or more)")
+        return [
+            Finding("gateway.auth.token", "credentials", say("is missing: the API refuses everybody"), mend)
+        ]
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Hand it to the request that waits for it. When nobody does any more, it stands in the conversation.

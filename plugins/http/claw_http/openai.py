@@ -132,7 +132,7 @@ def agent_of(model: str, agents: Collection[str]) -> str:
 
 
 def _tool_choice(value: Any) -> str:
-    """The tools are the agent's, and so is what may be chosen of them; one that it does not have fails the turn."""
+    """The tools are the agent's, and so is what may be chosen of them; the house refuses one that it does not have."""
     if value is None:
         return ""
     named = (
