@@ -11,15 +11,13 @@ from typing import Any
 from claw.errors import UsageError
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
-_NUMBERS = {
-    "int": "{word} is no whole number",
-    "float": "{word} is no number",
-    "bool": "{word} is neither true nor false",
+_KINDS = {
+    "int_parsing": "{word} is no whole number",
+    "float_parsing": "{word} is no number",
+    "greater_than_equal": "{word} is too small: {ge} is the least",
+    "less_than_equal": "{word} is too large: {le} is the most",
 }
-_BOUNDS = {
-    "greater_than_equal": ("ge", "{word} is too small: {bound} is the least"),
-    "less_than_equal": ("le", "{word} is too large: {bound} is the most"),
-}
+"""What the checking library (pydantic) calls it, in our words."""
 
 
 def told(why: Any) -> UsageError | None:
@@ -71,15 +69,12 @@ def _no_command(ctx: Any, said: str) -> UsageError:
 
 
 def _bad_value(why: Any, said: str) -> UsageError | None:
-    """A value of the wrong kind. What exactly, the checking library (pydantic) tells in the cause."""
+    """A value of the wrong kind; the cause tells which."""
     ask = getattr(why.__cause__, "errors", None)
     fault: dict[str, Any] = ask()[0] if ask else {"type": "", "input": ""}
-    kind, word, name = fault["type"], fault["input"], _name(why.param)
-    if template := _NUMBERS.get(kind.partition("_")[0]):
-        return UsageError(template, where=name, word=word)
-    if kind in _BOUNDS:
-        field, template = _BOUNDS[kind]
-        return UsageError(template, where=name, word=word, bound=fault["ctx"][field])
+    word, name = fault["input"], _name(why.param)
+    if template := _KINDS.get(fault["type"]):
+        return UsageError(template, where=name, word=word, **fault.get("ctx", {}))
     if " is not one of " in said:
         known = _QUOTED.findall(said.partition(" is not one of ")[2])
         near = "".join(get_close_matches(str(word), known, 1))
