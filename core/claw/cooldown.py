@@ -19,7 +19,7 @@ PASSING = frozenset({"rate_limit", "overloaded", "server", "timeout"})
 OF_THE_MODEL = frozenset({"overloaded", "server", "timeout", "permission"})
 """What one model meets with this key while others may be well."""
 BLAMELESS = frozenset(
-    {"network", "truncated", "empty", "bad_request", "model_not_found", "context_overflow", "request_too_large",
+    {"network", "tls", "truncated", "empty", "bad_request", "model_not_found", "context_overflow", "request_too_large",
      "session_expired"}
 )  # fmt: skip
 """What says nothing of the key."""

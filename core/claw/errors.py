@@ -121,8 +121,8 @@ class BusyError(ClawError):
 class ProviderError(ClawError):
     """A model call failed.
 
-    :param reason: one of auth, auth_permanent, permission, billing, rate_limit, overloaded, server, network, truncated,
-        timeout, context_overflow, request_too_large, bad_request, model_not_found, session_expired, empty
+    :param reason: one of auth, auth_permanent, permission, billing, rate_limit, overloaded, server, network, tls,
+        truncated, timeout, context_overflow, request_too_large, bad_request, model_not_found, session_expired, empty
         (no word and no call), unknown.
     :param retryable: the same request may succeed later. Falling over to another model is a separate question.
     :param status: HTTP status, when there was one.
@@ -174,7 +174,8 @@ class DeliveryError(ClawError):
 
     :param permanent: the same message will never be taken: do not repeat it.
     :param retry_after_seconds: what the service asked for; only this chat waits.
-    :param outcome_unknown: the connection broke after the message had gone out: it may stand there.
+    :param outcome_unknown: the connection broke after the message had gone out: it may stand there, and a second one
+        beside it would be seen. Not for an edit, which may be made again.
     """
 
     def __init__(

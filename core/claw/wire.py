@@ -21,6 +21,7 @@ from claw.arguments import without_nulls
 from claw.errors import ConfigError, ProviderError, UsageError
 from claw.failure import failed, hide, told
 from claw.guard.fetch import STALE, origin_of
+from claw.guard.handshake import causes, unsafe_of
 from claw.patience import Patience, Watch
 from claw.provider import Finished, ModelEvent
 from claw.transcript import Assistant
@@ -113,7 +114,7 @@ async def converse(
     except TimeoutError:
         raise watch.late(service) from None
     except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
-        raise hide(told(error, service), secret) from None
+        raise hide(_unsafe(error, service) or told(error, service), secret) from None
     yield Finished(message)
 
 
@@ -131,8 +132,17 @@ async def _asked(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     return await ask()
 
 
-def _is_stale(error: BaseException | None) -> bool:
-    return error is not None and (STALE in str(error) or _is_stale(error.__cause__ or error.__context__))
+def _is_stale(error: BaseException) -> bool:
+    return any(STALE in str(one) for one in causes(error))
+
+
+def _unsafe(error: BaseException, service: str) -> ProviderError | None:
+    """The error for a connection that cannot be secured, wherever the vendor's client has put it."""
+    if (found := unsafe_of(error)) is None:
+        return None
+    problem, fix, values = found.parts
+    texts: dict[str, Any] = dict(values)
+    return ProviderError(problem, fix=fix, reason="tls", where=service, **texts)
 
 
 def _finished(fold: Fold, service: str) -> Assistant:

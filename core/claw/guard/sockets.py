@@ -7,14 +7,16 @@ system three things. On a busy house that was a fifth of a turn (bench/README.md
 import asyncio
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Self, cast
 
 import httpcore2
 import httpx2
 
 from claw.guard.fetch import STALE
+from claw.guard.handshake import Unsafe, unsafe, wants_tls
 
 _MOST_HELD = 64 * 1024  # of a request, until it is sent in parts
 _MOST_HEARD = 256 * 1024  # of an answer nobody has read yet, until the service must wait
@@ -22,18 +24,68 @@ _SECOND_ADDRESS_SECONDS = 0.25  # RFC 8305: when the first address of a name is 
 _IDLE_SECONDS = (
     15.0  # a connection that nobody used for so long is closed; services close theirs after 60 and more
 )
-
-
+_REFUSAL_BYTES = 64 * 1024
+_REFUSAL_SECONDS = 5.0
 _POOL_CONNECTIONS = 8
 _POOLS = 25
 
 
 class Carrier(httpx2.AsyncHTTPTransport):
-    """What carries the requests of one client."""
+    """What carries the requests of one client.
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
+    :param refusal_seconds: how long the words of a refusal may take.
+    """
+
+    def __init__(self, tls: ssl.SSLContext, *, refusal_seconds: float = _REFUSAL_SECONDS) -> None:
         super().__init__(verify=tls, trust_env=False)
+        self._refusal_seconds = refusal_seconds
         self._pool = cast("httpcore2.AsyncConnectionPool", _Pools(tls))
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Of an answer that is none (a refusal, a redirection) no more than its beginning is read, and not for long.
+
+        The vendors' clients read it whole before anybody sees it: one without an end would fill the memory.
+        """
+        response = await super().handle_async_request(request)
+        if response.status_code < 300:
+            return response
+        body = await _beginning(response, self._refusal_seconds)
+        if request.url.scheme == "http" and (told := wants_tls(request.url.host, body)):
+            raise httpx2.ConnectError(str(told), request=request) from told
+        packed = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in packed]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=body, extensions=response.extensions
+        )
+
+
+async def _beginning(response: httpx2.Response, seconds: float) -> bytes:
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds), aclosing(aiter(cast("Any", response.stream))) as chunks:
+            async for chunk in chunks:
+                parts.append(chunk)
+                size += len(chunk)
+                if size >= _REFUSAL_BYTES:
+                    break
+    except (TimeoutError, httpx2.TransportError):
+        pass  # what it is, its number says
+    finally:
+        await response.aclose()
+    packing = response.headers.get("content-encoding", "identity").strip().lower()
+    return _unpacked(b"".join(parts), packing)[:_REFUSAL_BYTES]
+
+
+def _unpacked(body: bytes, packing: str) -> bytes:
+    """The beginning of what was packed; nothing when it cannot be read."""
+    if packing == "identity":
+        return body
+    if packing not in ("gzip", "x-gzip", "deflate"):
+        return b""
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(body, _REFUSAL_BYTES)
+    except zlib.error:
+        return b""
 
 
 class _Pools:
@@ -48,7 +100,11 @@ class _Pools:
         self._pools: list[httpcore2.AsyncConnectionPool] = []
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        return await self._with_room().handle_async_request(request)
+        response = await self._with_room().handle_async_request(request)
+        end = response.extensions.get("network_stream")
+        if isinstance(end, _Stream) and end.parser is None:
+            end.parser = cast("Any", response.stream)._stream._connection._h11_state
+        return response
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,6 +134,14 @@ class _Pools:
         return self._pools[-1]
 
 
+class _Unsecured(httpcore2.ConnectError):
+    """In httpcore's words. It cuts what an error was raised from, so the reason is carried along."""
+
+    def __init__(self, why: Unsafe) -> None:
+        super().__init__(str(why))
+        self.unsafe = why
+
+
 class _Sockets(httpcore2.AsyncNetworkBackend):
     async def connect_tcp(
         self,
@@ -94,7 +158,7 @@ class _Sockets(httpcore2.AsyncNetworkBackend):
                 _Ends, host, port, local_addr=(local_address, 0) if local_address else None,
                 happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS if is_name else None,
             )  # fmt: skip
-        return _Stream(ends)
+        return _Stream(ends, host)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -166,18 +230,22 @@ class _Ends(asyncio.Protocol):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection as httpcore wants it. What is written is held until an answer is wanted, so it leaves together."""
+    """A connection as httpcore wants it. What is written is held until an answer is wanted, so it leaves together.
 
-    def __init__(self, ends: _Ends) -> None:
-        self._ends, self._held, self._size = ends, list[bytes](), 0
+    :ivar parser: httpcore's, of the answers: what it was given and did not need belongs to no answer.
+    """
+
+    parser: Any = None
+
+    def __init__(self, ends: _Ends, host: str) -> None:
+        self._ends, self._host, self._held, self._size = ends, host, list[bytes](), 0
         self._is_kept, self._is_owed = False, False  # it has carried an answer; one is waited for
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._held:
             await self._send(timeout)
         if self._ends.heard:
-            self._is_kept, self._is_owed = True, False
-            return await self._ends.read(max_bytes)
+            return self._heard(await self._ends.read(max_bytes))
         try:
             async with _told(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
                 data = await self._ends.read(max_bytes)
@@ -187,6 +255,11 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise
         if self._is_kept and self._is_owed and not data:
             raise httpcore2.ReadError(STALE)
+        return self._heard(data)
+
+    def _heard(self, data: bytes) -> bytes:
+        if not self._is_kept and data[:1] == b"\x15" and (told := wants_tls(self._host, data)):
+            raise _Unsecured(told)
         self._is_kept, self._is_owed = True, False
         return data
 
@@ -211,6 +284,12 @@ class _Stream(httpcore2.AsyncNetworkStream):
                 )
                 if wrapped is None:
                     raise ConnectionAbortedError("the connection was closed while it was being secured")
+        except httpcore2.ConnectError as failed:
+            ends.transport.abort()
+            why = failed.__cause__
+            if isinstance(why, ssl.SSLError) and (told := unsafe(self._host, why)):
+                raise _Unsecured(told) from why
+            raise
         except BaseException:
             ends.transport.abort()
             raise
@@ -221,11 +300,14 @@ class _Stream(httpcore2.AsyncNetworkStream):
         if (
             info == "is_readable"
         ):  # of an idle connection: it was closed, or the service says what nobody asked
-            return self._ends.is_over or bool(self._ends.heard) or self._ends.transport.is_closing()
+            left = self.parser is not None and bool(self.parser.trailing_data[0])
+            return left or self._ends.is_over or bool(self._ends.heard) or self._ends.transport.is_closing()
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._ends.transport.get_extra_info(names.get(info, info))
 
     async def _send(self, timeout: float | None) -> None:
+        if self._is_kept and not self._is_owed and self._ends.heard:
+            raise httpcore2.ReadError(STALE)  # it cannot be the answer to what was not sent yet
         held, size, self._held, self._size = self._held, self._size, [], 0
         pieces = held if size > _MOST_HELD else [b"".join(held)]  # what is long is not copied once more
         async with _told(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):

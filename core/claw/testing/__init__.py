@@ -35,8 +35,9 @@ from claw.tool import Effects, Tool, ToolContext, fit, perform
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, Usage
 
 __all__ = [
-    "FakeChannel", "FakeProvider", "FakeTalk", "FakeTool", "Fault", "Heard", "House", "also", "asked", "brought", "calls",
-    "fit", "perform", "plugin_config", "prompt_facts", "says", "tool_context", "tool_faults", "tool_tokens",
+    "FakeChannel", "FakeProvider", "FakeTalk", "FakeTool", "Fault", "Heard", "House", "also", "answered", "asked",
+    "brought", "calls", "fit", "perform", "plugin_config", "prompt_facts", "says", "tool_context",
+    "tool_faults", "tool_tokens",
 ]  # fmt: skip
 
 _ids = itertools.count(1)
@@ -52,6 +53,11 @@ def says(text: str, **usage: int) -> Assistant:
 def calls(name: str, /, **arguments: Any) -> Assistant:
     """An answer that asks for one tool; add two of them (``also``) for parallel calls."""
     return Assistant((ToolCall(f"call_{next(_ids)}", name, arguments),), stop_reason="tool_use")
+
+
+def answered(call: ToolCall, text: str = "", *, is_error: bool = False) -> ToolResult:
+    """What a tool answered to a call, as the next request holds it."""
+    return ToolResult(call.id, call.name, (Text(text),) if text else (), is_error=is_error)
 
 
 def also(first: Assistant, *others: Assistant) -> Assistant:

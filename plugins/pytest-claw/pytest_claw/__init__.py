@@ -33,7 +33,7 @@ _ROOMS = {
 __all__ = sorted(_ROOMS)  # noqa: PLE0605
 
 # An editable install does not name its files, so pytest would not find the asserts by itself.
-_PARTS = ("growing", "hearing", "living", "place", "saying", "served", "trying")
+_PARTS = ("growing", "hearing", "living", "place", "saying", "scene", "served", "trying")
 pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in sorted({*_ROOMS.values(), *_PARTS})))
 
 

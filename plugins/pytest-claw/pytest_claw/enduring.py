@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -68,9 +67,6 @@ class FaultSuite(Served):
             if fault.where:
                 return
             assert len(service.requests) == 1, "one attempt is one request"
-            if fault.spoils:
-                with suppress(ProviderError):
-                    await _heard(model)
             assert await _again(model, tries=3 if limits else 1) == _AGAIN, "the next call is answered"
             await _closed(service)
             assert service.refusals == []

@@ -9,6 +9,7 @@ from claw import Credential, Message, Provider, Request, SystemPrompt, Text, Too
 from claw.testing import asked
 
 from pytest_claw.faults import KEY
+from pytest_claw.relay import Live
 
 
 class Served:
@@ -19,31 +20,43 @@ class Served:
     :cvar service: a service of ``claw.testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class like
         them: made with a list of ``Reply`` or a function of the request, an async context manager with ``url``,
         ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by hand.
+    :cvar live: in place of ``service``, for ``ProviderSuite``: one that stands already.
     :cvar section: further keys of ``providers.NAME``.
     """
 
     plugin: Any = None
     name = ""
     service: Any = None
+    live: Live | None = None
     section: Mapping[str, Any] = {}
 
     @asynccontextmanager
     async def provider(self, url: str, **section: Any) -> AsyncIterator[Provider]:
         """The provider, its address at ``url``; its connections are closed at the end."""
-        tree = {"providers": {self.name: {"baseUrl": url, "apiKey": KEY, **self.section, **section}}}
+        key = self.live.key if self.live else KEY
+        tree = {"providers": {self.name: {"baseUrl": url, "apiKey": key, **self.section, **section}}}
         async with asked(self.plugin, tree, self.name) as answers:
             named = {one.name: one for one in answers.get("register_providers", ())}
             assert self.name in named, f"the plugin brings {sorted(named)}"
             yield named[self.name]
 
     @pytest.fixture(autouse=True)
-    def _set_up(self) -> None:
-        missing = [name for name in ("plugin", "name", "service") if not getattr(self, name)]
+    def _set_up(self, request: pytest.FixtureRequest) -> None:
+        names = ["plugin", "name", *([] if self.live else ["service"])]
+        missing = [name for name in names if not getattr(self, name)]
         if missing:
             pytest.fail(f"{type(self).__name__} does not set {', '.join(missing)}")
+        test = getattr(request.node, "originalname", "")
+        if self.live and (why := dict(self.live.cannot).get(test)):
+            pytest.skip(why)
 
 
-def asks(*messages: Message, tools: tuple[ToolSpec, ...] = ()) -> Request:
+def asks(*messages: Message, tools: tuple[ToolSpec, ...] = (), **fields: Any) -> Request:
     """A request with a key; without messages, one short question."""
     past = messages or (User((Text("hello"),)),)
-    return Request("model-x", SystemPrompt("You are claw."), past, tools, credential=Credential("main", KEY))
+    usual = {
+        "model": "model-x",
+        "system": SystemPrompt("You are claw."),
+        "credential": Credential("main", KEY),
+    }
+    return Request(messages=past, tools=tools, **{**usual, **fields})

@@ -8,7 +8,7 @@ from pytest_claw.faults.record import KEY, add, fault
 # --- the connection, and the head of the answer
 
 add("connection refused", "network", Reply(), where="nobody")
-add("a service without TLS where TLS is wanted", "network", Reply(), where="plain")
+add("a service without TLS where TLS is wanted", "tls", Reply(), where="plain")
 
 
 @fault("network")

@@ -23,7 +23,6 @@ class Fault:
     :param reply: what the service says; its ``text`` and ``calls`` are what it means.
     :param ends: how the call may end: reasons of ``ProviderError``, or ``ANSWER``.
     :param wait: between which seconds the service is understood to ask for a pause.
-    :param spoils: the connection looks sound behind it, so that one more call may meet what is left there.
     :param where: instead of the service's address, one at which this fault is.
     """
 
@@ -32,7 +31,6 @@ class Fault:
     ends: frozenset[str]
     wait: tuple[float, float] | None = None
     where: str = ""
-    spoils: bool = False
 
 
 FAULTS: dict[str, Fault] = {}

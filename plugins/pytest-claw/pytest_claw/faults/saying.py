@@ -7,7 +7,7 @@ from typing import Any
 
 from claw.testing.services import Line, Reply
 
-from pytest_claw.faults.making import twisted
+from pytest_claw.faults.making import BIG, TICKS, for_ever, gzipped, twisted
 from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, Data, add, fault
 
 # --- what it says
@@ -85,6 +85,26 @@ async def an_error_whose_words_never_end(line: Line) -> None:
     await line.head(500, "application/json", content_length="1000")
     await line.say(b'{"error": ')
     await line.silence()
+
+
+@fault("server")
+async def an_error_without_end(line: Line) -> None:
+    await line.head(500, "application/json")
+    await line.say(b'{"error": {"message": "not now')
+    while True:
+        await line.say(b" " * 65536)
+
+
+@fault("server timeout")
+async def an_error_that_drips(line: Line) -> None:
+    await line.head(500, "application/json", content_length="200000000")
+    await for_ever(line, [b"x"] * TICKS)
+
+
+@fault("server")
+async def an_error_that_is_a_gzip_bomb(line: Line) -> None:
+    await line.head(500, "application/json", content_encoding="gzip")
+    await line.say(gzipped(b'{"error": "' + b" " * BIG))
 
 
 _PAUSES: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {

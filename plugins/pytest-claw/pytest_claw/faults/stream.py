@@ -176,7 +176,7 @@ async def a_body_shorter_than_it_said(line: Line) -> None:
     await line.say(whole[: middle(line.events)])
 
 
-@fault("truncated", spoils=True)
+@fault("truncated")
 async def a_body_longer_than_it_said(line: Line) -> None:
     await line.head(content_length=str(middle(line.events)))
     await line.say(b"".join(line.events))
