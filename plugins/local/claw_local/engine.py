@@ -1,8 +1,8 @@
 """The engine: which file a model name means, and a server for it on loopback, in this process.
 
 Facts, from trials with xllamacpp 2026.10 (llama.cpp's server): port 0 takes a free one; verbosity 0 keeps it silent;
-it speaks ``/v1/chat/completions`` and ``/v1/messages``, both streamed; with all cores busy, as many threads as cores
-are ten times slower than one, so half of the cores is the default.
+it speaks ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/messages``, all streamed; with all cores busy, as many
+threads as cores are ten times slower than one, so half of the cores is the default.
 """
 
 import os
@@ -64,9 +64,13 @@ def model_file(model: str, models: Mapping[str, Mapping[str, Any]]) -> Path:
     return path
 
 
-def start(file: Path, *, context_tokens: int, threads: int) -> Server:
+def start(
+    file: Path, *, context_tokens: int, threads: int, template: str = "", temperature: float | None = None
+) -> Server:
     """Load a model and serve it. Blocks: 0.4 s for the small one, longer with the size of the file.
 
+    :param template: how messages are written for the model (Jinja); empty = as the file says.
+    :param temperature: 0 = always the likeliest word; None = as the engine likes.
     :raises ProviderError: the engine is not installed, or cannot read the file.
     """
     if find_spec(ENGINE) is None:
@@ -80,6 +84,9 @@ def start(file: Path, *, context_tokens: int, threads: int) -> Server:
     wanted.n_ctx, wanted.n_parallel = context_tokens, 1
     wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = threads
     wanted.use_jinja, wanted.ui, wanted.warmup = True, False, False
+    wanted.chat_template = template
+    if temperature is not None:
+        wanted.sampling.temp = temperature
     wanted.port, wanted.api_keys, wanted.verbosity = 0, [key], 0
     try:
         engine = xllamacpp.Server(wanted)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from claw import (
     Assistant,
+    CallIds,
     Credential,
     Finished,
     ProviderConfig,
@@ -14,6 +15,7 @@ from claw import (
     Request,
     Text,
     TextDelta,
+    Thinking,
     ToolCall,
     Usage,
     User,
@@ -21,6 +23,7 @@ from claw import (
     hookimpl,
 )
 from claw.testing.services import OpenAIService
+from claw.transcript import ToolResult
 from pytest_claw import ProviderSuite
 
 
@@ -30,9 +33,9 @@ class Plain:
     flaw: ClassVar[str] = ""
     name = "plain"
 
-    def __init__(self, url: str, key: str, http: Any) -> None:
+    def __init__(self, url: str, key: str, http: Any, begin_seconds: float) -> None:
         self._url, self._http = url, http
-        self._key = Credential("default", key)
+        self._key, self._heard, self._begin_seconds = Credential("default", key), "", begin_seconds
         if self.flaw == "keys":
             self.key = key
 
@@ -78,22 +81,15 @@ class Plain:
         import httpx2
 
         key = request.credential.secret if request.credential else ""
-        words = [
-            {"role": "user", "content": m.content[0].text} for m in request.messages if isinstance(m, User)
-        ]
-        body: dict[str, Any] = {"model": request.model, "messages": words, "stream": True}
-        body["stream_options"] = {"include_usage": True}
-        if request.tools:
-            tools = [
-                {"name": t.name, "description": t.description, "parameters": t.parameters}
-                for t in request.tools
-            ]
-            body["tools"] = [{"type": "function", "function": tool} for tool in tools]
         asking = self._http(self._url).build_request(
-            "POST", f"{self._url}/chat/completions", json=body, headers={"authorization": f"Bearer {key}"}
+            "POST",
+            f"{self._url}/chat/completions",
+            json=self._body(request),
+            headers={"authorization": f"Bearer {key}"},
         )
         try:
-            answer = await self._http(self._url).send(asking, stream=True)
+            async with asyncio.timeout(None if self.flaw == "patience" else self._begin_seconds):
+                answer = await self._http(self._url).send(asking, stream=True)
             try:
                 if answer.status_code != 200:
                     await answer.aread()
@@ -102,17 +98,62 @@ class Plain:
                     yield event
             finally:
                 await answer.aclose()
+        except TimeoutError:
+            raise failed(self.name, reason="timeout") from None
         except httpx2.TransportError as why:
             raise failed(self.name, reason="network", text=type(why).__name__) from None
 
+    def _body(self, request: Request) -> dict[str, Any]:
+        rows = [] if self.flaw == "orders" else [{"role": "system", "content": request.system.whole}]
+        ids = CallIds()
+        for message in request.messages:
+            rows.extend(self._rows(message, ids))
+        body: dict[str, Any] = {"model": request.model, "messages": rows, "stream": True}
+        body["stream_options"] = {"include_usage": True}
+        if request.max_tokens and self.flaw != "longest":
+            body["max_tokens"] = request.max_tokens
+        if request.tools:
+            tools = [
+                {"name": t.name, "description": t.description, "parameters": t.parameters}
+                for t in request.tools
+            ]
+            body["tools"] = [{"type": "function", "function": tool} for tool in tools]
+            if request.tool_choice != "auto" and self.flaw != "choice":
+                body["tool_choice"] = _choice(request.tool_choice)
+        return body
+
+    def _rows(self, message: Any, ids: CallIds) -> list[dict[str, Any]]:
+        if isinstance(message, ToolResult):
+            told = "" if self.flaw == "results" else message.text
+            return [{"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": told}]
+        said = "".join(part.text for part in message.content if isinstance(part, Text))
+        if isinstance(message, User):
+            if self.flaw == "pictures" and not isinstance(message.content[-1], Text):
+                raise failed(self.name, reason="unknown")
+            return [{"role": "user", "content": said}]
+        if self.flaw == "thoughts":
+            said += "".join(part.text for part in message.content if isinstance(part, Thinking))
+        calls = [
+            {
+                "id": ids.of_call(call.id),
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+        return [{"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})}]
+
     def _refused(self, answer: Any, key: str) -> ProviderError:
         text = "" if self.flaw != "keys" else answer.text
+        if self.flaw != "length" and b"too long" in answer.content:
+            return failed(self.name, reason="context_overflow", status=answer.status_code)
         if self.flaw == "classes":
             return failed(self.name, reason="unknown", status=answer.status_code)
         return failed(self.name, status=answer.status_code, text=text, headers=dict(answer.headers))
 
     async def _events(self, answer: Any) -> AsyncIterator[Any]:
         text, calls, usage, ended = "", {}, Usage(), False
+        self._heard = ""
         async for data in self._data(answer):
             if data == "[DONE]":
                 ended = True
@@ -125,6 +166,7 @@ class Plain:
                 delta = choice["delta"]
                 if delta.get("content"):
                     text += delta["content"]
+                    self._heard += delta["content"]
                     yield TextDelta(delta["content"])
                 for part in delta.get("tool_calls") or ():
                     call = calls.setdefault(part["index"], {"id": "", "name": "", "arguments": ""})
@@ -134,6 +176,7 @@ class Plain:
         if not ended and self.flaw != "breaks":
             raise failed(self.name, reason="truncated")
         made = tuple(ToolCall(c["id"], c["name"], json.loads(c["arguments"] or "{}")) for c in calls.values())
+        text = self._heard if self.flaw == "mixing" else text
         said = (Text(text),) if text else ()
         usage = Usage() if self.flaw == "usage" else usage
         yield Finished(Assistant((*said, *made), stop_reason="tool_use" if made else "stop", usage=usage))
@@ -155,6 +198,10 @@ class Plain:
                 raise
 
 
+def _choice(choice: str) -> Any:
+    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
+
+
 class Plugin:
     """Brings one provider; ``asked`` takes any object with hooks."""
 
@@ -164,7 +211,9 @@ class Plugin:
     @hookimpl
     def register_providers(self, config: Any) -> list[Plain]:
         section = config.provider("plain", ProviderConfig)
-        return [self._made(section.base_url, section.api_key.reveal(), config.http)]
+        return [
+            self._made(section.base_url, section.api_key.reveal(), config.http, section.begin_timeout_seconds)
+        ]
 
 
 class TestSound(ProviderSuite):
@@ -199,3 +248,39 @@ class TestTriesAgain(TestSound):
 
 class TestShowsItsKey(TestSound):
     plugin, breaks = Plugin("keys"), "test_a_key_is_never_shown"
+
+
+class TestCallsNothing(TestSound):
+    plugin, breaks = Plugin("choice"), "test_a_tool_that_must_be_called_is_called"
+
+
+class TestForgetsResults(TestSound):
+    plugin, breaks = Plugin("results"), "test_a_call_and_its_result_are_gone_on_from"
+
+
+class TestForgetsItsOrders(TestSound):
+    plugin, breaks = Plugin("orders"), "test_the_instructions_reach_the_model"
+
+
+class TestHasNoEnd(TestSound):
+    plugin, breaks = Plugin("longest"), "test_the_longest_answer_is_obeyed"
+
+
+class TestMixesAnswers(TestSound):
+    plugin, breaks = Plugin("mixing"), "test_two_calls_at_once_do_not_mix"
+
+
+class TestFailsAtPictures(TestSound):
+    plugin, breaks = Plugin("pictures"), "test_a_picture_is_read_or_refused_as_a_bad_request"
+
+
+class TestTellsThoughts(TestSound):
+    plugin, breaks = Plugin("thoughts"), "test_a_past_of_other_makers_is_taken"
+
+
+class TestKnowsNoLength(TestSound):
+    plugin, breaks = Plugin("length"), "test_a_conversation_that_is_too_long_is_told_as_that"
+
+
+class TestWaitsForEver(TestSound):
+    plugin, breaks = Plugin("patience"), "test_a_silent_service_is_given_up"

@@ -1,0 +1,61 @@
+"""Where a promise of a provider is tried: at a service that plays a script, or at one that says what it likes."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from claw import Assistant, Finished, Provider, ProviderError, Request, TextDelta
+
+from pytest_claw.relay import Live, Relay
+from pytest_claw.served import asks
+
+_SHORT = 12
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A provider, and the service that it asks.
+
+    :param service: of ``claw.testing.services``, which says exactly what the test wrote; or the way to a live one.
+    :param live: None when the service plays a script.
+    """
+
+    model: Provider
+    service: Any
+    live: Live | None = None
+
+    def asks(self, *messages: Any, **fields: Any) -> Request:
+        """A request with the provider's own key; of a live model no more than a few words are wanted."""
+        fields = {"credential": self.model.credentials()[0], **fields}
+        if self.live:
+            fields = {"model": self.live.model, "max_tokens": _SHORT, **fields}
+        return asks(*messages, **fields)
+
+    async def answer(self, *messages: Any, **fields: Any) -> tuple[str, Assistant]:
+        """The words that were streamed, and the whole answer."""
+        shown, ends = [], []
+        async for event in self.model.stream(self.asks(*messages, **fields)):
+            assert not ends, "nothing comes behind Finished"
+            if isinstance(event, TextDelta):
+                shown.append(event.text)
+            elif isinstance(event, Finished):
+                ends.append(event.message)
+        assert ends, "the last event is Finished"
+        assert all(shown), "a piece of nothing"
+        return "".join(shown), ends[0]
+
+    async def failure(self, *messages: Any, **fields: Any) -> ProviderError:
+        """What the call fails with."""
+        with pytest.raises(ProviderError) as error:
+            await self.answer(*messages, **fields)
+        return error.value
+
+    @property
+    def asked(self) -> int:
+        """How many requests the service got."""
+        return self.service.asked if isinstance(self.service, Relay) else len(self.service.requests)
+
+    def sent(self, number: int = -1) -> str:
+        """The body of a request, as text; of a script's service."""
+        return json.dumps(self.service.requests[number].body, ensure_ascii=False)
