@@ -1,13 +1,18 @@
 """Caps and prices, without a house: what fits, what a call costs, and that nothing ever passes a cap."""
 
+import sys
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from claw.caps import NANOS, Amount, Bill, Cap, Refusal, free_in, heard_tokens, most_tokens, rule
+from claw.caps import NANOS, Amount, Bill, Cap, Refusal, Weighed, free_in, heard_tokens, most_tokens, rule
 from claw.clock import Clock
+from claw.growing import Growing
+from claw.meter import Spending
+from claw.provider import Request, SystemPrompt
 from claw.spending import Book
 from claw.store import Database
+from claw.testing import FakeProvider
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, Usage, User
 from claw.usage import Price
 from hypothesis import given, settings, strategies as st
@@ -190,3 +195,46 @@ def test_what_a_dead_process_had_set_aside_stays_counted(tmp_path: Path) -> None
     after = Database(tmp_path / "state.db")
     assert Book(after).spent(cap, BILL) == (Amount(0, 60), Amount(0, 60))
     after.close()
+
+
+# --- what a call under a cap costs us
+
+
+def past(count: int) -> tuple[User | Assistant, ...]:
+    return tuple(
+        User((Text(f"question {at} 问"),)) if at % 2 else Assistant((Text("answer"),)) for at in range(count)
+    )
+
+
+def steps(spending: Spending, messages: tuple[User | Assistant, ...]) -> int:
+    """How many functions are called, in Python and out of it, to ask the caps for one call."""
+    request, count = Request("m1", SystemPrompt("be kind"), messages), 0
+
+    def step(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(step)
+    try:
+        call = spending.begin(FakeProvider(), request)
+    finally:
+        sys.setprofile(None)
+    call.end()
+    return count
+
+
+def test_to_weigh_a_request_costs_what_came_new_and_not_the_whole_past(tmp_path: Path) -> None:
+    spending = Spending(Book(Database(tmp_path / "state.db")), (Cap("c", tokens=10**9),))
+    long, short = past(1000), past(10)
+    for messages in (short, long):  # each is read once
+        steps(spending, messages)
+
+    new = (User((Text("and now?"),)),)
+    assert steps(spending, (*long, *new)) < steps(spending, (*short, *new)) + 20
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6))
+def test_a_conversation_that_grew_weighs_what_it_weighs_at_once(lengths: list[int]) -> None:
+    whole, weighed = past(12), Growing(Weighed)
+    for length in lengths:
+        assert weighed.of(whole[:length]).tokens == most_tokens(whole[:length])
