@@ -50,7 +50,10 @@ class Door(Protocol):
     """What a channel may ask of the house."""
 
     async def submit(self, inbound: Inbound) -> bool:
-        """Hand in what came. True: it is on disk and may be acknowledged (also when it was seen before)."""
+        """Hand in what came. True: it is on disk and may be acknowledged (also when it was seen before).
+
+        :raises UsageError: its ``tool_choice`` names a tool that its turn would not have. Nothing was taken in.
+        """
         ...
 
 

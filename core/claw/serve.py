@@ -30,7 +30,7 @@ from claw.question import Question, as_message
 from claw.reception import Reception
 from claw.report import PLACE, Listening, Report, place_of, unserved
 from claw.route import TERMINAL
-from claw.stage import Stage
+from claw.stage import TOOL_CHOICES, Stage, choosable
 from claw.standing import LOADED, QUARANTINED
 from claw.turn import Errand, run_turn
 from claw.wall import is_ours, name_of
@@ -51,7 +51,7 @@ class Door:
     async def submit(self, inbound: Inbound) -> bool:
         """Take a message in; True once it may be acknowledged, also when it was seen before.
 
-        :raises UsageError: it names another channel.
+        :raises UsageError: it names another channel, or a tool that its turn would not have.
         """
         if (inbound.address.channel, inbound.address.account) != self._place:
             raise UsageError(
@@ -59,6 +59,7 @@ class Door:
                 mine="/".join(self._place),
                 theirs=f"{inbound.address.channel}/{inbound.address.account}",
             )
+        await self._house.choosable(inbound)
         return await self._house.take_in(inbound)
 
 
@@ -166,6 +167,19 @@ class Serving:
                 before = PLACE.set({"channel": name, "account": account})
                 self.app.complain(f"{key}: {state.detail}")
                 PLACE.reset(before)
+
+    async def choosable(self, inbound: Inbound) -> None:
+        """Hold a tool that a caller names against what its turn would have, before anything is taken in.
+
+        :raises UsageError: the turn would not have it.
+        """
+        if not inbound.tool_choice or inbound.tool_choice in TOOL_CHOICES:
+            return
+        try:
+            stage = await self.app.stage(inbound)
+        except ClawError:  # whatever that is, the turn tells it
+            return
+        choosable(inbound.tool_choice, stage)
 
     async def take_in(self, inbound: Inbound) -> bool:
         """Journal first, then everything else. False: it is not on disk; the channel must not acknowledge it."""

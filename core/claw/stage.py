@@ -41,6 +41,9 @@ from claw.words import say
 from claw.yard import Yard
 
 MEMORY = "MEMORY.md"
+TOOL_CHOICES = ("auto", "none", "required")
+"""What may be chosen beside the name of a tool."""
+
 _UNKNOWN_WINDOW = 32_000
 _KEPT_RULINGS = 128
 
@@ -208,6 +211,22 @@ def _asked_for(wish: Wish, override: Override, agent: Agent, rooms: Rooms) -> tu
         if wish.model:
             raise
         return split(override.model)[0], {}
+
+
+def choosable(choice: str, stage: Stage) -> str:
+    """A tool choice that a turn of this stage can follow.
+
+    :raises UsageError: it names a tool that the turn would not have.
+    """
+    if choice in TOOL_CHOICES or choice in stage.tools:
+        return choice
+    ruling = stage.judgement.rulings.get(choice)
+    raise UsageError(
+        "the tool {name} was asked for by tool choice, and this turn does not have it: {why}",
+        fix="claw tools explain {name} says how to let it through",
+        name=choice,
+        why=ruling.reason if ruling else say("no such tool is installed"),
+    )
 
 
 def chosen_by(text: str, agent: Agent, rooms: Rooms) -> tuple[str, Mapping[str, str]]:

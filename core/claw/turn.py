@@ -10,7 +10,7 @@ from claw.amending import tools_heard
 from claw.config import Config
 from claw.directives import silent_tokens
 from claw.envelope import NAMES, before, spoken, trusted
-from claw.errors import BudgetError, ClawError, UsageError
+from claw.errors import BudgetError, ClawError
 from claw.event import Event, Notice, RunEnded, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
 from claw.flushing import save_the_rest, saver
@@ -28,7 +28,7 @@ from claw.provider import Ask
 from claw.route import Route, admit
 from claw.session import Session
 from claw.spending import account
-from claw.stage import Rooms, Stage, Wish, set_stage
+from claw.stage import Rooms, Stage, Wish, choosable, set_stage
 from claw.transcript import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
 from claw.view import View, models_of
 from claw.wall import name_of
@@ -385,15 +385,7 @@ def _tool_choice(stage: Stage, errand: Errand, start: _Start) -> str:
     choice = errand.wish.tool_choice or errand.message.tool_choice or stage.agent.settings.tool_choice
     if choice != "none" and any(isinstance(said, Assistant) for said in start.past[start.at :]):
         return "auto"
-    if choice in ("auto", "none", "required") or choice in stage.tools:
-        return choice
-    ruling = stage.judgement.rulings.get(choice)
-    raise UsageError(
-        "the tool {name} was asked for by tool choice, and this turn does not have it: {why}",
-        fix="claw tools explain {name} says how to let it through",
-        name=choice,
-        why=ruling.reason if ruling else say("no such tool is installed"),
-    )
+    return choosable(choice, stage)
 
 
 async def _tell(emit: Emit, rooms: Rooms, event: Event) -> None:

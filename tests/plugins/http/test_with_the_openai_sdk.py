@@ -9,7 +9,7 @@ import openai
 import pytest
 from claw import WebAnswer, WebRoute, hookimpl
 from claw.serve import Serving
-from claw.testing import FakeProvider, House, says
+from claw.testing import FakeProvider, FakeTool, House, says
 from plugins.http.bench import TOKEN
 
 GATEWAY = {"gateway": {"port": 0, "auth": {"token": TOKEN}}, "channels": {"http": {}}}
@@ -33,10 +33,11 @@ class Broken:
 
 
 @asynccontextmanager
-async def a_gateway(*answers, config=None, **plugins):
+async def a_gateway(*answers, config=None, tools=(), **plugins):
     """A house that serves, and the SDK's client for it."""
     tree = {**GATEWAY, **(config or {})}
-    async with House(FakeProvider(*answers), config=tree, plugins={"http": claw_http, **plugins}) as house:
+    brought = {"http": claw_http, **plugins}
+    async with House(FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as house:
         stop = asyncio.Event()
         serving = asyncio.ensure_future(Serving(house.app).run(stop))
         channel = house.app.kit.channels["http"].thing
@@ -152,6 +153,26 @@ async def test_the_sdk_raises_its_own_errors():
         image = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
         with pytest.raises(openai.BadRequestError, match="data: URL"):
             await client.chat.completions.create(model="claw", messages=user([image]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_choice_that_the_agent_does_not_have_is_an_error_before_the_call(stream):
+    def choice(name):
+        return {"type": "function", "function": {"name": name}}
+
+    tools, policy = [FakeTool("look"), FakeTool("wipe")], {"tools": {"deny": ["wipe"]}}
+    async with a_gateway(says("fine"), tools=tools, config=policy) as (client, house):
+        for name in ("nope", "wipe"):
+            with pytest.raises(openai.BadRequestError, match=name) as refused:
+                await client.chat.completions.create(
+                    model="claw", messages=user("hi"), tool_choice=choice(name), stream=stream
+                )
+            assert refused.value.param == "tool_choice"
+        assert "tools.deny" in str(refused.value)
+        model = house.app.kit.providers["fake"].thing
+        assert model.requests == [] and house.app.rooms.journal.turns() == []
+        await client.chat.completions.create(model="claw", messages=user("hi"), tool_choice=choice("look"))
+        assert model.requests[0].request.tool_choice == "look"
 
 
 async def test_an_image_does_not_stop_the_turn():
