@@ -38,7 +38,7 @@ _WORDS = {
         "the service knows no such address{said}",
         "check providers.{name}.baseUrl: it is written as on the service's page, with /v1 once where that has it",
     ),
-    "empty": ("the model said nothing{said}", "ask again, or choose another: /model"),
+    "empty": ("the model said nothing{said}", "Ask again, or choose another: /model"),
     "unknown": ("the model call failed{said}", _LATER),
 }  # fmt: skip
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout", "empty"})

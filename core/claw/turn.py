@@ -162,6 +162,8 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
             rooms.complain(say("{job} was left out: {why}", job=errand.route.session_key, why=over))
     except ClawError as why:
         ending, failed = TurnEnded(turn, "failed", str(why)), why
+        if getattr(why, "reason", "") == "empty":
+            errand.excuse = say("The model said nothing. Please ask again.")
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
         told_why = say("something broke inside claw: {why}", why=name_of(broken))
         ending, failed = TurnEnded(turn, "failed", told_why), broken

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import claw_http
 import openai
 import pytest
-from claw import WebAnswer, WebRoute, hookimpl
+from claw import Assistant, Finished, TextDelta, WebAnswer, WebRoute, hookimpl
 from claw.serve import Serving
 from claw.testing import FakeProvider, FakeTool, House, says
 from plugins.http.bench import TOKEN
@@ -33,11 +33,11 @@ class Broken:
 
 
 @asynccontextmanager
-async def a_gateway(*answers, config=None, tools=(), **plugins):
+async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
     """A house that serves, and the SDK's client for it."""
     tree = {**GATEWAY, **(config or {})}
     brought = {"http": claw_http, **plugins}
-    async with House(FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as house:
+    async with House(model or FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as house:
         stop = asyncio.Event()
         serving = asyncio.ensure_future(Serving(house.app).run(stop))
         channel = house.app.kit.channels["http"].thing
@@ -189,3 +189,46 @@ async def test_a_plugin_with_a_route_is_served_on_the_same_listener_and_a_broken
         assert said == {"rang": True}
         standing = {one.id: one for one in house.app.host.standings}["broken"]
         assert (standing.state, standing.stage) == ("quarantined", "register")
+
+
+SECRET = "sk-live-4242-Xyz-987654"
+
+
+class InPieces(FakeProvider):
+    """Its words come three characters at a time."""
+
+    async def stream(self, request):
+        async for event in super().stream(request):
+            if isinstance(event, Finished):
+                text = event.message.text
+                for at in range(0, len(text), 3):
+                    yield TextDelta(text[at : at + 3])
+                yield event
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_no_caller_is_told_a_key_of_the_settings_however_its_pieces_come(stream):
+    keyed = {**GATEWAY, "providers": {"fake": {"apiKey": SECRET}}}
+    async with a_gateway(model=InPieces(says(f"It is {SECRET[:9]} or {SECRET}.")), config=keyed) as (
+        client,
+        _,
+    ):
+        answer = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=stream)
+        if stream:
+            text = "".join([choice.delta.content or "" async for chunk in answer for choice in chunk.choices])
+        else:
+            text = answer.choices[0].message.content
+
+    assert text == f"It is {SECRET[:9]} or ***."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_caller_is_told_that_the_model_said_nothing(stream):
+    async with a_gateway(Assistant(()), Assistant(())) as (client, _):
+        answer = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=stream)
+        if stream:
+            text = "".join([choice.delta.content or "" async for chunk in answer for choice in chunk.choices])
+        else:
+            text = answer.choices[0].message.content
+
+    assert text == "The model said nothing. Please ask again."
