@@ -1,7 +1,8 @@
 """Delivery: everything that is owed leaves here, in order within a chat, chats beside each other.
 
-Each message is noted in the ledger before it is handed to its channel and after; what a death leaves between the two is
-sent again only where the service drops repeats, or marked as possibly repeated (window W1 of the plan).
+Each message is noted in the ledger before it is handed to its channel and after. What a death or a lost response leaves
+between the two is sent again only where the service drops repeats; elsewhere it stays in doubt, and chat and owner
+are told (window W1 of the plan).
 """
 
 import asyncio
@@ -27,8 +28,9 @@ STRANGE_TRIES = 3
 """Of a message whose channel raises what the contract does not know: a bug seldom passes."""
 OLDEST_SECONDS = 24 * 3600.0
 """What is owed longer than this is not sent any more: nobody waits for it, and a week-old answer frightens people."""
-UNSURE_SECONDS = 600.0
-"""A message that may have arrived is sent again up to this age, marked; an older one stays unknown."""
+_DOUBT = (
+    "I cannot tell whether a message of mine has arrived here. If one is missing, please ask me for it again."
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _MOST_PATIENCE = 900.0  # a service that asks for a longer pause than this is asked again then
 
@@ -41,7 +43,10 @@ class _Strange(DeliveryError):
 
 @dataclass
 class _Letter:
-    """One message on its way, and who waits for it."""
+    """One message on its way, and who waits for it.
+
+    :ivar repeated: a part of it may stand there already, by another way: its next send is marked.
+    """
 
     outbound: Outbound
     repeated: bool = False
@@ -114,18 +119,16 @@ class Delivery:
         return await arrived
 
     def recover(self) -> None:
-        """At start: send what a death left, unless it is too old, or may have arrived and cannot be told apart."""
+        """At start: send what a death left, unless it is too old, or may have arrived and a repeat would show."""
         now = self._clock.now()
         for one in self._journal.owed():
             age = now - one.owed_at_ms / 1000
             if age > OLDEST_SECONDS:
                 self._give_up(one, "expired", say("it was owed for more than a day"))
-            elif not one.sending or one.outbound.replaces or self._drops_repeats(one.outbound.address):
-                self.post([one.outbound], one.repeated or self._may_stand(one))
-            elif age <= UNSURE_SECONDS:
-                self.post([one.outbound], repeated=True)
+            elif one.sending and not (one.outbound.replaces or self._drops_repeats(one.outbound.address)):
+                self._in_doubt(one.outbound, say("claw stopped while it was sent"))
             else:
-                self._give_up(one, "unknown", say("whether it arrived is unknown, and it is old"))
+                self.post([one.outbound], repeated=not one.repeated and self._may_stand(one))
 
     def _may_stand(self, one: Owed) -> bool:
         """A stream may have posted it, and had no time to note where."""
@@ -150,6 +153,24 @@ class Delivery:
         self._journal.failed(one.outbound.key, state, why)
         self._complain(
             say("channel {name}: an answer was not sent: {why}", name=one.outbound.address.channel, why=why)
+        )
+
+    def _in_doubt(self, outbound: Outbound, why: object, *, notice: bool = True) -> None:
+        """Nobody knows whether it stands there, and a repeat might show twice: it is not sent again, and told.
+
+        :param notice: in its chat too, once for each turn.
+        """
+        turn = self._journal.turn_of(outbound.key)
+        told = Outbound(f"{turn}:doubt", outbound.address, say(_DOUBT), answers=outbound.answers)
+        if notice and outbound.key != told.key and self._journal.owe(turn, told):
+            self.post([told])
+        self._journal.failed(outbound.key, "unknown", say("whether it arrived is unknown: {why}", why=why))
+        self._complain(
+            say(
+                "channel {name}: whether an answer arrived is unknown, and it is not sent again: {why}",
+                name=outbound.address.channel,
+                why=why,
+            )
         )
 
     def _enqueue(self, address: Address, letter: _Letter | _Growing | _Settled) -> None:
@@ -197,12 +218,9 @@ class Delivery:
     async def _end(self, growing: _Growing) -> None:
         """The final text through the writer; if the service refuses that, as messages of their own."""
         mark = not self._drops_repeats(growing.whole.address)
-        if mark:
-            for row in growing.rows:
-                self._journal.sending(row.key)
-        reach("sending-noted")
-        receipt, unknown, pause = None, False, _FIRST_PAUSE
+        receipt, doubt, pause = None, None, _FIRST_PAUSE
         for _ in range(TRIES):
+            self._handed_over(growing, mark)
             try:
                 receipt = await within(
                     self._leeway.send_seconds,
@@ -212,52 +230,74 @@ class Delivery:
                 break
             except DeliveryError as failed:
                 if failed.permanent and not growing.writer.shown:
-                    for row in (
-                        growing.rows
-                    ):  # nothing stands there that could not be changed: the chat takes nothing
+                    for (
+                        row
+                    ) in growing.rows:  # nothing stands that could not be changed: the chat takes nothing
                         self._refused(row, failed)
                     return
-                unknown = failed.outcome_unknown
-                if failed.permanent or unknown:
+                doubt = failed if failed.outcome_unknown else None
+                if failed.permanent or doubt:
                     break
+                if not growing.writer.shown:  # else a part of it may stand, and a start must know
+                    for row in growing.rows:
+                        self._journal.postponed(row.key)
                 await asyncio.sleep(_waiting(failed, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE)
             except Exception as why:  # noqa: BLE001 - a stranger's code
                 self._blame(growing.whole.address, why)
-                unknown = True
+                doubt = _Strange("{why}", outcome_unknown=True, why=name_of(why))
                 break
         if receipt is None:
-            await self._apart(growing, repeated=unknown and mark)
+            await self._apart(growing, doubt if mark else None)
             return
         if receipt.repeated and mark:
             self._journal.sending(growing.rows[0].key, repeated=True)
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
 
-    async def _apart(self, growing: _Growing, repeated: bool) -> None:
-        """The final text as messages of their own, in the place of what stands there."""
+    def _handed_over(self, growing: _Growing, mark: bool) -> None:
+        if mark:
+            for row in growing.rows:
+                self._journal.sending(row.key)
+        reach("sending-noted")
+
+    async def _apart(self, growing: _Growing, doubt: DeliveryError | None) -> None:
+        """The final text as messages of their own, in the place of what stands there.
+
+        :param doubt: the message behind those may stand too.
+        """
         shown = tuple(growing.writer.shown)
         for at, row in enumerate(growing.rows):
-            self._journal.postponed(row.key)
             mine = shown[at : at + 1] if at < len(growing.rows) - 1 else shown[at:]
-            await self._send(_Letter(replace(row, replaces=mine), repeated))
+            if doubt and not mine:
+                self._journal.sending(
+                    row.key, repeated=True
+                )  # while it grew a post may have been lost as well
+                self._in_doubt(row, doubt)
+                doubt = None
+                continue
+            self._journal.postponed(row.key)
+            await self._send(_Letter(replace(row, replaces=mine)))
 
     async def _send(self, letter: _Letter) -> None:
-        """Try until it stands there, is refused, or the tries are over."""
+        """Try until it stands there, is refused, is in doubt, or the tries are over."""
         outbound, pause, tries = letter.outbound, _FIRST_PAUSE, 0
         while failed := await self._try(letter):
             tries += 1
-            if failed.permanent or tries == (STRANGE_TRIES if isinstance(failed, _Strange) else TRIES):
-                break
-            letter.repeated = failed.outcome_unknown and not self._drops_repeats(outbound.address)
-            self._journal.postponed(outbound.key)
-            await asyncio.sleep(_waiting(failed, pause))
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        if failed is None:
+            most = STRANGE_TRIES if isinstance(failed, _Strange) else TRIES
+            if failed.outcome_unknown and not self._drops_repeats(outbound.address):
+                self._in_doubt(outbound, failed, notice=letter.arrived is None)
+            elif failed.permanent or tries == most:
+                self._refused(outbound, failed)
+            else:
+                letter.repeated = False  # that is marked by now
+                self._journal.postponed(outbound.key)
+                await asyncio.sleep(_waiting(failed, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            if letter.arrived and not letter.arrived.done():
+                letter.arrived.set_exception(failed)
             return
-        self._refused(outbound, failed)
-        if letter.arrived and not letter.arrived.done():
-            letter.arrived.set_exception(failed)
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.failed(outbound.key, "refused", str(failed))
@@ -281,9 +321,10 @@ class Delivery:
             return failed
         except TimeoutError as late:
             self._blame(outbound.address, late)  # at once: the tries after it may take minutes
-            return DeliveryError("the service did not answer in time", outcome_unknown=True)
+            late_edit = bool(outbound.replaces)  # which does no harm twice
+            return DeliveryError("the service did not answer in time", outcome_unknown=not late_edit)
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            return _Strange("{why}", outcome_unknown=True, why=name_of(why))
+            return _Strange("{why}", outcome_unknown=not outbound.replaces, why=name_of(why))
         ids = tuple(getattr(receipt, "message_ids", ()))
         reach("service-took")
         self._journal.paid(outbound.key, ids)

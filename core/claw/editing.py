@@ -194,9 +194,10 @@ class EditWriter:
         try:
             await self._called(self._edit(standing.id, piece, last))
         except DeliveryError as why:
-            if why.outcome_unknown:
-                self._standing[at] = _Standing(standing.id, None)
-            raise
+            if not why.outcome_unknown:
+                raise
+            self._standing[at] = _Standing(standing.id, None)
+            raise _harmless(why) from why
         self._standing[at] = _Standing(standing.id, piece)
 
     async def _take_back(self, id: str) -> None:
@@ -231,3 +232,9 @@ class EditWriter:
         """A delivery key for each message of one answer; the first has the answer's own."""
         end = f":{mark}{at}" if at or mark else ""
         return key[-(_KEY_CHARS - len(end)) :] + end
+
+
+def _harmless(why: DeliveryError) -> DeliveryError:
+    """The same failure of an edit: whatever became of it, it may be made again."""
+    after = why.retry_after_seconds
+    return DeliveryError("{why}", permanent=why.permanent, retry_after_seconds=after, why=why)

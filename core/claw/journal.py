@@ -5,7 +5,7 @@ the replies it owes end in one commit, so that a death leaves a turn either to b
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,14 @@ class Owed:
     """A message that must still go out.
 
     :param sending: it was handed to its channel, and whether it arrived is unknown.
+    :param repeated: how often it was handed over although a part of it may have stood there.
     """
 
     turn: str
     outbound: Outbound
     sending: bool
     owed_at_ms: int
-    repeated: bool = False
+    repeated: int = 0
 
 
 class Journal:
@@ -203,13 +204,13 @@ class Journal:
         return ids, bool(rows and rows[0][1] and not ids)
 
     def ended(
-        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: bool = False,
+        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: Collection[str] = (),
         also: Sequence[tuple[str, tuple[Any, ...]]] = (),
     ) -> None:  # fmt: skip
         """A turn is over, however it ended, and owes these messages: one commit.
 
         :param outcome: one word: delivered, silent, stopped, failed …
-        :param repeated: a part of them may stand in the chat already.
+        :param repeated: keys of those of which a part may stand in the chat already.
         :param also: what others write in this commit.
         """
         self._silent.discard(turn)
@@ -247,10 +248,10 @@ class Journal:
     def sending(self, key: str, repeated: bool = False) -> None:
         """It is handed to its channel now.
 
-        :param repeated: it may stand in the chat already, and is sent all the same.
+        :param repeated: it may stand in the chat already, and is sent all the same: one mark more.
         """
         self._database.write(
-            "UPDATE owed SET state = 'sending', repeated = repeated OR ? WHERE key = ?", repeated, key
+            "UPDATE owed SET state = 'sending', repeated = repeated + ? WHERE key = ?", repeated, key
         )
 
     def paid(self, key: str, message_ids: Sequence[str], others: Sequence[str] = ()) -> None:
@@ -280,10 +281,15 @@ class Journal:
                 msgspec.json.decode(body, type=Outbound),
                 state == "sending",
                 owed_at_ms,
-                bool(repeated),
+                repeated,
             )
             for turn, body, state, owed_at_ms, repeated in rows
         )
+
+    def turn_of(self, key: str) -> str:
+        """The turn that owes a message; the message's own key when it is not in the ledger."""
+        rows = self._database.read("SELECT turn FROM owed WHERE key = ?", key)
+        return str(rows[0][0]) if rows else key
 
     def said(self, turn: str) -> tuple[Outbound, ...]:
         """What a turn has said or owes so far."""
@@ -301,7 +307,7 @@ class Journal:
             (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending')),
             (SELECT group_concat(state || ': ' || why, '; ') FROM owed
              WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown')),
-            (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND repeated)
+            (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn)
             FROM turns LEFT JOIN watched USING (turn)
             {"WHERE ended_at_ms IS NULL OR turn IN (SELECT turn FROM owed WHERE state != 'paid')" if open_only else ""}
             ORDER BY began_at_ms DESC LIMIT ?""",
@@ -324,7 +330,7 @@ class Journal:
         return int(count)
 
     def _owing(
-        self, turn: str, owed: Sequence[Outbound], repeated: bool = False
+        self, turn: str, owed: Sequence[Outbound], repeated: Collection[str] = ()
     ) -> list[tuple[str, tuple[Any, ...]]]:
         now = self._clock.now_ms()
         return [
@@ -332,7 +338,7 @@ class Journal:
                 _OWE,
                 (
                     *(one.key, turn, one.address.channel, one.address.account, one.address.chat),
-                    *(msgspec.json.encode(one), now, repeated),
+                    *(msgspec.json.encode(one), now, one.key in repeated),
                 ),
             )
             for one in owed

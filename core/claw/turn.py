@@ -179,11 +179,11 @@ async def _over(
         owed = await letters(errand, ending, stage)
     finally:
         is_owed = bool(errand.numbers)
-        unsure = False
+        unsure: tuple[str, ...] = ()
         if is_owed and errand.resumed:
             # What a stream of the process before posted and did not note may stand there, beside what is owed now.
             shown, lost = rooms.journal.standing(errand.turn)
-            unsure = lost or 0 < len(shown) < len(owed)
+            unsure = tuple(one.key for one in owed[len(shown) :] if one.text) if lost or shown else ()
         paid = rooms.spending.book.of_turn(errand.turn)
         rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
         reach("turn-ended")

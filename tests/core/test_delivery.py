@@ -49,6 +49,7 @@ def house(tmp_path):
 
         def owe(self, *texts, chat=CHAT):
             rows = tuple(Outbound(f"t{chat.chat}:{at}", chat, text) for at, text in enumerate(texts))
+            self.journal.began("t", "agent:a:main")
             self.journal.ended("t", "delivered", rows)
             return rows
 
@@ -94,14 +95,52 @@ async def test_a_chat_that_must_wait_holds_no_other_chat_up(house):
     assert service.shown == ["other", "held"]
 
 
-async def test_a_send_whose_fate_is_unknown_is_repeated_and_marked(house):
-    service = Service(DeliveryError("the line broke", outcome_unknown=True))
+LOST = DeliveryError("the line broke", outcome_unknown=True)
+
+
+@pytest.mark.parametrize("fate", [LOST, RuntimeError("bug")], ids=["the line broke", "a bug"])
+async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the_owner_are_told(house, fate):
+    service = Service(fate)
     delivery = house.delivery(service)
     delivery.post(house.owe("hello"))
     await delivery.stopped(3)
 
-    assert service.shown == ["hello"]
-    assert house.repeated() == ["tchat-1:0"]
+    assert [one.text for one in service.tried][:1] == ["hello"]
+    assert len(service.shown) == 1 and "whether a message of mine has arrived" in service.shown[0]
+    assert house.states() == {"tchat-1:0": "unknown", "t:doubt": "paid"}
+    assert house.repeated() == []
+    assert "whether an answer arrived is unknown" in house.told[-1]
+    [turn] = house.journal.turns(open_only=True)
+    assert turn["undelivered"].startswith("unknown: whether it arrived is unknown")
+
+
+async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_a_turn(house):
+    service = Service(LOST, LOST, LOST)
+    delivery = house.delivery(service)
+    delivery.post(house.owe("one", "two", "three"))
+    await delivery.stopped(3)
+
+    assert [one.key for one in service.tried] == ["tchat-1:0", "tchat-1:1", "tchat-1:2", "t:doubt"]
+    assert sorted(house.states().values()) == ["paid"] + ["unknown"] * 3
+
+
+async def test_of_a_notice_whose_fate_is_unknown_nothing_more_is_said(house):
+    service = Service(LOST, LOST)
+    delivery = house.delivery(service)
+    delivery.post(house.owe("hello"))
+    await delivery.stopped(3)
+
+    assert len(service.tried) == 2 and set(house.states().values()) == {"unknown"}
+
+
+async def test_a_tool_hears_that_the_fate_of_what_it_says_is_unknown_and_the_chat_does_not(house):
+    service = Service(LOST)
+    delivery = house.delivery(service)
+    with pytest.raises(DeliveryError, match="the line broke"):
+        await delivery.say("t", Outbound("t:call-1", CHAT, "hi"))
+
+    assert [one.key for one in service.tried] == ["t:call-1"]
+    assert house.states() == {"t:call-1": "unknown"}
 
 
 async def test_where_the_service_drops_repeats_nothing_is_marked(house):
@@ -116,18 +155,50 @@ async def test_where_the_service_drops_repeats_nothing_is_marked(house):
     assert house.repeated() == []
 
 
-@pytest.mark.parametrize("sending", [False, True], ids=["not yet handed over", "handed over"])
-async def test_a_start_sends_what_a_death_left_and_marks_what_may_stand_there(house, sending):
-    rows = house.owe("hello")
-    if sending:
-        house.journal.sending(rows[0].key)
+async def test_a_start_sends_what_a_death_left(house):
+    house.owe("hello")
     service = Service()
     delivery = house.delivery(service)
     delivery.recover()
     await delivery.stopped(2)
 
     assert service.shown == ["hello"]
-    assert house.repeated() == ([rows[0].key] if sending else [])
+    assert house.repeated() == []
+
+
+@pytest.mark.parametrize("age_seconds", [1, 90, 500])
+async def test_what_a_death_left_in_doubt_is_not_sent_again_however_young(house, age_seconds):
+    [row] = house.owe("hello")
+    house.journal.sending(row.key)
+    now = Clock().now() + age_seconds
+    service = Service()
+    delivery = house.delivery(service, Clock(now=lambda: now))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert [one.key for one in service.tried] == ["t:doubt"]
+    assert house.states() == {row.key: "unknown", "t:doubt": "paid"}
+
+
+async def test_what_a_death_left_in_doubt_is_sent_again_where_the_service_drops_repeats(house):
+    [row] = house.owe("hello")
+    house.journal.sending(row.key)
+    service = Service(capabilities=frozenset({"idempotent"}))
+    delivery = house.delivery(service)
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert [one.key for one in service.tried] == [row.key]
+    assert house.states() == {row.key: "paid"} and house.repeated() == []
+
+
+async def test_each_send_of_what_may_stand_already_is_one_mark_more(house):
+    [row] = house.owe("hello")
+    for _ in range(2):
+        house.journal.sending(row.key, repeated=True)
+
+    [turn] = house.journal.turns()
+    assert turn["possiblyRepeated"] == 2
 
 
 async def test_a_start_does_not_send_week_old_answers(house):
@@ -198,13 +269,20 @@ async def test_a_reply_that_grew_becomes_its_final_text_through_its_writer(house
     assert set(house.states().values()) == {"paid"}
 
 
-async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends(house):
-    rows, service = house.owe("first", "second"), Service()
+@pytest.mark.parametrize("fate", [DeliveryError("never", permanent=True), LOST, RuntimeError("bug")])
+async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends_and_what_is_in_doubt_to_none(
+    house, fate
+):
+    rows, service = house.owe("first", "second", "third"), Service()
     delivery = house.delivery(service)
-    delivery.finish(Growing(RuntimeError("bug")), Outbound("t", CHAT, "first second"), rows)
+    delivery.finish(Growing(fate), Outbound("t", CHAT, "first second third"), rows)
     await delivery.stopped(3)
 
-    assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1",)), ("second", ())]
+    sent = {one.text: one.replaces for one in service.tried}
+    assert (sent["first"], sent["third"]) == (("m1",), ())
+    unsure = getattr(fate, "outcome_unknown", True)
+    assert ("second" in sent) is not unsure
+    assert house.states()[rows[1].key] == ("unknown" if unsure else "paid")
 
 
 async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_not_sent_anew(house):
@@ -219,14 +297,10 @@ async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_n
     assert any("blocked" in line for line in house.told)
 
 
-@pytest.mark.parametrize(
-    "fate",
-    [Receipt(("m1",), repeated=True), DeliveryError("broken", outcome_unknown=True), RuntimeError("bug")],
-    ids=["the writer says so", "the line broke", "a bug"],
-)
-async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_repeats(house, fate):
+async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_repeats(house):
     rows = house.owe("all of it")
     delivery = house.delivery(Service())
+    fate = Receipt(("m1",), repeated=True)
     delivery.finish(Growing(fate, shown=()), Outbound("t", CHAT, "all of it"), rows)
     await delivery.stopped(3)
 

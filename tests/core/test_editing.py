@@ -278,3 +278,16 @@ async def test_the_receipt_says_whether_a_message_may_stand_twice(unknown: bool)
 
     assert board.text == "whole"
     assert receipt.repeated is unknown
+
+
+async def test_an_edit_whose_fate_is_unknown_may_be_made_again() -> None:
+    board = Board(None, DeliveryError("cut off", outcome_unknown=True))
+    writer = board.writer()
+    await writer.show("half")
+    await settle()
+    with pytest.raises(DeliveryError, match="cut off") as why:
+        await writer.finish(final("whole"))
+    assert not why.value.outcome_unknown
+
+    receipt = await writer.finish(final("whole"))
+    assert board.text == "whole" and len(board.posts) == 1 and not receipt.repeated

@@ -54,13 +54,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Owed:
-    """A row of the ledger."""
+    """A row of the ledger.
+
+    :param marks: how often it was sent although it may have stood there already.
+    """
 
     turn: str
     platform: str
     text: str
     state: str
-    repeated: bool
+    marks: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class History:
     :param recorded: numbers of questions in the transcripts, one for each time.
     :param unreadable: transcripts that do not load, or do not pair.
     :param idempotent: platforms that drop a message which is sent again.
+    :param doubts: how many sends a death or a lost response can have left in doubt, at most.
     """
 
     asked: tuple[Asked, ...]
@@ -85,6 +89,7 @@ class History:
     recorded: tuple[int, ...] = ()
     unreadable: tuple[str, ...] = ()
     idempotent: frozenset[str] = frozenset({"feishu", "discord"})
+    doubts: int = 0
 
 
 @dataclass
@@ -119,7 +124,26 @@ class _Model:
 
     def may_repeat(self, number: int) -> bool:
         turn = self.turn_of(number)
-        return turn is not None and any(one.repeated for one in self.owed[turn.id])
+        return turn is not None and any(one.marks for one in self.owed[turn.id])
+
+    def marks(self, number: int, part: int) -> int:
+        """How often a message that holds this part was sent again, knowingly."""
+        label = re.compile(rf"\bm{number}p{part}x")
+        return sum(one.marks for one in self.history.owed if label.search(one.text))
+
+    def in_doubt(self, number: int) -> set[int]:
+        """Parts of an answer of which the ledger says that nobody knows whether they stand."""
+        turn = self.turn_of(number)
+        unsure = [one for one in self.owed[turn.id] if one.state == "unknown"] if turn else []
+        labels = [label for one in unsure for label in LABEL.findall(one.text)]
+        return {int(part) for of, part, _ in labels if int(of) == number}
+
+    def told(self, turn: Turn, one: Asked) -> bool:
+        """Whether something that is no answer was said about this turn in its chat, as far as anybody can know."""
+        where = (one.platform, one.chat)
+        there = {text.text for text in self.history.stands if (text.platform, text.chat) == where}
+        notices = [owed for owed in self.owed[turn.id] if not LABEL.search(owed.text)]
+        return any(owed.text in there or owed.state == "unknown" for owed in notices)
 
 
 def faults(history: History) -> list[str]:
@@ -128,6 +152,8 @@ def faults(history: History) -> list[str]:
     return [
         *_lost(model),
         *_doubled(model),
+        *_unwanted(model),
+        *_doubts(model),
         *_out_of_order(model),
         *_effects(model),
         *_open(model),
@@ -150,17 +176,15 @@ def _unanswered(model: _Model, one: Asked) -> str:
     if turn is None or turn.outcome not in ("delivered", "silent", "failed"):
         return f"its turn ended {turn.outcome}" if turn else "it became no turn"
     if turn.outcome == "failed":
-        there = [
-            text.text
-            for text in model.history.stands
-            if (text.platform, text.chat) == (one.platform, one.chat)
-        ]
-        told = any(owed.text in there for owed in model.owed[turn.id])
-        return "" if told else "it failed, and nobody was told"
+        return "" if model.told(turn, one) else "it failed, and nobody was told"
     if one.kind == "hush":
         return ""
     parts = model.parts[one.number]
     missing = set(range(1, parts[0][1] + 1)) - {part for part, _, _ in parts} if parts else {1}
+    if missing and (unsure := model.in_doubt(one.number)):
+        missing -= unsure
+        if not missing and not model.told(turn, one):
+            return f"whether the parts {sorted(unsure)} stand is unknown, and nobody was told"
     elsewhere = [
         stands for _, _, stands in parts if (stands.platform, stands.chat) != (one.platform, one.chat)
     ]
@@ -170,22 +194,32 @@ def _unanswered(model: _Model, one: Asked) -> str:
 
 
 def _doubled(model: _Model) -> Iterator[str]:
-    doubles = marks = 0
+    """Each part stands once, and once more for each mark of the very message that holds it."""
     for number, parts in sorted(model.parts.items()):
         platform = model.asked[number].platform
+        once = 2 if model.failed(number) else 1  # its half stands there, and a later turn may answer it
         for part, times in sorted(Counter(part for part, _, _ in parts).items()):
-            if times == 1 or model.failed(
-                number
-            ):  # its half stands there, and it may be answered with a later one
-                continue
-            if platform in model.history.idempotent:
-                yield f"doubled: part {part} of answer {number} stands {times} times on {platform}"
-            elif not model.may_repeat(number):
-                yield f"doubled: part {part} of answer {number} stands {times} times on {platform}, unmarked"
-            doubles += platform not in model.history.idempotent and part == 1
-    marks = sum(one.repeated for one in model.history.owed)
-    if doubles > marks:
-        yield f"doubled: {doubles} answers stand twice, and {marks} are marked"
+            marks = 0 if platform in model.history.idempotent else model.marks(number, part)
+            if times > once + marks:
+                told = f"part {part} of answer {number} stands {times} times on {platform}"
+                yield f"doubled: {told}, with {marks} marks"
+
+
+def _unwanted(model: _Model) -> Iterator[str]:
+    """What was not said to us, or wanted silence, is not answered."""
+    for number in sorted(model.parts):
+        if (one := model.asked[number]).kind in ("aside", "hush"):
+            yield f"unwanted: message {number} is {one.kind}, and was answered in {one.platform} {one.chat}"
+
+
+def _doubts(model: _Model) -> Iterator[str]:
+    """In doubt is only what a death or a lost response has cut, and only where a repeat would show."""
+    unsure = [one for one in model.history.owed if one.state == "unknown"]
+    for one in unsure:
+        if one.platform in model.history.idempotent:
+            yield f"in doubt: a message of turn {one.turn} to {one.platform}, which drops repeats"
+    if len(unsure) > model.history.doubts:
+        yield f"in doubt: {len(unsure)} messages, and {model.history.doubts} sends were cut at most"
 
 
 def _out_of_order(model: _Model) -> Iterator[str]:
@@ -221,7 +255,7 @@ def _open(model: _Model) -> Iterator[str]:
         if row.state in ("new", "taken")
     )
     for one in model.history.owed:
-        if one.state != "paid":
+        if one.state not in ("paid", "unknown"):
             yield f"open: a message of turn {one.turn} to {one.platform} is {one.state}"
 
 
@@ -232,7 +266,9 @@ def _strange(model: _Model) -> Iterator[str]:
             yield f"transcript: question {number} is recorded {times} times"
     owed = Counter(one.text for one in model.history.owed if not LABEL.search(one.text))
     said = Counter(one.text for one in model.history.stands if not LABEL.search(one.text))
-    may = {one.text for one in model.history.owed if one.repeated}
-    for text in (said - owed) if said else ():
-        if text not in may:
+    marks: Counter[str] = Counter()
+    for one in model.history.owed:
+        marks[one.text] += one.marks
+    for text, times in (said - owed).items():
+        if times > marks[text]:
             yield f"unowed: {text[:60]!r} stands more often than it was owed"

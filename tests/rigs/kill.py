@@ -50,6 +50,7 @@ _NEEDS = {"effect-marked": "jot", "effect-done": "jot", "stream-posted": "long",
 _LONGEST_LIFE_SECONDS = 1.2
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = 45.0
+_LOST_SHARE = 0.3
 
 
 @dataclass
@@ -57,13 +58,16 @@ class Report:
     """What was done.
 
     :ivar fired: by fail point, how often it killed; ``time`` = killed at a random moment.
-    :ivar asked: messages of people; ``marks``: answers marked as possibly repeated.
+    :ivar lost: responses that a platform was told to lose.
+    :ivar asked: messages of people; ``marks``: sends marked as possibly repeated; ``doubts``: those not sent again.
     """
 
     kills: int = 0
     fired: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
     asked: int = 0
     marks: int = 0
+    doubts: int = 0
     seconds: float = 0.0
 
 
@@ -89,8 +93,11 @@ class Rig:
         platform.say(number, chat, text, to_us=not aside)
 
     def somebody_writes(self) -> None:
-        """Anybody, anything, anywhere; now and then the service repeats itself."""
+        """Anybody, anything, anywhere; now and then the service repeats itself, or loses what it says to an answer."""
         platform, chat = self.dice.choice(self.platforms), self.dice.choice(CHATS)
+        if self.dice.random() < _LOST_SHARE:
+            platform.lose()
+            self.report.lost += 1
         kinds = {"plain": 5, "jot": 3, "long": 2, "hush": 1, "aside": 1 if chat == GROUP else 0}
         self.say(platform, chat, self.dice.choices(list(kinds), list(kinds.values()))[0])
         if self.dice.random() < 0.15:
@@ -154,6 +161,7 @@ class Rig:
             recorded=tuple(numbers),
             unreadable=tuple(wrong),
             idempotent=frozenset(one.name for one in self.platforms if one.idempotent),
+            doubts=self.report.lost + self.report.kills * len(CHATS),
         )
 
     async def _begin(self, point: str = "") -> Life:

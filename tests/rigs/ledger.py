@@ -50,7 +50,7 @@ def owed(home: Path) -> Iterator[Owed]:
     """All that was owed, in its order."""
     query = "SELECT turn, channel, body, state, repeated FROM owed ORDER BY number"
     for turn, channel, body, state, repeated in rows(home, query):
-        yield Owed(turn, channel, json.loads(body)["text"], state, bool(repeated))
+        yield Owed(turn, channel, json.loads(body)["text"], state, repeated)
 
 
 def recorded(home: Path) -> tuple[list[int], list[str]]:

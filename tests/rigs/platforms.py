@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, Protocol
 
 from claw_discord.fake import FakeDiscord
+from claw_discord.fake.rest import Answer
 from claw_feishu.fake import FakeFeishu, Pushed
 from claw_telegram.fake import FakeTelegram
 
@@ -40,6 +41,10 @@ class Platform(Protocol):
 
     def again(self, number: int) -> None:
         """The service delivers a message once more."""
+        ...
+
+    def lose(self) -> None:
+        """Carry out what we say next there, and break the line before we hear so."""
         ...
 
     def acknowledged(self) -> set[int]:
@@ -88,6 +93,9 @@ class Telegram:
 
     def again(self, number: int) -> None:
         self.fake.update(message=self._updates[number]["message"])
+
+    def lose(self) -> None:
+        self.fake.drop("sendMessage", after=True)
 
     def acknowledged(self) -> set[int]:
         pending = set(self.fake.pending)
@@ -149,6 +157,9 @@ class Feishu:
 
     def again(self, number: int) -> None:
         self._push(number, self._events[number][0].event)
+
+    def lose(self) -> None:
+        self.fake.cut(lambda call: call.method == "POST" and "/im/v1/messages" in call.path, after=5)
 
     def _push(self, number: int, event: dict[str, Any]) -> None:
         async def push() -> None:
@@ -212,6 +223,9 @@ class Discord:
         task = asyncio.ensure_future(self.fake.tell("MESSAGE_CREATE", self._made[number]))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
+
+    def lose(self) -> None:
+        self.fake.fail("POST /channels/*/messages", Answer(cut=True, done=True))
 
     def acknowledged(self) -> set[int]:
         """All: what was said is the bot's to ask for."""

@@ -35,15 +35,13 @@ def answer(request: Received) -> Reply:
             asked |= {int(number): kind for number, kind in ASKED.findall(text)}
         elif message["role"] == "assistant":
             settled |= {int(number) for number, _, _ in LABEL.findall(text)}
-            if text.strip() == SILENCE:
-                settled |= {number for number, kind in asked.items() if kind == "hush"}
             jotted |= {
                 json.loads(call["function"]["arguments"])["number"] for call in message.get("tool_calls", ())
             }
-    left = {number: kind for number, kind in asked.items() if number not in settled}
+    left = {number: kind for number, kind in asked.items() if number not in settled and kind != "hush"}
     if to_jot := [number for number, kind in left.items() if kind == "jot" and number not in jotted]:
         return Reply(calls=[("jot", {"number": number}) for number in to_jot])
-    if all(kind == "hush" for kind in left.values()):
+    if not left:
         return Reply(SILENCE)
     chars = _PART_CHARS if len(left) <= _FEW else _SHORT_CHARS  # one card of Feishu's holds it all
     text = "\n\n".join(_answered(number, kind, chars) for number, kind in left.items())

@@ -33,7 +33,7 @@ class Refused(DeliveryError):
             "Telegram refused {method}: {description} ({status})",
             permanent=status not in (409, 429) and status < 500,
             retry_after_seconds=float(wait) if wait is not None else None,
-            outcome_unknown=status in _GATEWAYS,
+            outcome_unknown=status in _GATEWAYS and _makes_something(method),
             method=method, description=description, status=status,
         )  # fmt: skip
         self.status, self.description = status, description
@@ -110,7 +110,7 @@ class Api:
         except TimeoutError:
             raise DeliveryError(
                 "Telegram did not answer {method} within {seconds} s",
-                outcome_unknown=True,
+                outcome_unknown=_makes_something(method),
                 method=method,
                 seconds=f"{seconds:g}",
             ) from None
@@ -145,6 +145,11 @@ class QuietLog(logging.Filter):
 QUIET = QuietLog()
 
 
+def _makes_something(method: str) -> bool:
+    """Whether a second call shows in the chat: an edit or a question may be repeated."""
+    return method.startswith("send")
+
+
 def _result(method: str, answer: "httpx2.Response") -> Any:
     try:
         body = answer.json()
@@ -173,7 +178,7 @@ def _broken(method: str, why: "httpx2.HTTPError") -> DeliveryError:
     problem = say("Telegram cannot be reached") if before else say("the connection to Telegram broke")
     return DeliveryError(
         "{problem} ({kind}, {method})",
-        outcome_unknown=not before,
+        outcome_unknown=not before and _makes_something(method),
         problem=problem,
         kind=type(why).__name__,
         method=method,

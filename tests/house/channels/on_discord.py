@@ -97,8 +97,8 @@ class Discord:
         (person,) = self.fake.channels[place.chat]["recipients"]
         self.fake.deaf_users.add(person["id"])
 
-    def lose(self, place: Place) -> None:
-        self.fake.fail(f"POST /channels/{place.chat}/messages", Answer(cut=True, done=True))
+    def lose(self, place: Place, times: int = 1) -> None:
+        self.fake.fail(f"POST /channels/{place.chat}/messages", Answer(cut=True, done=True), times)
 
     async def drop(self) -> None:
         await self.fake.drop()

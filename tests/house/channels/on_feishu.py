@@ -142,8 +142,8 @@ class Feishu:
         id, _, what = call.path.removeprefix(f"{_MESSAGES}/").partition("/")
         return what == "reply" and self.fake.messages[id].chat_id == place.chat
 
-    def lose(self, place: Place) -> None:
-        self.fake.fail(lambda call: self._goes_to(place, call), Answer(cut_after=5))
+    def lose(self, place: Place, times: int = 1) -> None:
+        self.fake.fail(lambda call: self._goes_to(place, call), Answer(cut_after=5), times)
 
     async def drop(self) -> None:
         self.fake.drop()

@@ -116,8 +116,8 @@ class Telegram:
     def refuse(self, place: Place) -> None:
         self.fake.fail("sendMessage", Refusal(403, "Forbidden: bot was blocked by the user"), 99)
 
-    def lose(self, place: Place) -> None:
-        self.fake.drop("sendMessage", after=True)
+    def lose(self, place: Place, times: int = 1) -> None:
+        self.fake.drop("sendMessage", times, after=True)
 
     async def drop(self) -> None:
         self.fake.drop("getUpdates", 2)

@@ -143,8 +143,8 @@ class Stage(Protocol):
         """Refuse whatever we say there, for good."""
         ...
 
-    def lose(self, place: Place) -> None:
-        """Carry out what we say next there, and break the line before we hear so."""
+    def lose(self, place: Place, times: int = 1) -> None:
+        """Carry out what we say next there, so many times, and break the line before we hear so."""
         ...
 
     async def drop(self) -> None:
