@@ -19,6 +19,9 @@ from claw.words import say
 TYPING_SECONDS = 4.0
 """Between two signs of life: Telegram shows one for 5 s, Discord for 10 s (spec, channels 6)."""
 
+_GROW_SECONDS = 0.04
+"""Between two looks at a text that grows: a service's own limit is longer, and each look reads the whole of it."""
+
 _FIND_SECONDS = 10.0
 
 _STRANGER_SECONDS = 10.0
@@ -67,9 +70,12 @@ class Live:
         self._text = ""
         self._noted: tuple[str, ...] = ()
         self._patience = channel.limits.patience_seconds
-        self._began, self._late = SYSTEM.monotonic(), self._patience <= 0
-        self._starting: asyncio.Task[None] | None = None
-        self._showing = False
+        self._next = (
+            SYSTEM.monotonic() + self._patience
+        )  # people may want to see an answer come that takes so long
+        self._due: asyncio.TimerHandle | None = None
+        self._showing: asyncio.Task[None] | None = None
+        self._is_newer = self._is_over = False
         self._typing: asyncio.Task[None] | None = None
         if hasattr(channel, "typing"):
             self._typing = asyncio.ensure_future(self._signs())
@@ -86,26 +92,37 @@ class Live:
                 self._blocks = Blocks()  # what was not sent of an answer that broke off never is
         elif isinstance(event, TextPiece):
             self._text += event.text
-            text = self._visible(self._text) if self._streams or self._post else ""
-            if text and self._streams:
-                await self._grow(text)
-            elif text.startswith(self._fed) and len(text) > len(self._fed):
-                more, self._fed = text[len(self._fed) :], text
-                self._send(self._blocks.feed(more))
+            if self._streams:
+                self._grow()
+            elif self._post:
+                text = self._visible(self._text)
+                if text.startswith(self._fed) and len(text) > len(self._fed):
+                    more, self._fed = text[len(self._fed) :], text
+                    self._send(self._blocks.feed(more))
 
-    async def _grow(self, text: str) -> None:
-        """Show it, once the answer has taken so long that people may want to see it come."""
-        if self._late:
-            await self._show(text)
-        elif self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
+    def _grow(self) -> None:
+        """It is shown at the next look; a writer is asked one thing at a time."""
+        self._is_newer = True
+        if self._due is None and self._showing is None and not self._is_over:
+            wait = self._next - SYSTEM.monotonic()
+            if wait > 0:
+                self._due = asyncio.get_running_loop().call_later(wait, self._look)
+            else:
+                self._look()
 
-    async def _start(self) -> None:
-        await asyncio.sleep(self._began + self._patience - SYSTEM.monotonic())
-        self._showing = True
+    def _look(self) -> None:
+        self._due, self._is_newer = None, False
         if text := self._visible(self._text):
+            self._showing = asyncio.ensure_future(self._shown(text))
+
+    async def _shown(self, text: str) -> None:
+        try:
             await self._show(text)
-        self._late = True  # not before: a writer is asked one thing at a time
+        except Exception as why:  # noqa: BLE001 - of the ledger: what is shown is not the answer yet
+            self._failed(why)
+        self._showing, self._next = None, SYSTEM.monotonic() + _GROW_SECONDS
+        if self._is_newer:
+            self._grow()
 
     def _send(self, blocks: Sequence[str]) -> None:
         for block in blocks:
@@ -113,13 +130,12 @@ class Live:
                 self._post(block)
 
     async def started(self) -> None:
-        """Nothing is shown for the first time any more; a first post that is under way is waited for: it has an id."""
-        if self._starting:
-            if not self._showing:
-                self._starting.cancel()
-            await asyncio.wait({self._starting})
-            if not self._starting.cancelled() and (why := self._starting.exception()):
-                self._failed(why)
+        """Nothing more is shown while it grows; what is just being shown is waited for: a first post has an id then."""
+        self._is_over = True
+        if self._due:
+            self._due.cancel()
+        if self._showing:
+            await asyncio.wait({self._showing})
 
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from claw.event import TextPiece
 from claw.journal import Journal
 from claw.live import Live
 from claw.message import Address, Outbound
@@ -33,3 +34,71 @@ async def test_a_turn_that_ends_just_when_a_sign_of_life_was_shown_is_over(tmp_p
 
     await asyncio.wait_for(live.over(finished=True), 1)
     assert complaints == []
+
+
+class Growing(FakeChannel):
+    """A channel that writes down every state of an answer; the first post can be held up."""
+
+    def __init__(self):
+        super().__init__()
+        self.states, self.go = list[str](), asyncio.Event()
+        self.go.set()
+
+    def stream(self, outbound):
+        return Writing(self)
+
+
+class Writing:
+    shown = ("m1",)
+
+    def __init__(self, channel):
+        self.channel = channel
+
+    async def show(self, text):
+        await self.channel.go.wait()
+        self.channel.states.append(text)
+
+    async def abandon(self): ...
+
+
+def growing(tmp_path, channel, visible=str):
+    where = Outbound("t1", Address("fake", "c1"), "")
+    return Live(channel, where, "t1", Journal(Database(tmp_path / "state.db")), visible, str)
+
+
+async def test_what_comes_between_two_looks_is_shown_together_and_the_last_of_it_without_more_to_come(
+    tmp_path,
+):
+    channel = Growing()
+    live = growing(tmp_path, channel)
+    for word in ["one", "two", "three", "four"]:
+        await live.hear(TextPiece(word))
+    await asyncio.sleep(0.2)
+
+    assert channel.states == ["one", "onetwothreefour"]
+    await live.over(finished=True)
+
+
+async def test_a_long_answer_is_looked_at_by_the_clock_and_not_at_every_piece(tmp_path):
+    looks, channel = [], Growing()
+    live = growing(tmp_path, channel, lambda text: looks.append(text) or text)
+    for _ in range(5000):
+        await live.hear(TextPiece("word "))
+    await live.over(finished=True)
+
+    assert len(looks) < 50
+
+
+async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_at_the_end(tmp_path):
+    channel = Growing()
+    channel.go.clear()
+    live = growing(tmp_path, channel)
+    await asyncio.wait_for(live.hear(TextPiece("one")), 1)
+    await asyncio.wait_for(live.hear(TextPiece("two")), 1)
+
+    ending = asyncio.ensure_future(live.over(finished=True))
+    await asyncio.sleep(0.05)
+    assert not ending.done()
+    channel.go.set()
+    await asyncio.wait_for(ending, 1)
+    assert channel.states == ["one"]

@@ -380,6 +380,7 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(tmp_path, answer):
             self.requests.append(request)
             for piece in ("a ", "full ", "answer"):
                 yield TextDelta(piece)
+                await asyncio.sleep(0.1)  # longer than between two looks at it
             yield Finished(says(answer))
 
     channel = Streaming()
