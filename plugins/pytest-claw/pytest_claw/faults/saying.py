@@ -60,6 +60,7 @@ _twist(
         _instead("{oops", "arguments", "partial_json")(data) | ({"args": "oops"} if "args" in data else {})
     ),
 )
+# A provider hands these on as they are; the house asks once more, and tells the person (claw.outcome).
 add("nothing said", ANSWER, Reply())
 add("only thoughts", ANSWER, Reply(thinking="hm, hm"))
 
