@@ -59,7 +59,7 @@ def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tupl
 
     :param shown: messages that a stream left; they become the first of these, the last takes what is left of them.
     """
-    texts = _cut(whole.text, channel) if whole.text else ()
+    texts = _cut(whole.text, channel, whole.plain) if whole.text else ()
     plain = replace(whole, attachments=(), buttons=(), voice=False, replaces=())
     out = [replace(plain, text=text, reply_to=_quote(whole, at)) for at, text in enumerate(texts)]
     for at in range(min(len(out), len(shown))):
@@ -76,7 +76,9 @@ def tokens_of(rooms: Rooms) -> tuple[str, ...]:
     return directives.silent_tokens(rooms.config.settings.messages.silent_token)
 
 
-def _cut(text: str, channel: Channel) -> tuple[str, ...]:
+def _cut(text: str, channel: Channel, is_plain: bool) -> tuple[str, ...]:
+    if is_plain:  # with room for the signs by which a channel says that a letter stands for itself
+        return split_text(text, replace(channel.limits, text_chars=channel.limits.text_chars * 9 // 10))
     split = getattr(channel, "split", None)
     if split is not None:
         try:

@@ -144,6 +144,7 @@ class Outbound:
         be that of the stream's first message.
     :param voice: the attached sound is a voice note.
     :param tokens: what the models read and wrote for this answer, as their services counted.
+    :param plain: the text is no Markdown: each letter of it is shown as it is.
     """
 
     key: str
@@ -156,6 +157,7 @@ class Outbound:
     voice: bool = False
     answers: str = ""
     tokens: tuple[int, int] = (0, 0)
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class Reception:
 
     def _say(self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
         channel = self._rooms.kit.channel(inbound.address.channel, inbound.address.account)
-        whole = Outbound(key, inbound.address, text, answers=inbound.message_id)
+        whole = Outbound(key, inbound.address, text, answers=inbound.message_id, plain=not shown)
         return pieces(whole, channel, shown) if channel and text else ()
 
     def _offer(self, inbound: Inbound, verdict: Verdict) -> tuple[Outbound, ...]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from claw import Button, DeliveryError, Outbound, UsageError
 
+from claw_discord.rendering import plain
+
 TEXT_CHARS = 2000
 FILE_BYTES = 10 << 20
 NONCE_CHARS = 25
@@ -50,7 +52,7 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
     if not outbound.text.strip() and not outbound.attachments:
         raise DeliveryError("an empty text cannot be sent to Discord", permanent=True)
     body: dict[str, Any] = {
-        "content": outbound.text,
+        "content": _as_it_is(outbound.text) if outbound.plain else outbound.text,
         "nonce": nonce(outbound.key),
         "enforce_nonce": True,
         "allowed_mentions": NOBODY,
@@ -60,6 +62,12 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
     if outbound.buttons:
         body["components"] = components(outbound.buttons)
     return body
+
+
+def _as_it_is(text: str) -> str:
+    """A text that is no Markdown, so that Discord shows each letter of it; unchanged where that would be too long."""
+    escaped = plain(text)
+    return escaped if len(escaped) <= TEXT_CHARS else text
 
 
 def edited(text: str, buttons: Sequence[Button] | None = None) -> dict[str, Any]:

@@ -10,6 +10,18 @@ _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _CELL_ENDS = re.compile(r"(?<!\\)\|")
 
 
+# What begins something in Discord's Markdown; an underscore inside of a word does not, nor a lone sign of a pair.
+_MARK = re.compile(
+    r"[\\*`]|~~|\|\||(?<!\w)_|_(?!\w)|<(?=[@#:/atid])|\[(?=[^\]\n]*\]\()|^[ \t]*(?:-#|#{1,3}|>{1,3})(?=\s)",
+    re.MULTILINE,
+)
+
+
+def plain(text: str) -> str:
+    """A text that is no Markdown, as Discord's Markdown that shows each letter of it."""
+    return _MARK.sub(lambda mark: re.sub(r"(\S)", r"\\\1", mark[0]), text)
+
+
 def render(text: str) -> str:
     """The text as Discord's own Markdown; what stands in a code block is left alone."""
     return "\n".join(_lines(text.split("\n")))

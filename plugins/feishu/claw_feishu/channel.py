@@ -277,7 +277,8 @@ class FeishuChannel(Telling):
         return Receipt(tuple(ids))
 
     async def _say(self, outbound: Outbound) -> str:
-        ways = forms(outbound.text, outbound.buttons, self.settings.render_mode)
+        mode = "text" if outbound.plain else self.settings.render_mode
+        ways = forms(outbound.text, outbound.buttons, mode)
         for form in ways[:-1]:
             try:
                 return await self._post(outbound, form, once(outbound.key, form.msg_type))

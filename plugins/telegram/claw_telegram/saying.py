@@ -81,7 +81,9 @@ def saying(outbound: Outbound, *, preview: bool = True) -> Saying:
     """What the house wants said, without its files."""
     address = outbound.address
     reply_to = outbound.reply_to if outbound.reply_to and outbound.reply_to.isdigit() else None
-    return Saying(address.chat, outbound.text, address.thread, reply_to, outbound.buttons, preview=preview)
+    return Saying(
+        address.chat, outbound.text, address.thread, reply_to, outbound.buttons, html=not outbound.plain, preview=preview
+    )  # fmt: skip
 
 
 def mended(said: Saying, why: Refused) -> Saying | None:

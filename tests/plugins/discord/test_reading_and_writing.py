@@ -9,7 +9,7 @@ from claw.testing import bench
 from claw_discord import outbound
 from claw_discord.inbound import id_at, readable, sent_at, to_inbound
 from claw_discord.places import Place, Places
-from claw_discord.rendering import render
+from claw_discord.rendering import plain, render
 from claw_discord.seen import Seen
 from hypothesis import given, strategies as st
 from plugins.discord.living import says
@@ -123,6 +123,10 @@ class TestWriting:
 
     def test_a_heading_too_deep_for_discord_is_bold(self) -> None:
         assert render("### three\n#### four ####") == "### three\n**four**"
+
+    def test_a_text_that_is_no_markdown_is_shown_letter_for_letter(self) -> None:
+        assert plain("**/*.md _or_ a_b `x` ~~y~~ <@1>") == r"\*\*/\*.md \_or\_ a_b \`x\` \~\~y\~\~ \<@1>"
+        assert plain("# one\n> two #3 > 4") == "\\# one\n\\> two #3 > 4"
 
     @given(st.text(alphabet=st.sampled_from("|-: ab\n`#*~"), max_size=80))
     def test_rendering_twice_changes_nothing_more(self, text: str) -> None:
