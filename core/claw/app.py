@@ -54,7 +54,7 @@ from claw.spending import Book
 from claw.spoken.house import interpreted
 from claw.stage import Rooms, Stage, Wish, set_stage
 from claw.standing import Standing, choose_model
-from claw.store import SYSTEM as DISK, Database
+from claw.store import SYSTEM as DISK, Database, Disk
 from claw.tool import Result
 from claw.transcript import ToolCall
 from claw.turn import take_turn
@@ -122,6 +122,7 @@ class App:
     :param leeway: how long plugins may take.
     :param before: the app of an older configuration, in the same process: its state, conversations, network and guests
         are taken over, and so is every channel whose settings are as they were.
+    :param disk: on which the state and the conversations are.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class App:
         clock: Clock = SYSTEM,
         leeway: Leeway = USUAL,
         before: "App | None" = None,
+        disk: Disk = DISK,
     ) -> None:
         self.leeway: Leeway = before.leeway if before else leeway
         self._clock: Clock = before._clock if before else clock
@@ -152,7 +154,9 @@ class App:
             self.leeway,
         )
         self._database: Database = (
-            before._database if before else Database(self.config.home / "state.db", clock, self.complain)
+            before._database
+            if before
+            else Database(self.config.home / "state.db", clock, self.complain, disk)
         )
         self.pairing = Pairing(self._database, self._clock)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
@@ -165,7 +169,7 @@ class App:
         self.rooms: Rooms = Rooms(
             config=self.config,
             kit=self._asked_through(spending),
-            sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock),
+            sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock, disk),
             journal=journal,
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
             default_model=house.default_model,

@@ -187,20 +187,20 @@ class Serving:
             await asyncio.sleep(0.05)
         if not self._open:
             return False
+        accepted, told = None, True
         try:
             accepted = self._journal.accept(inbound)
-            if accepted is None:
-                return True
             reach("inbox-written")
             channel = self._channel_of(inbound.address)
             if channel is None or WAITS not in channel.capabilities:
-                await self._journal.durable()
+                await self._journal.durable()  # also what came before: that may be on its way to the medium still
             reach("inbox-synced")
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))
-            return False
-        self._arrive(inbound.address, accepted)
-        return True
+            told = False
+        if accepted:  # though it was not told: what comes again is known by now
+            self._arrive(inbound.address, accepted)
+        return told
 
     # --- in
 

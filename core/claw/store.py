@@ -258,13 +258,18 @@ class Database:
 
     :param path: its folder is made when it is missing.
     :param complain: told when a file was set aside.
+    :param disk: what ``sync`` asks; SQLite's own writes go past it.
     """
 
     def __init__(
-        self, path: Path, clock: Clock = SYSTEM_CLOCK, complain: Callable[[str], None] = lambda line: None
+        self,
+        path: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        complain: Callable[[str], None] = lambda line: None,
+        disk: Disk = SYSTEM,
     ) -> None:
         self.path = path
-        self._clock, self._complain = clock, complain
+        self._clock, self._complain, self._disk = clock, complain, disk
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._log_fd = -1
@@ -337,11 +342,14 @@ class Database:
         """
         with self._guard:
             self._open()
-            if self._log_fd < 0:
+            is_new = self._log_fd < 0
+            if is_new:
                 self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             fd = self._log_fd
         try:
-            SYSTEM.sync(fd)
+            self._disk.sync(fd)
+            if is_new:  # its name too: SQLite sees to that at its first checkpoint
+                self._disk.sync_folder(self.path.parent)
         except OSError as refused:
             raise cannot_write(self.path, refused) from refused
 

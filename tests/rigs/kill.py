@@ -51,6 +51,7 @@ _LONGEST_LIFE_SECONDS = 1.2
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = 45.0
 _LOST_SHARE = 0.3
+_REAPED_SECONDS = 180.0  # nothing survives it; but the machine may be held up
 
 
 @dataclass
@@ -174,7 +175,7 @@ class Rig:
     async def _end(self, life: Life, how: str) -> None:
         died = life.over.is_set()
         life.signal(signal.SIGKILL)
-        code = await life.ended()
+        code = await life.ended(_REAPED_SECONDS)
         assert code == -signal.SIGKILL, f"a gateway ended by itself with {code}: {self.nursery.last_words()}"
         self.report.kills += 1
         self.report.fired[how if died else "time"] += 1

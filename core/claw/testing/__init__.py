@@ -28,6 +28,7 @@ from claw.event import Event
 from claw.hookspecs import hookimpl
 from claw.message import Inbound, Outbound
 from claw.provider import Finished, ModelEvent, Request, TextDelta
+from claw.store import SYSTEM as DISK, Disk
 from claw.testing.bench import FakeTalk, asked, brought, plugin_config, prompt_facts, tool_context
 from claw.testing.fake_channel import FakeChannel
 from claw.testing.portable import Fault, tool_faults, tool_tokens
@@ -171,6 +172,7 @@ class House:
     :param home: where it lives; None = a folder that goes when the house is closed.
     :param installed: whether plugins that are installed here are seen too.
     :param clock: what time it is in it; a test sets ``now`` to live through days.
+    :param disk: the system calls behind its durable writes; a test hands in one that refuses.
     """
 
     def __init__(
@@ -185,6 +187,7 @@ class House:
         home: Path | None = None,
         installed: bool = False,
         clock: Clock = SYSTEM,
+        disk: Disk = DISK,
     ) -> None:
         self.home = home or Path(tempfile.mkdtemp(prefix="claw-house-"))
         self._temporary = home is None
@@ -196,7 +199,7 @@ class House:
             "acme": _Tools(tools),
             **(plugins or {}),
         }
-        self._installed, self._clock = installed, clock
+        self._installed, self._clock, self._disk = installed, clock, disk
         self._write(config or {}, model.name, [channel.name for channel in channels])
         self._app: Any = None
 
@@ -208,7 +211,13 @@ class House:
 
             environ = {"CLAW_HOME": str(self.home), "HOME": str(self.home), "PATH": "/usr/bin:/bin"}
             house = look_round(environ, None if self._installed else ())
-            self._app = App(house, guests=self._plugins, complain=self.complaints.append, clock=self._clock)
+            self._app = App(
+                house,
+                guests=self._plugins,
+                complain=self.complaints.append,
+                clock=self._clock,
+                disk=self._disk,
+            )
         return self._app
 
     async def hear(self, said: str | Inbound, **wish: Any) -> Outbound | None:
