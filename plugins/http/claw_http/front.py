@@ -318,19 +318,25 @@ def _page_headers(head: WebRequest, own: Own, allowed: tuple[str, ...]) -> dict[
 
 async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
     """Do ``work`` while the caller stays; None when he leaves."""
+    here, is_gone = asyncio.current_task(), False
+    assert here is not None
 
     async def until_gone() -> None:
+        nonlocal is_gone
         while (await receive())["type"] != "http.disconnect":
             pass
+        is_gone = True
+        here.cancel()
 
-    tasks = asyncio.ensure_future(work), asyncio.ensure_future(until_gone())
+    watch = asyncio.ensure_future(until_gone())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return tasks[0].result() if tasks[0].done() else None
+        return await work
+    except asyncio.CancelledError:
+        if is_gone and here.uncancel() == 0:
+            return None
+        raise
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        watch.cancel()
 
 
 class _Line:
