@@ -119,12 +119,22 @@ def test_our_own_errors_about_a_secret_key_stay_readable() -> None:
     )
 
     assert redact(error) == error
-    assert redact("channels.telegram.botToken: is empty, so it is off").endswith("is empty, so it is off")
+    for told in (
+        "channels.telegram.botToken: is empty, so it is off",
+        "channels.telegram.botToken: Telegram knows no bot with this token",
+        "channels.telegram.accounts.work.botToken: Telegram 上没有使用这个令牌的机器人",
+        "channels.feishu.appSecret：缺少",
+        "channels.discord.token: a token of three parts is wanted",
+    ):
+        assert redact(told) == told
+    assert redact("channels.feishu.appSecret: 天王盖地虎呀", ["天王盖地虎呀"]).endswith(": ***")
     for shown in (
         "providers.x.apiKey: hunter2 and",
         "db.password: correct horse",
         "apiKey: the lot",
         "providers.x.apiKey=the lot",
+        "channels.x.token: Hunter2 and",
+        "channels.x.token: hunterhunterhunterhunter and",
     ):
         assert "***" in redact(shown)
 

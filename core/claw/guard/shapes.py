@@ -108,11 +108,13 @@ _SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signa
 _OUR_KEY = re.compile(
     r"(?<![\w.])(?:agents|channels|gateway|hooks|plugins|providers|tools)\.[\w.\[\]-]{0,60}\Z"
 )
-_SENTENCE = re.compile(r": [a-z]{2,16} [a-z]")
+_SENTENCE = re.compile(r"[:：] ?(?:[A-Za-z][a-z]{0,15} [a-z\u4e00-\u9fff]|[\u4e00-\u9fff]{2})")
 
 
 def _says_of_key(text: str, start: int, end: int) -> bool:
-    """``providers.x.apiKey: the variable ...``: a key of claw's file with a sentence about it, as our errors are."""
+    """``providers.x.apiKey: the variable ...``: a key of claw's file with a sentence about it, as our errors are. A value
+    that stands at such a key in the file is known, and masked whatever stands before it.
+    """
     return bool(_SENTENCE.match(text, end) and _OUR_KEY.search(text[max(0, start - 80) : start]))
 
 
