@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 
-from claw.clock import SYSTEM, Clock
+from claw.clock import SYSTEM, Clock, Daily
 from claw.guard.admission import is_owner
 from claw.message import Address, Sender
 from claw.question import MOST_CHARS, VERDICTS, Question, Request
@@ -114,7 +114,7 @@ class Approvals:
         self._is_over = is_over
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._left: set[str] = set()  # those whose wait was cut short here
-        self._swept = False
+        self._sweeping = Daily(clock)
         database.tables("approval", *_TABLES)
 
     async def ask(self, request: Request) -> Decision:
@@ -377,10 +377,9 @@ class Approvals:
         )
 
     def _sweep(self) -> None:
-        """Once in each process: drop what is over, and what was allowed for always and never used."""
-        if self._swept:
+        """Once a day: drop what is over, and what was allowed for always and never used."""
+        if not self._sweeping.due():
             return
-        self._swept = True
         now = self._clock.now_ms()
         self._database.write("DELETE FROM approvals WHERE asked_at_ms < ?", now - _KEPT_DAYS * _DAY_MS)
         self._database.write("DELETE FROM grants WHERE used_at_ms <= ?", now - UNUSED_DAYS * _DAY_MS)

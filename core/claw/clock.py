@@ -22,3 +22,20 @@ class Clock:
 
 
 SYSTEM = Clock()
+DAY_SECONDS = 86_400.0
+
+
+class Daily:
+    """Something that is done at the first need and then once a day, however long the process lives."""
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._done: float | None = None
+
+    def due(self) -> bool:
+        """Whether it is to be done now; asked again, it is not."""
+        now = self._clock.now()
+        if self._done is not None and 0 <= now - self._done < DAY_SECONDS:
+            return False
+        self._done = now
+        return True

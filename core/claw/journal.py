@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from claw.clock import SYSTEM, Clock
+from claw.clock import SYSTEM, Clock, Daily
 from claw.message import Inbound, Outbound
 from claw.store import Database
 
@@ -42,6 +42,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS owed_open ON owed (state) WHERE state IN ('owed', 'sending')",
     "CREATE INDEX IF NOT EXISTS owed_turn ON owed (turn)",
 )
+_OF_TURNS = ("effects", "watched", "turns")
 _OWE = """INSERT OR IGNORE INTO owed (key, turn, channel, account, chat, body, state, owed_at_ms, repeated)
           VALUES (?, ?, ?, ?, ?, ?, 'owed', ?, ?)"""
 
@@ -96,7 +97,7 @@ class Journal:
     def __init__(self, database: Database, clock: Clock = SYSTEM) -> None:
         self._database = database
         self._clock = clock
-        self._swept = False
+        self._sweeping = Daily(clock)
         self._written = self._synced = 0
         self._silent: set[str] = set()  # turns that began here and have nothing in the ledger yet
         self._syncing = asyncio.Lock()
@@ -345,17 +346,20 @@ class Journal:
         ]
 
     def _sweep(self) -> None:
-        """Once in each process: drop what is older than a redelivery can be."""
-        if self._swept:
+        """Once a day: drop what is older than a redelivery can be. SQLite fills the room again."""
+        if not self._sweeping.due():
             return
-        self._swept = True
         oldest = self._clock.now_ms() - KEPT_DAYS * _DAY_MS
+        gone = """SELECT turn FROM turns WHERE began_at_ms < ?
+                  AND turn NOT IN (SELECT turn FROM inbox WHERE state = 'taken')"""  # those are taken up again
         self._database.write_all(
-            ("DELETE FROM inbox WHERE accepted_at_ms < ? AND state NOT IN ('new', 'taken')", (oldest,)),
+            (  # the newest stays: no number is given twice, as transcripts name them
+                """DELETE FROM inbox WHERE accepted_at_ms < ? AND state NOT IN ('new', 'taken')
+                AND number < (SELECT max(number) FROM inbox)""",
+                (oldest,),
+            ),
             ("DELETE FROM owed WHERE owed_at_ms < ? AND state NOT IN ('owed', 'sending')", (oldest,)),
-            ("DELETE FROM effects WHERE turn IN (SELECT turn FROM turns WHERE began_at_ms < ?)", (oldest,)),
-            ("DELETE FROM watched WHERE turn IN (SELECT turn FROM turns WHERE began_at_ms < ?)", (oldest,)),
-            ("DELETE FROM turns WHERE began_at_ms < ?", (oldest,)),
+            *((f"DELETE FROM {table} WHERE turn IN ({gone})", (oldest,)) for table in _OF_TURNS),
         )
 
 

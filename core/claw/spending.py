@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from claw.caps import Amount, Bill, Cap, Refusal, rule
-from claw.clock import SYSTEM, Clock
+from claw.clock import SYSTEM, Clock, Daily
 from claw.store import Database
 from claw.transcript import Usage
 
@@ -88,7 +88,7 @@ class Book:
     def __init__(self, database: Database | None = None, clock: Clock = SYSTEM) -> None:
         self.clock, self._database = clock, database
         self._open: dict[str, list[Statement]] = {}
-        self._swept = False
+        self._sweeping = Daily(clock)
         if database:
             database.tables("spending", _TABLE)
 
@@ -190,10 +190,9 @@ class Book:
         return self._database.read(sql, *values) if self._database else []
 
     def _sweep(self) -> Sequence[Statement]:
-        """Once in each process: what is older than anybody asks for."""
-        if self._swept:
+        """Once a day: what is older than anybody asks for."""
+        if not self._sweeping.due():
             return ()
-        self._swept = True
         oldest = self.clock.now_ms() - KEPT_DAYS * 24 * 3600 * 1000
         return (("DELETE FROM spending WHERE at_ms < ?", (oldest,)),)
 

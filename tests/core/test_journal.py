@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from claw.clock import Clock
 from claw.journal import Journal
-from claw.message import Address, Inbound, Sender
+from claw.message import Address, Inbound, Outbound, Sender
 from claw.store import Database
 
 HELLO = Inbound(Address("feishu", "oc_1"), "hello", Sender("ou_1"), message_id="om_1", event_id="ev_1")
@@ -94,10 +94,60 @@ def test_a_turn_that_began_and_did_not_end_is_unfinished(database):
 @pytest.mark.parametrize(("days", "known"), [(6.9, True), (7.1, False)])
 def test_seven_days_are_kept(database, days, known):
     early = Journal(database, Clock(now=lambda: 1000.0))
-    early.accept(HELLO)
+    for number, inbound in enumerate((HELLO, replace(HELLO, event_id="ev_9", message_id="m9")), 1):
+        early.accept(inbound)
+        early.settle(number, "heard")
     early.began("t1", "agent:a:main")
 
     late = Journal(database, Clock(now=lambda: 1000.0 + days * DAY))
 
-    assert late.accept(HELLO) is not known
+    assert (late.accept(HELLO) is None) is known
     assert bool(late.unfinished()) is known
+
+
+def test_two_months_in_one_process_keep_a_week_and_the_file_stops_growing(database):
+    now, sizes, numbers = [1000.0], [], []
+    journal = Journal(database, Clock(now=lambda: now[0]))
+    for day in range(60):
+        for hour in range(24):
+            now[0] = 1000.0 + day * DAY + hour * 3600
+            id = f"{day}-{hour}"
+            taken = journal.accept(replace(HELLO, text="x" * 2000, event_id=f"ev-{id}", message_id=f"m-{id}"))
+            numbers.append(taken.number)
+            journal.began(f"t{id}", "agent:a:main", (taken.number,))
+            journal.once(f"t{id}", "call-1")
+            journal.ended(f"t{id}", "delivered", (Outbound(f"t{id}", HELLO.address, "y" * 2000),))
+            journal.paid(f"t{id}", ("1",))
+        [(pages,)] = database.read("PRAGMA page_count")
+        sizes.append(pages)
+
+    for table in ("inbox", "owed", "turns", "watched", "effects"):
+        [(rows,)] = database.read(f"SELECT count(*) FROM {table}")
+        assert 7 * 24 <= rows <= 9 * 24, table
+    assert sizes[-1] <= sizes[12] * 1.1
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_number_is_never_given_twice_however_long_nobody_wrote(database):
+    now = [1000.0]
+    journal = Journal(database, Clock(now=lambda: now[0]))
+    first = journal.accept(HELLO)
+    journal.settle(first.number, "heard")
+    now[0] += 30 * DAY
+
+    assert journal.accept(replace(HELLO, event_id="ev_9", message_id="m9")).number > first.number
+
+
+def test_a_turn_that_shall_be_taken_up_again_keeps_what_is_known_of_its_effects(database):
+    now = [1000.0]
+    early = Journal(database, Clock(now=lambda: now[0]))
+    taken = early.accept(HELLO)
+    early.began("t1", "agent:a:main", (taken.number,))
+    assert early.once("t1", "call-1")
+    now[0] += 8 * DAY
+
+    late = Journal(database, Clock(now=lambda: now[0]))
+    late.accept(replace(HELLO, event_id="ev_9", message_id="m9"))
+
+    assert [cut.turn for cut in late.unfinished()] == ["t1"]
+    assert not late.once("t1", "call-1")
