@@ -9,7 +9,7 @@ Titles and keys: OpenClaw's inbound metadata (spec/runtime.md A).
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,10 +105,36 @@ def group_context(inbound: Inbound, rules: str = "") -> str:
     return f"{rule}\n{rules.strip()}" if rules.strip() else rule
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_NESTED = (Mapping, list, tuple)
+
+
 def quoted(data: Any) -> str:
     """JSON in a fence that nothing inside can leave, and no string of which begins a line."""
-    text = json.dumps(_parted(data), ensure_ascii=False, indent=1)
+    said = "\n".join(_strings(data))
+    is_plain = not (_TOKEN.search(said) or _TOKEN.search(_folded(said)))
+    text = _written(data if is_plain else _parted(data))
     return f"```json\n{_NOT_IN_JSON.sub(_escaped, text)}\n```"
+
+
+def _strings(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield key
+            yield from _strings(value)
+    elif isinstance(data, list | tuple):
+        for each in data:
+            yield from _strings(each)
+
+
+def _written(data: Any) -> str:
+    """JSON with a key on each line. What is flat, as most of ours is, goes through json's fast encoder, without lines."""
+    if not isinstance(data, Mapping) or not data or any(isinstance(each, _NESTED) for each in data.values()):
+        return json.dumps(data, ensure_ascii=False, indent=1)
+    lines = (f" {_ENCODER.encode(key)}: {_ENCODER.encode(value)}" for key, value in data.items())
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def neutral(text: str) -> str:

@@ -377,3 +377,22 @@ def test_shown_to_people_only_the_words_are_left(text: str, name: str):
     assert strip(request(inbound)) == words
     assert strip(before(inbound) + words) == words
     assert strip(words) == words
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=12)
+DATA = st.recursive(
+    SCALARS,
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=5), some),
+    max_leaves=8,
+)
+
+
+@given(DATA)
+def test_quoted_data_is_json_as_it_was(data):
+    """Flat data goes another way than nested data, and both say the same."""
+    fenced = quoted(data)
+    inside = fenced.removeprefix("```json\n").removesuffix("\n```")
+
+    assert json.loads(inside) == json.loads(json.dumps(data)) or any(sign in inside for sign in "<[|")
+    if isinstance(data, dict) and "\\u" not in inside and all(sign not in inside for sign in "<[|"):
+        assert inside == json.dumps(data, ensure_ascii=False, indent=1)

@@ -53,6 +53,7 @@ class Api:
     def __init__(self, client: "httpx2.AsyncClient", token: str, base: str) -> None:
         self._client, self._token = client, token
         self._prefix = urlsplit(base if "//" in base else f"//{base}").path.rstrip("/")
+        self._places: dict[str, httpx2.URL] = {}
 
     async def call(
         self, method: str, params: Mapping[str, Any] | None = None, *, seconds: float = CALL_SECONDS
@@ -104,9 +105,7 @@ class Api:
         timeout = httpx2.Timeout(seconds, connect=min(seconds, 10))
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._client.post(
-                    f"{self._prefix}/bot{self._token}/{method}", timeout=timeout, **sent
-                )
+                answer = await self._client.post(self._place(method), timeout=timeout, **sent)
         except TimeoutError:
             raise DeliveryError(
                 "Telegram did not answer {method} within {seconds} s",
@@ -117,6 +116,12 @@ class Api:
         except httpx2.HTTPError as broken:
             raise _broken(method, broken) from None
         return _result(method, answer)
+
+    def _place(self, method: str) -> "httpx2.URL":
+        """Where a method is asked; read once, as the client reads an address letter by letter."""
+        if method not in self._places:
+            self._places[method] = self._client.base_url.join(f"{self._prefix}/bot{self._token}/{method}")
+        return self._places[method]
 
 
 class QuietLog(logging.Filter):

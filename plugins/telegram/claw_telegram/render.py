@@ -49,7 +49,7 @@ def seen(text: str) -> str:
 
 def units(text: str) -> int:
     """UTF-16 code units: what every length and offset of Telegram counts."""
-    return len(text) + sum(letter > "\uffff" for letter in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def escaped(text: str) -> str:
