@@ -18,6 +18,7 @@ from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Event, Retrying
 from claw.failure import failed as failed_call
 from claw.keys import Keys
+from claw.patience import Alarm
 from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
 from claw.transcript import Assistant, Message
 from claw.wall import USUAL, is_ours, name_of
@@ -365,10 +366,12 @@ async def _walled(
 ) -> AsyncGenerator[ModelEvent, None]:
     """The provider's stream; whatever a stranger does that is none of ours is told with the stranger's name."""
     stream: AsyncIterator[ModelEvent] | None = None
+    silence = Alarm()
     try:
         stream = aiter(provider.stream(request))
         while True:
-            event = await _next(stream, silence_seconds)
+            with silence.within(silence_seconds):
+                event = await anext(stream, None)
             if event is None:
                 return
             if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
@@ -383,20 +386,13 @@ async def _walled(
     except BaseException as why:
         if is_ours(why):
             raise
-        raise _broken(provider.name, why) from why
+        late = silence.rang and isinstance(why, TimeoutError)
+        told = TimeoutError(f"it said nothing for {silence_seconds:g} s") if late else why
+        raise _broken(provider.name, told) from why
     finally:
+        silence.close()
         if close := getattr(stream, "aclose", None):
             await close()
-
-
-async def _next(stream: AsyncIterator[ModelEvent], silence_seconds: float) -> ModelEvent | None:
-    try:
-        async with asyncio.timeout(silence_seconds) as limit:
-            return await anext(stream, None)
-    except TimeoutError:
-        if limit.expired():
-            raise TimeoutError(f"it said nothing for {silence_seconds:g} s") from None
-        raise
 
 
 def _broken(name: str, why: BaseException) -> ProviderError:

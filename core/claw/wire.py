@@ -8,7 +8,7 @@ Format of a stream: WHATWG HTML, "Server-sent events", 9.2.6.
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from copy import copy
 from typing import Any, Protocol
@@ -99,7 +99,7 @@ async def converse(
     """
     watch = Watch(patience)
     try:
-        async with asyncio.timeout_at(watch.until):
+        with watch.waiting():
             answer = await _asked(ask)
         try:
             async with aclosing(_listen(answer, fold, service, watch)) as events:
@@ -115,6 +115,8 @@ async def converse(
         raise watch.late(service) from None
     except Exception as error:  # noqa: BLE001  the vendor's SDK: what it raises carries the key's request
         raise hide(_unsafe(error, service) or told(error, service), secret) from None
+    finally:
+        watch.close()
     yield Finished(message)
 
 
@@ -156,17 +158,23 @@ async def _listen(answer: Answer, fold: Fold, service: str, watch: Watch) -> Asy
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with aclosing(answer.aiter_bytes()) as chunks:  # type: ignore[type-var]
         if kind in _JSON_BODY:
-            async with asyncio.timeout_at(watch.until):
+            with watch.waiting():
                 body = _parse(await _whole(chunks), service)
-            for event in _folded(fold.take_body(body), service):
-                yield event
+            try:
+                for event in fold.take_body(body):
+                    yield event
+            except _STRANGE as why:
+                raise _strange(why, service) from None
             return
         try:
             async with aclosing(_events(chunks, fold, service, watch)) as events:
                 async for name, data in events:
                     before = fold.heard
-                    for event in _folded(fold.take(name, data), service):
-                        yield event
+                    try:
+                        for event in fold.take(name, data):
+                            yield event
+                    except _STRANGE as why:
+                        raise _strange(why, service) from None
                     if fold.done:
                         break
                     if fold.heard > ANSWER_CHARS:
@@ -181,15 +189,8 @@ async def _listen(answer: Answer, fold: Fold, service: str, watch: Watch) -> Asy
             await _linger(chunks)
 
 
-def _folded(events: Iterable[ModelEvent], service: str) -> Iterator[ModelEvent]:
-    """What a fold makes of an event; one that is not of the form it knows is the service's fault."""
-    try:
-        yield from events
-    except _STRANGE as why:
-        raise _strange(why, service) from None
-
-
 def _strange(why: Exception, service: str) -> ProviderError:
+    """The error for an event that is not of the form that a fold knows."""
     return ProviderError(
         "the service sent something that is no part of an answer ({kind})",
         fix="check that providers.{name} speaks this protocol", reason="server", retryable=True, where=service,
@@ -219,7 +220,7 @@ async def _events(
     decoder = Decoder()
     while True:
         try:
-            async with asyncio.timeout_at(watch.until_end(whole=fold.whole)):
+            with watch.waiting(whole=fold.whole):
                 found = decoder.feed(await anext(chunks))
         except StopAsyncIteration:
             found = []

@@ -1,10 +1,47 @@
-"""What a streamed call costs is not far from what a bare client pays: a wide gate, the figures are in ``bench``."""
+"""What a streamed call costs is not far from what a bare client pays: counted, so that no busy machine matters.
+
+The times are in ``bench`` (``streams.py``): CPU of our call beside that of a bare client.
+"""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import pytest
+from claw.provider import Finished, TextDelta
+from claw.testing.services import AnthropicService, OpenAIService, Reply
 from core.source import ROOT
+from models import asks, provider
+from typed import TypedGoogleService, TypedMistralService
+
+WIRES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "messages": (AnthropicService, "anthropic", {}),
+    "chat": (OpenAIService, "openai", {}),
+    "responses": (OpenAIService, "openai", {"api": "responses"}),
+    "gemini": (TypedGoogleService, "google", {}),
+    "mistral": (TypedMistralService, "mistral", {}),
+}
+MOST_CALLS = 25
+"""Calls of functions of claw and its plugins for one word, a generator's going on counted too."""
+
+
+@contextmanager
+def counting(count: Callable[[], None]) -> Iterator[None]:
+    """``count`` is called for each function of ours that is begun or gone on with."""
+
+    def seen(frame: Any, event: str, _: Any) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith("claw") and not name.startswith("claw.testing"):
+            count()
+
+    sys.setprofile(seen)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
 
 
 def test_a_streamed_call_costs_little_more_than_a_bare_client() -> None:
@@ -15,3 +52,44 @@ def test_a_streamed_call_costs_little_more_than_a_bare_client() -> None:
     times = {wire: figures["times"] for wire, figures in json.loads(done.stdout).items()}
     assert len(times) == 5
     assert {wire: figure for wire, figure in times.items() if figure > 10} == {}
+
+
+def wordy(words: int) -> Reply:
+    """An answer of so many pieces of text, each an event of its own."""
+
+    async def play(line: Any) -> None:
+        first = next(at for at, event in enumerate(line.events) if b'"hello' in event)
+        await line.head()
+        await line.say(*line.events[:first], *[line.events[first]] * words, *line.events[first + 1 :])
+
+    return Reply(text="hello hello ", play=play)
+
+
+async def calls_of(wire: str, words: int) -> int:
+    """How many calls of our functions an answer of so many words takes."""
+    service, plugin, section = WIRES[wire]
+    called, heard = 0, 0
+
+    def count() -> None:
+        nonlocal called
+        called += 1
+
+    async with (
+        service([wordy(1), wordy(words)]) as there,
+        provider(there.url, plugin, **section) as model,
+    ):
+        async for _ in model.stream(asks()):  # imports the vendor's library
+            pass
+        with counting(count):
+            async for event in model.stream(asks()):
+                heard += isinstance(event, TextDelta)
+        assert isinstance(event, Finished)
+    assert heard >= words
+    return called
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_word_takes_few_calls_however_long_the_answer_is(wire: str) -> None:
+    few, many, more = [await calls_of(wire, words) for words in (100, 300, 500)]
+    assert (more - many) / 200 <= MOST_CALLS
+    assert (more - many) / (many - few) == pytest.approx(1, rel=0.15), "the longer, the dearer each word"

@@ -5,18 +5,19 @@ system three things. On a busy house that was a fifth of a turn (bench/README.md
 """
 
 import asyncio
-import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Self, cast
+from collections.abc import Coroutine, Iterable
+from contextlib import aclosing
+from typing import Any, Self, TypeVar, cast
 
 import httpcore2
 import httpx2
 
 from claw.guard.fetch import STALE
 from claw.guard.handshake import Unsafe, unsafe, wants_tls
+
+T = TypeVar("T")
 
 _MOST_HELD = 64 * 1024  # of a request, until it is sent in parts
 _MOST_HEARD = 256 * 1024  # of an answer nobody has read yet, until the service must wait
@@ -153,11 +154,11 @@ class _Sockets(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         loop = asyncio.get_running_loop()
         is_name = not host.replace(".", "").isdigit() and ":" not in host
-        async with _told(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
-            _, ends = await loop.create_connection(
-                _Ends, host, port, local_addr=(local_address, 0) if local_address else None,
-                happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS if is_name else None,
-            )  # fmt: skip
+        connecting = loop.create_connection(
+            _Ends, host, port, local_addr=(local_address, 0) if local_address else None,
+            happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS if is_name else None,
+        )  # fmt: skip
+        _, ends = await _in_time(connecting, timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError)
         return _Stream(ends, host)
 
     async def sleep(self, seconds: float) -> None:
@@ -247,8 +248,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
         if self._ends.heard:
             return self._heard(await self._ends.read(max_bytes))
         try:
-            async with _told(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
-                data = await self._ends.read(max_bytes)
+            reading = self._ends.read(max_bytes)
+            data = await _in_time(reading, timeout, httpcore2.ReadTimeout, httpcore2.ReadError)
         except httpcore2.ReadError as why:
             if self._is_kept and self._is_owed:
                 raise httpcore2.ReadError(STALE) from why
@@ -278,12 +279,10 @@ class _Stream(httpcore2.AsyncNetworkStream):
     ) -> httpcore2.AsyncNetworkStream:
         loop, ends = asyncio.get_running_loop(), self._ends
         try:
-            async with _told(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
-                wrapped = await loop.start_tls(
-                    ends.transport, ends, ssl_context, server_hostname=server_hostname
-                )
-                if wrapped is None:
-                    raise ConnectionAbortedError("the connection was closed while it was being secured")
+            securing = loop.start_tls(ends.transport, ends, ssl_context, server_hostname=server_hostname)
+            wrapped = await _in_time(securing, timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError)
+            if wrapped is None:
+                raise httpcore2.ConnectError("the connection was closed while it was being secured")
         except httpcore2.ConnectError as failed:
             ends.transport.abort()
             why = failed.__cause__
@@ -310,19 +309,22 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ReadError(STALE)  # it cannot be the answer to what was not sent yet
         held, size, self._held, self._size = self._held, self._size, [], 0
         pieces = held if size > _MOST_HELD else [b"".join(held)]  # what is long is not copied once more
-        async with _told(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
-            for piece in pieces:
-                await self._ends.write(piece)
+        for piece in pieces:
+            writing = self._ends.write(piece)
+            await _in_time(writing, timeout, httpcore2.WriteTimeout, httpcore2.WriteError)
         self._is_owed = True
 
 
-@asynccontextmanager
-async def _told(seconds: float | None, late: type[Exception], broken: type[Exception]) -> AsyncIterator[None]:
-    """What goes wrong inside, in httpcore's words."""
+async def _in_time(
+    step: Coroutine[Any, Any, T], seconds: float | None, late: type[Exception], broken: type[Exception]
+) -> T:
+    """What goes wrong in a step, in httpcore's words. Each word comes here: no limit costs nothing."""
     try:
+        if seconds is None:
+            return await step
         async with asyncio.timeout(seconds):
-            yield
+            return await step
     except TimeoutError as why:
         raise late(str(why)) from why
-    except (OSError, ssl.SSLError, socket.gaierror) as why:
+    except OSError as why:
         raise broken(str(why)) from why
