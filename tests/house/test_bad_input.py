@@ -204,7 +204,8 @@ class TestModel:
             machine.claw("chat", "--model", "anthropic/claude-x", "hi"),
             1,
             "anthropic has no key",
-            "claw init",
+            "claw auth add anthropic",
+            "ANTHROPIC_API_KEY",
         )
         assert machine.session.read_bytes().startswith(past)
         assert machine.claw("chat", "hello").code == 0, "and the conversation goes on"
