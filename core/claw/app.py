@@ -165,12 +165,11 @@ class App:
         self.kit = replace(kit, channels=before._still(kit, house)) if before else kit
         rooms = before.rooms if before else None
         spending = self._spending(before)
-        journal = rooms.journal if rooms else Journal(self._database, clock)
         self.rooms: Rooms = Rooms(
             config=self.config,
             kit=self._asked_through(spending),
             sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock, disk),
-            journal=journal,
+            journal=rooms.journal if rooms else Journal(self._database, clock),
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
             default_model=house.default_model,
             facts=facts,
@@ -181,7 +180,7 @@ class App:
             redact=self.redact,
             yard=self._yard,
             machine=_machine(),
-            approvals=self._approvals(self._clock, journal),
+            approvals=self._approvals(self._clock),
             overrides=Overrides(self._database),
             keys=self._keys(),
             spending=spending,
@@ -322,11 +321,11 @@ class App:
     def _view(self, plugin: str) -> PluginConfig:
         return PluginConfig(self.config, plugin, self._network.client, self.config.home / "plugins" / plugin)
 
-    def _approvals(self, clock: Clock, journal: Journal) -> Approvals:
+    def _approvals(self, clock: Clock) -> Approvals:
         settings = self.config.settings
         return Approvals(
             self._database, clock, approvers=settings.approvals.approvers, owners=owners_of(settings),
-            timeout_seconds=settings.approvals.timeout, is_over=journal.is_over,
+            timeout_seconds=settings.approvals.timeout, is_over=lambda turn: self.rooms.journal.is_over(turn),
         )  # fmt: skip
 
     def _spending(self, before: "App | None") -> Spending:

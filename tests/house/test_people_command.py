@@ -106,6 +106,37 @@ def test_a_look_leaves_a_home_without_a_state_as_it_is(home: Path) -> None:
 # --- claw route explain
 
 
+@pytest.mark.parametrize(
+    ("channel", "name", "id"),
+    [("telegram", "zhangsan", "42"), ("discord", "bob", "123456789012345678"), ("feishu", "on_3", "ou_1a")],
+)
+def test_a_name_in_a_list_is_nobody_and_that_is_said(home: Path, channel: str, name: str, id: str) -> None:
+    people = [name, id, f"{channel}:{name}", f"{channel}:{id}", "+4930123"]
+    section = {
+        "allowFrom": people,
+        "groupAllowFrom": [name],
+        "groups": {"a team": {"allowFrom": [name]}, "*": {}},
+    }
+    tree = {
+        "owners": [f"{channel}:{name}", f"{channel}:{id}"],
+        "approvals": {"approvers": [f"{channel}:{name}"]},
+    }
+    (home / "config.json").write_text(json.dumps({"channels": {channel: section}, **tree}))
+
+    warned = [
+        one["key"] for one in told("config", "validate")["warnings"] if "by ids such as" in one["problem"]
+    ]
+    admitted = told("route", "explain", "--channel", channel, "--sender", name)
+
+    head = f"channels.{channel}"
+    assert sorted(warned) == sorted([
+        "owners[0]", "approvals.approvers[0]", f"{head}.allowFrom[0]", f"{head}.allowFrom[2]",
+        f"{head}.groupAllowFrom[0]", f'{head}.groups["a team"].allowFrom[0]', f'{head}.groups["a team"]',
+    ])  # fmt: skip
+    assert (admitted["verdict"], admitted["owner"], admitted["edits"]) == ("refused", False, [])
+    assert told("route", "explain", "--channel", channel, "--sender", id)["verdict"] == "admitted"
+
+
 def test_the_person_at_this_terminal_may_talk(home: Path) -> None:
     assert told("route", "explain") | {"kind": "route"} == told("route", "explain")
     assert {"verdict": "admitted", "owner": True, "session": "agent:default:main", "code": 0}.items() <= told(

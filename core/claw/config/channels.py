@@ -1,5 +1,6 @@
 """What core reads of every channel: who may write, in which groups, and how their messages are met."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -8,6 +9,21 @@ from pydantic.alias_generators import to_camel
 
 from claw.config.tools import ToolLists
 from claw.config.values import Duration, Section, part, wrong
+
+_IDS = {  # channel → (of people, of groups, such as): each as its service writes them into every event
+    "telegram": (re.compile(r"-?\d+"), re.compile(r"-?\d+"), "123456789", "-1001234567890"),
+    "discord": (re.compile(r"\d{17,20}"), re.compile(r"\d{17,20}"), "123456789012345678", "123456789012345678"),
+    "feishu": (re.compile(r"ou_\w+"), re.compile(r"oc_\w+"), "ou_…", "oc_…"),
+}  # fmt: skip
+
+
+def like_an_id(channel: str, id: str, of_group: bool = False) -> str:
+    """What a stable id looks like in a channel, when this is none: a name, which anybody may choose. Empty when it may be
+    one, or the channel is not known here.
+    """
+    people, groups, person, group = _IDS.get(channel, (None, None, "", ""))
+    shape = groups if of_group else people
+    return "" if shape is None or shape.fullmatch(id) else (group if of_group else person)
 
 
 class QueueSettings(Section):

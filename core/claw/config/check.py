@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
+from claw.config.channels import like_an_id
 from claw.config.misfit import misfits
 from claw.config.names import Path, nearest, normalise_agent_id
 from claw.config.outline import ANY_ENDPOINT
@@ -75,6 +76,7 @@ def remarks(config: "Config") -> tuple[ConfigError, ...]:
         *_unset_variables(config),
         *_jobs(config),
         *_owners(config),
+        *_named(config),
         *_open_channels(config),
     )
 
@@ -166,12 +168,47 @@ def _owners(config: "Config") -> Iterator[ConfigError]:
     lists: tuple[tuple[Path, tuple[str, ...]], ...] = (
         (("owners",), settings.owners),
         (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
+        (("approvals", "approvers"), settings.approvals.approvers),
     )
     for path, people in lists:
         for index, person in enumerate(people):
             if ":" not in person and not person.startswith("+"):
                 fix = "Write channel:id, or a phone number with +"
                 yield config.teller.tell((*path, index), "{person} names nobody", fix, person=person)
+            else:
+                yield from _no_id(config, (*path, index), person.partition(":")[0].strip().lower(), person)
+
+
+def _named(config: "Config") -> Iterator[ConfigError]:
+    """Lists of people and groups with a name in them, where the service tells ids."""
+    for name, section in config.settings.channels.items():
+        for path, part in (((), section), *((("accounts", of), one) for of, one in section.accounts.items())):
+            place: Path = ("channels", name, *path)
+            lists: list[tuple[Path, tuple[str, ...]]]
+            lists = [(("allowFrom",), part.allow_from), (("groupAllowFrom",), part.group_allow_from or ())]
+            lists += [
+                (("groups", id, "allowFrom"), group.allow_from or ()) for id, group in part.groups.items()
+            ]
+            for at, people in lists:
+                for index, person in enumerate(people):
+                    yield from _no_id(config, (*place, *at, index), name, person)
+            for id in part.groups:
+                if id != "*" and (like := like_an_id(name, id, of_group=True)):
+                    problem = "{id} is no id of a group, so it admits none: {channel} knows groups by ids such as {like}"
+                    fix = "Write the id of the group, or '*' for all of them"
+                    yield config.teller.tell(
+                        (*place, "groups", id), problem, fix, id=id, channel=name, like=like
+                    )
+
+
+def _no_id(config: "Config", path: Path, channel: str, person: str) -> Iterator[ConfigError]:
+    written = person.strip()
+    head, colon, rest = written.partition(":")
+    id = rest.strip() if colon and head.strip().lower() == channel else written
+    if id not in ("", "*") and not id.startswith("+") and (like := like_an_id(channel, id)):
+        problem = "{id} is no stable id, so it is nobody: {channel} knows people by ids such as {like}"
+        fix = "Let them write to the bot: claw pairing list shows the id"
+        yield config.teller.tell(path, problem, fix, id=id, channel=channel, like=like)
 
 
 def _open_channels(config: "Config") -> Iterator[ConfigError]:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from claw.config.channels import like_an_id
 from claw.config.layout import CHANNELS, camel
 from claw.config.names import dotted
 from claw.message import Inbound, Sender
@@ -46,7 +47,7 @@ def admission(inbound: Inbound, config: Any, paired: Container[str] = ()) -> Ver
     place, sender = inbound.address.channel.strip().lower(), inbound.sender
     if place == TERMINAL:
         return Verdict("admitted", say("the person at the terminal may always talk"), "", True)
-    ownership = _ownership(place, sender, config)
+    ownership = None if like_an_id(place, sender.id) else _ownership(place, sender, config)
     rules = _Rules.of(config, place, inbound.address.account.strip())
     verdict = _stopped(inbound, rules)
     if verdict is None and inbound.chat_type in _DIRECT:
@@ -150,6 +151,13 @@ def _stopped(inbound: Inbound, rules: _Rules) -> Verdict | None:
     """What stops a message before any list is asked."""
     if not _id(inbound.sender):
         return Verdict("refused", say("a sender without an id is nobody"))
+    if like := like_an_id(rules.path[-1], inbound.sender.id):
+        why = say(
+            "{id} is a name, and nobody is known by one: an id here is such as {like}",
+            id=inbound.sender.id,
+            like=like,
+        )
+        return Verdict("refused", why)
     if inbound.chat_type not in (*_DIRECT, *_GROUPS):
         return Verdict("refused", say("a chat of the kind {kind} is not known", kind=inbound.chat_type))
     if rules.channel is None:
