@@ -55,7 +55,7 @@ _NAMES = {
     "origin": "is_foreign is_origin_mark origins quoted_foreign",
     "patience": "Patience",
     "prompt": "ContextFile PromptFacts PromptSection bootstrap inbound_context",
-    "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec",
+    "provider": "Finished ModelEvent Provider Request SystemPrompt TextDelta ThinkingDelta ToolSpec VendorClients",
     "rates": "ModelFigures model_figures",
     "sandbox": "Sandbox",
     "store": "make_folder replace_file",

@@ -87,6 +87,7 @@ from claw.provider import (
     TextDelta as TextDelta,
     ThinkingDelta as ThinkingDelta,
     ToolSpec as ToolSpec,
+    VendorClients as VendorClients,
 )
 from claw.rates import ModelFigures as ModelFigures, figures_of as model_figures
 from claw.sandbox import Sandbox as Sandbox

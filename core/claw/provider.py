@@ -1,10 +1,14 @@
 """The contract of a model service: one request in, a stream of events out, one request on the wire per attempt."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from claw.auth import Credential
+from claw.errors import ProviderError
 from claw.transcript import Assistant, Message
 
 
@@ -123,3 +127,35 @@ class Provider(Protocol):
     def credentials(self) -> tuple[Credential, ...]:
         """The keys to try, in order; one with an empty secret for a service that needs none; empty = no key."""
         ...
+
+
+class VendorClients:
+    """The clients of a vendor's SDK, one for each key. The SDK is imported at the first, in a thread: it takes a second.
+
+    :param module: where its client is; ``package`` is its name on the index.
+    :param make: ``make(sdk, secret)`` makes a client; the secret is empty when there is no key.
+    :param wanted: what to install when it is missing: ``claw-acme[sdk]``.
+    """
+
+    def __init__(self, module: str, package: str, wanted: str, make: Callable[[Any, str], Any]) -> None:
+        self._module, self._package, self._wanted, self._make = module, package, wanted, make
+        self._made: dict[Credential | None, Any] = {}
+
+    async def of(self, key: Credential | None) -> Any:
+        """The client of a key.
+
+        :raises ProviderError: the SDK is not there, with the command that brings it.
+        """
+        if key not in self._made:
+            try:
+                sdk = await asyncio.to_thread(import_module, self._module)
+            except ImportError as missing:
+                from claw.lifecycle.environment import pip_command  # what it imports, only this error needs
+
+                raise ProviderError(
+                    "{package} is not installed", fix="run: {command}", reason="bad_request", package=self._package,
+                    command=shlex.join([*pip_command(), "install", self._wanted]),
+                ) from missing  # fmt: skip
+            if key not in self._made:
+                self._made[key] = self._make(sdk, key.secret if key else "")
+        return self._made[key]

@@ -4,14 +4,12 @@ Facts of the SDK (anthropic 2.12): the key goes out as ``Authorization: Bearer``
 the environment unless both are given.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Price, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Price, Request, VendorClients, converse
 
 from claw_anthropic import prices
 from claw_anthropic.answer import Folding
@@ -41,7 +39,7 @@ class Anthropic:
         self.name = name
         self._free = free
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
-        self._clients: dict[Credential | None, Any] = {}
+        self._clients = VendorClients("anthropic", "anthropic", "claw-anthropic", self._make)
         self._turns = Growing(partial(Turns, name))
         self._patience = Patience.of(config)
 
@@ -77,7 +75,7 @@ class Anthropic:
         async def ask() -> Any:
             import httpx2
 
-            client = await self._client(request.credential)
+            client = await self._clients.of(request.credential)
             wire = body(request, self._turns.of(request.messages, request.model), most)
             return await client.post(
                 "/v1/messages",
@@ -94,14 +92,6 @@ class Anthropic:
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
         )
-
-    async def _client(self, key: Credential | None) -> Any:
-        """The client of one key. The SDK is imported here, in a thread: it takes more than a second."""
-        if key not in self._clients:
-            sdk = await asyncio.to_thread(import_module, "anthropic")
-            if key not in self._clients:
-                self._clients[key] = self._make(sdk, key.secret if key else "")
-        return self._clients[key]
 
     def _make(self, sdk: Any, secret: str) -> Any:
         import httpx2

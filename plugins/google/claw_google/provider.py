@@ -5,7 +5,6 @@ environment unless they are given; prefers aiohttp unless it is handed a client;
 1,000 messages where its own transport below them takes 1.5. That transport has no public name.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -20,11 +19,10 @@ from claw import (
     ModelEvent,
     Patience,
     Price,
-    ProviderError,
     Request,
+    VendorClients,
     converse,
     failed,
-    pip_command,
 )
 
 from claw_google import prices, thinking
@@ -62,7 +60,7 @@ class Google:
         version = _VERSION.search(base_url)
         self._base_url, self._version = _VERSION.sub("", base_url), version[1] if version else "v1"
         self._config, self._keys, self._http = config, keys, http
-        self._clients: dict[Credential | None, Any] = {}
+        self._clients = VendorClients("google.genai", "google-genai", "claw-google[sdk]", self._make)
         self._turns = Growing(partial(Turns, name))
         self._patience = Patience.of(config)
 
@@ -97,7 +95,7 @@ class Google:
         most = facts.max_tokens or self._config.max_tokens
 
         async def ask() -> Any:
-            raw = (await self._client(request.credential))._api_client
+            raw = (await self._clients.of(request.credential))._api_client
             turns = self._turns.of(request.messages, request.model, how == "level")
             return await self._post(raw, request.model, msgspec.json.encode(body(request, turns, most, how)))
 
@@ -131,22 +129,6 @@ class Google:
     def _facts(self, model: str) -> ModelFacts:
         return self._config.models.get(model) or ModelFacts()
 
-    async def _client(self, key: Credential | None) -> Any:
-        """The client of one key. The SDK is imported here, in a thread: it takes more than half a second."""
-        if key not in self._clients:
-            try:
-                sdk = await asyncio.to_thread(import_module, "google.genai")
-            except ImportError as missing:
-                raise ProviderError(
-                    "google-genai is not installed",
-                    fix="run: {command}",
-                    reason="bad_request",
-                    command=_command(),
-                ) from missing
-            if key not in self._clients:
-                self._clients[key] = self._make(sdk, key.secret if key else "")
-        return self._clients[key]
-
     def _make(self, sdk: Any, secret: str) -> Any:
         """A client on the shared connection; what it would make for itself besides, and never use, is given empty."""
         import ssl
@@ -169,9 +151,3 @@ def _read(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return content.decode(errors="replace")
-
-
-def _command() -> str:
-    import shlex
-
-    return shlex.join([*pip_command(), "install", "claw-google[sdk]"])

@@ -5,7 +5,6 @@ one from the environment; its typed calls cost 214 ms of CPU at 1,000 messages w
 1.5; its tracing stays off unless the operator turns it on by ``MISTRAL_SDK_TELEMETRY``.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import import_module
@@ -18,10 +17,9 @@ from claw import (
     ModelEvent,
     Patience,
     Price,
-    ProviderError,
     Request,
+    VendorClients,
     converse,
-    pip_command,
 )
 
 from claw_mistral import models, prices
@@ -53,7 +51,7 @@ class Mistral:
         self.name = name
         self._free = free
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
-        self._clients: dict[Credential | None, Any] = {}
+        self._clients = VendorClients("mistralai.client", "mistralai", "claw-mistral[sdk]", self._make)
         self._rows = Growing(partial(Rows, name))
         self._patience = Patience.of(config)
 
@@ -85,7 +83,7 @@ class Mistral:
         most = facts.max_tokens or self._config.max_tokens
 
         async def ask() -> Any:
-            client = await self._client(request.credential)
+            client = await self._clients.of(request.credential)
             rows = self._rows.of(request.messages, request.model)
             content = msgspec.json.encode(body(request, rows, most, how))
             answer = await self._post(client, request.credential, content)
@@ -129,22 +127,6 @@ class Mistral:
     def _facts(self, model: str) -> ModelFacts:
         return self._config.models.get(model) or ModelFacts()
 
-    async def _client(self, key: Credential | None) -> Any:
-        """The client of one key. The SDK is imported here, in a thread: it takes a third of a second."""
-        if key not in self._clients:
-            try:
-                sdk = await asyncio.to_thread(import_module, "mistralai.client")
-            except ImportError as missing:
-                raise ProviderError(
-                    "mistralai is not installed",
-                    fix="run: {command}",
-                    reason="bad_request",
-                    command=_command(),
-                ) from missing
-            if key not in self._clients:
-                self._clients[key] = self._make(sdk, key.secret if key else "")
-        return self._clients[key]
-
     def _make(self, sdk: Any, secret: str) -> Any:
         """A client on the shared connection; the blocking one, which is never used, is given empty."""
         import httpx2
@@ -162,9 +144,3 @@ def _read(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return content.decode(errors="replace")
-
-
-def _command() -> str:
-    import shlex
-
-    return shlex.join([*pip_command(), "install", "claw-mistral[sdk]"])

@@ -4,14 +4,12 @@ Facts of the SDK (openai 3.54): an empty key raises, so that keyless servers get
 project come from the environment unless headers say otherwise.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Price, Request, converse
+from claw import Credential, Growing, ModelEvent, Patience, Price, Request, VendorClients, converse
 from pydantic.alias_generators import to_camel
 
 from claw_openai import chat, responses
@@ -42,7 +40,7 @@ class OpenAI:
     ) -> None:
         self.name = name
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
-        self._clients: dict[Credential | None, Any] = {}
+        self._clients = VendorClients("openai", "openai", "claw-openai", self._make)
         self._known, self._free = known, free
         written = {
             to_camel(key): value for key, value in config.quirks.model_dump(exclude_unset=True).items()
@@ -95,7 +93,7 @@ class OpenAI:
         async def ask() -> Any:
             import httpx2
 
-            client = await self._client(request.credential)
+            client = await self._clients.of(request.credential)
             body = (
                 responses.body(request, self._items.of(request.messages, request.model), most)
                 if talk
@@ -116,14 +114,6 @@ class OpenAI:
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
         )
-
-    async def _client(self, key: Credential | None) -> Any:
-        """The client of one key. The SDK is imported here, in a thread: it takes about a second."""
-        if key not in self._clients:
-            sdk = await asyncio.to_thread(import_module, "openai")
-            if key not in self._clients:
-                self._clients[key] = self._make(sdk, key.secret if key else "")
-        return self._clients[key]
 
     def _make(self, sdk: Any, secret: str) -> Any:
         import httpx2
