@@ -20,7 +20,9 @@ from claw.route import Route
 from claw.turn import Errand, new_turn
 from claw.words import say
 
-_LINE_CHARS = 500
+GIVES_WAY_SECONDS = 1.0
+"""The longest that a turn which could begin waits for messages to be taken in."""
+_LINE_CHARS, _LOOK_SECONDS = 500, 0.05
 _COLLECT = QueueSettings.model_validate({"mode": "collect"})
 
 
@@ -58,6 +60,8 @@ class Backlog:
     :param run: runs one turn to its end.
     :param dropped: told of a message that gets no turn, with one word why.
     :param ended: told of a turn that a death cut off and that is not taken up again, likewise.
+    :param pressed: whether messages wait to be taken in: a new turn then waits for them, for a moment. A service gives
+        up on us after three seconds and sends again; who waits for a turn has a second more.
     """
 
     def __init__(
@@ -67,7 +71,9 @@ class Backlog:
         dropped: Callable[[Accepted, str], None],
         clock: Clock = SYSTEM,
         ended: Callable[[str, str], None] = lambda turn, why: None,
+        pressed: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._pressed = pressed
         self._lanes, self._run, self._dropped, self._clock = lanes, run, dropped, clock
         self._ended = ended
         self._all: dict[str, Conversation] = {}
@@ -204,6 +210,7 @@ class Backlog:
         try:
             while one.waiting and self._open:
                 lane = one.waiting[0].lane
+                await self._give_way()
                 async with self._lanes.turn(key, lane) as mailbox:
                     if not one.waiting:  # all was stopped while it waited for its lane
                         continue
@@ -220,6 +227,12 @@ class Backlog:
             one.worker = None
             if not one.waiting and not one.overflow:
                 self._all.pop(key, None)
+
+    async def _give_way(self) -> None:
+        """Let messages be taken in first, if any wait for it; not for long, or no turn would begin in a flood."""
+        until = self._clock.monotonic() + GIVES_WAY_SECONDS
+        while self._open and self._pressed() and self._clock.monotonic() < until:  # noqa: ASYNC110 - many events end it
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _again(self, errand: Errand, accepted: Accepted) -> Waiting:
         """What was put into a turn that ended before it looked."""
@@ -263,5 +276,7 @@ class Backlog:
 def _bullets(summed: list[Accepted]) -> str:
     if not summed:
         return ""
-    head = say("{count:earlier message|earlier messages} came faster than could be answered:", count=len(summed))
+    head = say(
+        "{count:earlier message|earlier messages} came faster than could be answered:", count=len(summed)
+    )
     return "\n".join([head, *(f"- {' '.join(spoken(one.inbound).split())[:_LINE_CHARS]}" for one in summed)])

@@ -5,6 +5,7 @@ the replies it owes end in one commit, so that a death leaves a turn either to b
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from claw.clock import SYSTEM, Clock, Daily
+from claw.errors import ClawError
 from claw.message import Inbound, Outbound
 from claw.store import Database
 
@@ -100,7 +102,8 @@ class Journal:
         self._sweeping = Daily(clock)
         self._written = self._synced = 0
         self._silent: set[str] = set()  # turns that began here and have nothing in the ledger yet
-        self._syncing = asyncio.Lock()
+        self._syncing: asyncio.Task[None] | None = None
+        self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
         database.tables("journal", *_TABLES)
 
     # --- what came in
@@ -127,13 +130,35 @@ class Journal:
         return None if number is None else Accepted(number, inbound)
 
     async def durable(self) -> None:
-        """Wait until all that was accepted so far is on the medium; callers that come together share one sync."""
-        wanted = self._written
-        async with self._syncing:
-            if self._synced < wanted:
-                reached = self._written
+        """Wait until all that was accepted so far is on the medium; callers that come together share one sync.
+
+        :raises ClawError: the disk refused.
+        """
+        if self._synced >= self._written:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsynced.append((self._written, waiter))
+        if self._syncing is None or self._syncing.done():
+            self._syncing = asyncio.ensure_future(self._sync())
+        await waiter
+
+    async def _sync(self) -> None:
+        """Sync until nobody waits. All whom one serves wake together, in their order: a lock would hand on one by one."""
+        while self._unsynced:
+            reached, refused = self._written, None
+            try:
                 await asyncio.to_thread(self._database.sync)
                 self._synced = reached
+            except ClawError as why:
+                refused = why
+            while self._unsynced and self._unsynced[0][0] <= reached:
+                _, waiter = self._unsynced.popleft()
+                if waiter.done():
+                    continue
+                if refused:
+                    waiter.set_exception(refused)
+                else:
+                    waiter.set_result(None)
 
     def settle(self, number: int, why: str, owed: Sequence[Outbound] = ()) -> None:
         """What came in needs no turn (refused, a command, stopped …): ``why`` is one word; ``owed`` answers it."""

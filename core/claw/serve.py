@@ -38,6 +38,7 @@ from claw.words import say
 
 WAITING = 10_000
 """Messages taken in whose turn has not begun, at most; beyond it a channel waits at the door."""
+_KNOCKS_SECONDS = 0.1  # so long a message may wait at the door before turns that could begin give way
 _WELL_SECONDS = 60.0  # a channel that listened so long has recovered from what went wrong before
 _LONGEST_PAUSE = 60.0
 
@@ -71,7 +72,10 @@ class Serving:
         self._unserved, self._failed = _unserved(app), set[str]()
         self._journal = app.rooms.journal
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
-        self._backlog = Backlog(app.rooms.lanes, self._answer, self._dropped, ended=self._journal.ended)
+        self._knocking: dict[object, float] = {}
+        self._backlog = Backlog(
+            app.rooms.lanes, self._answer, self._dropped, ended=self._journal.ended, pressed=self._is_pressed
+        )
         self._reception = Reception(lambda: self.app, self._backlog, self._delivery, app.pairing)
         self._arrived: dict[Address, deque[Accepted | Unfinished]] = {}
         self._intake: set[asyncio.Task[None]] = set()
@@ -187,13 +191,26 @@ class Serving:
             await asyncio.sleep(0.05)
         if not self._open:
             return False
+        knock = object()
+        self._knocking[knock] = SYSTEM.monotonic()
+        try:
+            return await self._taken_in(inbound)
+        finally:
+            del self._knocking[knock]
+
+    def _is_pressed(self) -> bool:
+        """Whether somebody has waited at the door for long: the oldest comes first."""
+        since = next(iter(self._knocking.values()), None)
+        return since is not None and SYSTEM.monotonic() - since > _KNOCKS_SECONDS
+
+    async def _taken_in(self, inbound: Inbound) -> bool:
         accepted, told = None, True
         try:
             accepted = self._journal.accept(inbound)
             reach("inbox-written")
             channel = self._channel_of(inbound.address)
             if channel is None or WAITS not in channel.capabilities:
-                await self._journal.durable()  # also what came before: that may be on its way to the medium still
+                await self._journal.durable()  # also what came before: it may be on its way
             reach("inbox-synced")
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))

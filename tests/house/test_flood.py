@@ -7,9 +7,10 @@ import pytest
 from rigs.flood import flood
 
 LOUD, QUIET = 20, 80
-FULL, SAMPLE = 10_000, 600
+FULL, SAMPLE = 10_000, 1_000
 PER_SECOND = 1_000
 GROWTH_BYTES = 200 << 20
+DEBOUNCE_SECONDS = 0.5  # for which a message waits on purpose, however idle the house
 
 
 def people(count: int) -> list[tuple[float, str]]:
@@ -48,7 +49,7 @@ async def test_a_flood_loses_nothing_keeps_the_order_of_each_chat_and_leaves_roo
     told = (done.seconds, done.turns, done.grown_bytes >> 20, p95, round_seconds, max(crowd.delays))
     record_property("flood", str(told))
     print(told)
-    assert p95 < 2 * round_seconds
+    assert p95 - DEBOUNCE_SECONDS < 2 * round_seconds
     assert max(crowd.delays) < 3, "a webhook is answered within three seconds (spec, channels 2.1)"
 
 

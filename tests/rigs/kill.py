@@ -97,8 +97,7 @@ class Rig:
         """Anybody, anything, anywhere; now and then the service repeats itself, or loses what it says to an answer."""
         platform, chat = self.dice.choice(self.platforms), self.dice.choice(CHATS)
         if self.dice.random() < _LOST_SHARE:
-            platform.lose()
-            self.report.lost += 1
+            self.report.lost += platform.lose()
         kinds = {"plain": 5, "jot": 3, "long": 2, "hush": 1, "aside": 1 if chat == GROUP else 0}
         self.say(platform, chat, self.dice.choices(list(kinds), list(kinds.values()))[0])
         if self.dice.random() < 0.15:

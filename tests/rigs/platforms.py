@@ -43,8 +43,8 @@ class Platform(Protocol):
         """The service delivers a message once more."""
         ...
 
-    def lose(self) -> None:
-        """Carry out what we say next there, and break the line before we hear so."""
+    def lose(self) -> bool:
+        """Carry out what we say next there, and break the line before we hear so; False: that will happen already."""
         ...
 
     def acknowledged(self) -> set[int]:
@@ -60,6 +60,20 @@ class Platform(Protocol):
         ...
 
 
+class Losses:
+    """One lost response at a time: lives are short, and what is never heard of delays all that comes behind it."""
+
+    def __init__(self) -> None:
+        self._before = -1
+
+    def is_new(self, sends: int) -> bool:
+        """Whether the last one has happened, as something was sent since; ``sends`` so far."""
+        is_new = sends > self._before
+        if is_new:
+            self._before = sends
+        return is_new
+
+
 class Telegram:
     """Long polling: an update is acknowledged by the offset of a later poll."""
 
@@ -67,7 +81,7 @@ class Telegram:
     _ids: ClassVar = {DIRECT: FakeTelegram.CHAT, OTHER: 444555666, GROUP: FakeTelegram.GROUP}
 
     def __init__(self, fake: FakeTelegram, *, streaming: bool) -> None:
-        self.fake, self._streaming = fake, streaming
+        self.fake, self._streaming, self._losses = fake, streaming, Losses()
         self._updates: dict[int, dict[str, Any]] = {}
 
     def section(self) -> dict[str, Any]:
@@ -94,8 +108,10 @@ class Telegram:
     def again(self, number: int) -> None:
         self.fake.update(message=self._updates[number]["message"])
 
-    def lose(self) -> None:
-        self.fake.drop("sendMessage", after=True)
+    def lose(self) -> bool:
+        if is_new := self._losses.is_new(len(self.fake.calls("sendMessage"))):
+            self.fake.drop("sendMessage", after=True)
+        return is_new
 
     def acknowledged(self) -> set[int]:
         pending = set(self.fake.pending)
@@ -120,7 +136,7 @@ class Feishu:
     _people: ClassVar = {DIRECT: "ou_direct", OTHER: "ou_other", GROUP: "ou_direct"}
 
     def __init__(self, fake: FakeFeishu, *, port: int = 0) -> None:
-        self.fake, self._port = fake, port
+        self.fake, self._port, self._losses = fake, port, Losses()
         if port:
             fake.webhook = self._call
         self._events: dict[int, list[Pushed]] = {}
@@ -158,8 +174,10 @@ class Feishu:
     def again(self, number: int) -> None:
         self._push(number, self._events[number][0].event)
 
-    def lose(self) -> None:
-        self.fake.cut(lambda call: call.method == "POST" and "/im/v1/messages" in call.path, after=5)
+    def lose(self) -> bool:
+        if is_new := self._losses.is_new(len(self.fake.calls("POST /open-apis/im/v1/messages"))):
+            self.fake.cut("POST /open-apis/im/v1/messages", after=5)
+        return is_new
 
     def _push(self, number: int, event: dict[str, Any]) -> None:
         async def push() -> None:
@@ -197,7 +215,7 @@ class Discord:
     name, idempotent = "discord", True
 
     def __init__(self, fake: FakeDiscord) -> None:
-        self.fake = fake
+        self.fake, self._losses = fake, Losses()
         self._people = {DIRECT: fake.ALICE, OTHER: fake.person("bob"), GROUP: fake.ALICE}
         self._chats = {chat: fake.direct_with(self._people[chat])["id"] for chat in (DIRECT, OTHER)}
         self._chats[GROUP] = fake.CHANNEL
@@ -224,8 +242,10 @@ class Discord:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    def lose(self) -> None:
-        self.fake.fail("POST /channels/*/messages", Answer(cut=True, done=True))
+    def lose(self) -> bool:
+        if is_new := self._losses.is_new(len(self.fake.asked("POST", "/messages"))):
+            self.fake.fail("POST /channels/*/messages", Answer(cut=True, done=True))
+        return is_new
 
     def acknowledged(self) -> set[int]:
         """All: what was said is the bot's to ask for."""

@@ -30,7 +30,7 @@ class Medium:
 
     def after_a_cut(self, home: Path, place: Path, dice: random.Random) -> Path:
         """Put what is left of ``home`` into a new folder ``place``."""
-        for path, kept in self._kept.items():
+        for path, kept in list(self._kept.items()):  # a sync may be under way
             if path not in self._names or not path.is_relative_to(home):
                 continue
             left = place / path.relative_to(home)
