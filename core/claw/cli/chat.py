@@ -313,4 +313,6 @@ def _line(result: Any) -> str:
     """The first line of a result; the one behind it too, where it only announces that one."""
     text = " ".join(block.text for block in result.blocks if hasattr(block, "text")).strip()
     first, _, rest = text.partition("\n")
-    return _short(f"{first} {rest.strip().partition(chr(10))[0]}" if first.endswith((":", "：")) else first, 160)
+    if first.endswith((":", "：")):
+        first = f"{first} {rest.strip().partition(chr(10))[0]}"
+    return _short(first, 160)
