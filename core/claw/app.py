@@ -153,40 +153,32 @@ class App:
             self.complain,
             self.leeway,
         )
-        self._database: Database = (
-            before._database
-            if before
-            else Database(self.config.home / "state.db", clock, self.complain, disk)
+        known = before and before._database
+        self._database: Database = known or Database(
+            self.config.home / "state.db", clock, self.complain, disk
         )
         self.pairing = Pairing(self._database, self._clock)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
         self._context: dict[tuple[str, Path, bool], ContextFiles] = {}
         kit, facts = self._ordered(self.host.gather())
         self.kit = replace(kit, channels=before._still(kit, house)) if before else kit
+        self.rooms: Rooms = self._rooms(before, facts, disk)
+        self._tell_what_is_odd(facts)
+
+    def _rooms(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Rooms:
+        """What a turn walks through; what has a state is that of ``before``."""
         rooms = before.rooms if before else None
         spending = self._spending(before)
-        self.rooms: Rooms = Rooms(
-            config=self.config,
-            kit=self._asked_through(spending),
-            sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, clock, disk),
-            journal=rooms.journal if rooms else Journal(self._database, clock),
+        return Rooms(
+            config=self.config, kit=self._asked_through(spending),
+            sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, self._clock, disk),
+            journal=rooms.journal if rooms else Journal(self._database, self._clock),
             lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
-            default_model=house.default_model,
-            facts=facts,
-            context_files=self._context_files,
-            fetch=None,
-            deliver=self.deliver,
-            complain=self.complain,
-            redact=self.redact,
-            yard=self._yard,
-            machine=_machine(),
-            approvals=self._approvals(self._clock),
-            overrides=Overrides(self._database),
-            keys=self._keys(),
-            spending=spending,
-            repo=cache(repo_of),
-        )
-        self._tell_what_is_odd(facts)
+            default_model=self.house.default_model, facts=facts, context_files=self._context_files, fetch=None,
+            deliver=self.deliver, complain=self.complain, redact=self.redact, yard=self._yard, machine=_machine(),
+            approvals=self._approvals(self._clock), overrides=Overrides(self._database), keys=self._keys(),
+            spending=spending, repo=cache(repo_of),
+        )  # fmt: skip
 
     def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
         """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
@@ -325,8 +317,11 @@ class App:
         settings = self.config.settings
         return Approvals(
             self._database, clock, approvers=settings.approvals.approvers, owners=owners_of(settings),
-            timeout_seconds=settings.approvals.timeout, is_over=lambda turn: self.rooms.journal.is_over(turn),
+            timeout_seconds=settings.approvals.timeout, is_over=self._is_over,
         )  # fmt: skip
+
+    def _is_over(self, turn: str) -> bool:
+        return self.rooms.journal.is_over(turn)
 
     def _spending(self, before: "App | None") -> Spending:
         book = before.rooms.spending.book if before else Book(self._database, self._clock)

@@ -279,8 +279,8 @@ def test_core_stays_small() -> None:
         "conversations",
         *SERVING,
     }  # own plugins, the kit for authors, the commands
-    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 15_200
-    assert sum(code_lines(source.path) for source in CORE_FILES) < 26_800
+    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_000
+    assert sum(code_lines(source.path) for source in CORE_FILES) < 28_200
 
 
 def test_no_file_outgrows_its_noun() -> None:
