@@ -16,6 +16,7 @@ from claw.app import App, House
 from claw.backlog import Backlog
 from claw.channel import WAITS, Channel, ChannelState, Unready
 from claw.clock import SYSTEM
+from claw.config.check import unheard
 from claw.delivery import Delivery
 from claw.directives import shown as visible
 from claw.errors import ClawError, ConfigError, PluginError, UsageError
@@ -69,7 +70,7 @@ class Serving:
 
     def __init__(self, app: App) -> None:
         self.app, self._leeway, self._open = app, app.leeway, True
-        self._unserved, self._failed = _unserved(app), set[str]()
+        self._unserved, self._unheard, self._failed = _unserved(app), _unheard(app), set[str]()
         self._journal = app.rooms.journal
         self._delivery = Delivery(self._journal, self._channel_of, app.complain, app.leeway)
         self._knocking: dict[object, float] = {}
@@ -122,7 +123,7 @@ class Serving:
             raise ClawError("{why}", why=wrong)
         if self._approvals and new.rooms.approvals:
             new.rooms.approvals.present = self._present
-        self.app, self._unserved = new, _unserved(new)
+        self.app, self._unserved, self._unheard = new, _unserved(new), _unheard(new)
         for key, task in list(self._listening.items()):
             mine, theirs = old.kit.channels.get(key), new.kit.channels.get(key)
             if mine is not theirs or task.done():  # one that was set aside gets another try
@@ -155,6 +156,8 @@ class Serving:
 
     def _state_of(self, key: str) -> ChannelState:
         state, task = _told_by(self.channels[key].thing), self._listening.get(key)
+        if state.state == "up" and (why := self._unheard.get(key)):
+            return replace(state, state="failed", detail=why, last_error=why)
         if state.state == "failed" or task is None or not task.done() or task.cancelled():
             self._heed(key, state, task)
             return state
@@ -287,6 +290,9 @@ class Serving:
             tries += 1
             if only_a_person_can_mend_it or tries >= self._leeway.tries:
                 break
+            if tries == 1:  # the next ones are told of together, if they all fail
+                again = say("channel {name}: {why}. It is tried again", name=name, why=why)
+                self.app.complain(say("{problem}. {fix}", problem=again, fix=fix) if fix else again)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         told = say("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
@@ -393,6 +399,10 @@ class Serving:
 def _unserved(app: App) -> tuple[Listening, ...]:
     rows = unserved(app.config.settings, app.host.standings)
     return tuple(one for one in rows if channel_key(one.name, one.account) not in app.kit.channels)
+
+
+def _unheard(app: App) -> dict[str, str]:
+    return {channel_key(name, account): str(why) for name, account, why in unheard(app.config)}
 
 
 def _newly_wrong(old: App, new: App) -> str:

@@ -77,12 +77,12 @@ def rows_of(
         say("state"),
         say("last frame"),
         say("reconnects"),
-        say("last error"),
+        say("what it says"),
     ]
     rows = [
         [
             one["channel"], one["account"], say(one["state"]), ago(one["lastFrameAt"], now), str(one["reconnects"]),
-            one["detail"] if one["state"] in ("waiting", "failed") and one["detail"] else one["lastError"],
+            one["detail"] or one["lastError"],
         ]
         for one in channels
     ]  # fmt: skip

@@ -77,6 +77,7 @@ def remarks(config: "Config") -> tuple[ConfigError, ...]:
         *_jobs(config),
         *_owners(config),
         *_named(config),
+        *{str(why): why for _, _, why in unheard(config)}.values(),
         *_open_channels(config),
     )
 
@@ -177,6 +178,24 @@ def _owners(config: "Config") -> Iterator[ConfigError]:
                 yield config.teller.tell((*path, index), "{person} names nobody", fix, person=person)
             else:
                 yield from _no_id(config, (*path, index), person.partition(":")[0].strip().lower(), person)
+
+
+def unheard(config: "Config") -> Iterator[tuple[str, str, ConfigError]]:
+    """Accounts whose service calls us (``mode: webhook``), where no listener takes the calls: channel, account, why."""
+    http = config.settings.channels.get("http")
+    if http is not None and http.enabled:
+        return
+    problem = "nothing can arrive: webhooks come through channels.http, and that is not there"
+    for name, section in config.settings.channels.items():
+        shared = (section.model_extra or {}).get("mode")
+        for account in ("default", *section.accounts):
+            own = section.accounts.get(account)
+            written = "mode" in (own.model_extra or {}) if own else False
+            mode = (own.model_extra or {})["mode"] if own and written else shared
+            if mode == "webhook" and section.enabled and not (own and not own.enabled):
+                key: Path = ("channels", name, *(("accounts", account) if written else ()), "mode")
+                fix = "claw config set channels.http.enabled true"
+                yield name, account, config.teller.tell(key, problem, fix)
 
 
 def _named(config: "Config") -> Iterator[ConfigError]:

@@ -19,7 +19,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     tokens: dict[str, Secret] = {}
 
     def ready(name: str, settings: DiscordSettings) -> None:
-        tokens[name] = token_of(name, settings, config.environ)
+        tokens[name] = token_of(name, settings, config.environ, tokens)
 
     accounts = config.accounts("discord", DiscordSettings, "token", ready=ready)
     refuse_two_places(accounts.values())

@@ -66,12 +66,19 @@ def intents(settings: DiscordSettings, *, content: bool) -> int:
     return asked | MESSAGE_CONTENT if content else asked
 
 
-def token_of(account: str, settings: DiscordSettings, environ: Mapping[str, str]) -> Secret:
+def _key_of(account: str) -> str:
+    return "channels.discord.token" if account == "default" else f"channels.discord.accounts.{account}.token"
+
+
+def token_of(
+    account: str, settings: DiscordSettings, environ: Mapping[str, str], others: Mapping[str, Secret] = {}
+) -> Secret:
     """The account's token.
 
-    :raises ConfigError: there is none behind the key.
+    :param others: the tokens of the accounts before it.
+    :raises ConfigError: there is none behind the key, or another account has the same.
     """
-    key = "channels.discord.token" if account == "default" else f"channels.discord.accounts.{account}.token"
+    key = _key_of(account)
     token = settings.token
     if token is None and account == "default" and environ.get(TOKEN_VARIABLE):
         return Secret({"env": TOKEN_VARIABLE}, environ=environ)
@@ -85,6 +92,11 @@ def token_of(account: str, settings: DiscordSettings, environ: Mapping[str, str]
         raise why.under(key) from None
     if not text.strip():
         raise ConfigError(key, "the bot token is empty", "Copy it from the developer portal, page Bot")
+    for other, taken in others.items():
+        if taken.reveal().strip() == text.strip():
+            problem = "is the token of {other} too, and one bot answers to one account only"
+            fix = "Make a bot of its own in the developer portal, or take one of the two out"
+            raise ConfigError(key, problem, fix, other=_key_of(other))
     return token
 
 

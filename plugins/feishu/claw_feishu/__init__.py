@@ -55,6 +55,12 @@ def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
 
 def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":
     """The accounts that may start."""
-    from claw_feishu.settings import FeishuSettings, check
+    from claw_feishu.settings import FeishuSettings, check, check_apart
 
-    return config.accounts("feishu", FeishuSettings, *_CREDENTIALS, ready=check)
+    apps: dict[tuple[str, str], str] = {}
+
+    def ready(account: str, settings: FeishuSettings) -> None:
+        check(account, settings)
+        check_apart(account, settings, apps)
+
+    return config.accounts("feishu", FeishuSettings, *_CREDENTIALS, ready=ready)

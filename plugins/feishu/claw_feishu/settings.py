@@ -66,3 +66,18 @@ def check(account: str, settings: FeishuSettings) -> None:
     if settings.mode == "webhook":  # without both of them anybody could post events
         secret(settings.encrypt_key, f"{where}.encryptKey")
         secret(settings.verification_token, f"{where}.verificationToken")
+
+
+def check_apart(account: str, settings: FeishuSettings, seen: dict[tuple[str, str], str]) -> None:
+    """Refuse a second account of one app: the platform hands each event to one of its connections.
+
+    :param seen: the apps of the accounts before it, and their keys; this one is noted there.
+    :raises ConfigError: names both keys.
+    """
+    where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"
+    app = settings.base_url, settings.app_id.strip()
+    if app in seen:
+        problem = "is the app of {other} too, and each account would hear a part of what people say"
+        fix = "Give the account an app of its own, or take one of the two out"
+        raise ConfigError(f"{where}.appId", problem, fix, other=seen[app])
+    seen[app] = f"{where}.appId"

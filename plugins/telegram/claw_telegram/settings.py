@@ -64,10 +64,16 @@ def accounts(config: PluginConfig) -> list[Account]:
     """
     count = len(config.accounts("telegram", TelegramSettings, "botToken"))
     found: list[Account] = []
-    config.accounts(
-        "telegram", TelegramSettings, "botToken",
-        ready=lambda name, section: found.append(_account(name, section, config, count)),
-    )  # fmt: skip
+
+    def ready(name: str, section: TelegramSettings) -> None:
+        account = _account(name, section, config, count)
+        if same := next((other for other in found if other.token == account.token), None):
+            problem = "is the token of {other} too, and one bot answers to one account only"
+            fix = "Ask @BotFather for a bot of its own, or take one of the two out"
+            raise ConfigError(f"{account.key}.botToken", problem, fix, other=f"{same.key}.botToken")
+        found.append(account)
+
+    config.accounts("telegram", TelegramSettings, "botToken", ready=ready)
     return found
 
 

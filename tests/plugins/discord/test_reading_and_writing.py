@@ -265,6 +265,16 @@ class TestSettings:
             self.brought({"accounts": {"work": {}}})
         assert refused.value.key == "channels.discord.accounts.work.token"
 
+    def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named(self) -> None:
+        section = {"token": "a", "accounts": {"b": {"autoThread": True}, "c": {"token": "c"}}}
+        config = bench.plugin_config({"channels": {"discord": section}}, "discord")
+        channels = bench.brought(claw_discord, config)["register_channels"]
+        assert [channel.account for channel in channels] == ["default", "c"]
+        [refused] = config.unready.values()
+        assert (
+            refused.key == "channels.discord.accounts.b.token" and "channels.discord.token" in refused.problem
+        )
+
     def test_two_accounts_cannot_live_on_two_discords(self) -> None:
         accounts = {"work": {"token": "b", "apiBase": "http://127.0.0.1:1/api/v10"}}
         with pytest.raises(ConfigError, match="one Discord only"):

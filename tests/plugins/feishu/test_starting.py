@@ -76,12 +76,26 @@ def test_the_credentials_may_come_from_the_environment() -> None:
 
 
 def test_a_webhook_is_served_where_the_account_is() -> None:
-    section = {**HOOK, "accounts": {"b": {"webhookPath": "/b"}, "c": {"mode": "websocket"}}}
+    section = {
+        **HOOK,
+        "accounts": {
+            "b": {"appId": "cli_b", "webhookPath": "/b"},
+            "c": {"appId": "cli_c", "mode": "websocket"},
+        },
+    }
     made = channels(section)
     assert [route.path for route in routes(section)] == ["/webhook/feishu/default", "/b"]
     assert [route.path for route in routes(HOOK)] == ["/webhook/feishu/default"]
     assert routes(section, home=Path("/another")) == []
     assert len(made) == 3
+
+
+def test_a_second_account_of_one_app_is_refused_and_both_keys_are_named() -> None:
+    section = {**GOOD, "accounts": {"b": {"typingReaction": ""}, "c": {"appId": "cli_c"}}}
+    config = plugin_config({"channels": {"feishu": section}}, "feishu")
+    assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c"]
+    [refused] = config.unready.values()
+    assert refused.key == "channels.feishu.accounts.b.appId" and "channels.feishu.appId" in refused.problem
 
 
 async def test_before_it_runs_a_webhook_answers_that_it_is_not_ready() -> None:

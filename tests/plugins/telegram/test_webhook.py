@@ -177,6 +177,15 @@ def test_each_account_is_a_channel_with_its_own_keys_over_the_shared_ones() -> N
         registered({"accounts": {"work": {"botToken": "2:work", "mode": "webhook"}}})
 
 
+def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named() -> None:
+    section = {"botToken": "1:one", "accounts": {"b": {"linkPreview": False}, "c": {"botToken": "2:two"}}}
+    config = plugin_config({"channels": {"telegram": section}}, "telegram")
+    assert [one.account for one in claw_telegram.register_channels(config)] == ["default", "c"]
+    [refused] = config.unready.values()
+    assert refused.key == "channels.telegram.accounts.b.botToken"
+    assert "channels.telegram.botToken" in refused.problem
+
+
 @pytest.mark.parametrize(
     "wrong", [{"botTokn": "x"}, {"mode": "push"}, {"pollSeconds": 90}, {"webhookPath": "in"}]
 )
