@@ -16,9 +16,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -214,6 +215,24 @@ def commands(gateway: Gateway, times: int) -> dict[str, float]:
     }
 
 
+@contextmanager
+def at_most(look: Callable[[], float], every_seconds: float = 0.1) -> Iterator[list[float]]:
+    """What ``look`` shows while the block runs, again and again; the largest of it is the peak."""
+    seen, over = [look()], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(every_seconds):
+            seen.append(look())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watching.join()
+
+
 def busy(claw: list[str], people: People, model: Model, options: argparse.Namespace) -> dict[str, Any]:
     """Telegram by polling and the API, in one gateway: warm turns, many sessions, a flood."""
     found: dict[str, Any] = {}
@@ -231,8 +250,10 @@ def busy(claw: list[str], people: People, model: Model, options: argparse.Namesp
         found["commands"] = commands(gateway, 5)
         if options.messages:
             before, cpu = gateway.pss_mb(), gateway.cpu_ms()
-            found["flood"] = people.do("flood", messages=options.messages, chats=100)
-            found["flood"] |= {"growth_mb": gateway.pss_mb() - before, "cpu_ms": gateway.cpu_ms() - cpu}
+            with at_most(gateway.pss_mb) as most:
+                found["flood"] = people.do("flood", messages=options.messages, chats=100)
+            found["flood"] |= {"growth_mb": max(most) - before, "left_mb": gateway.pss_mb() - before}
+            found["flood"]["cpu_ms"] = gateway.cpu_ms() - cpu
             found["flood"]["cpu_ms_per_message"] = found["flood"]["cpu_ms"] / options.messages
     return found
 

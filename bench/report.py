@@ -61,7 +61,7 @@ ROWS: tuple[tuple[str, str, float | None, str], ...] = (
     ("- turns/s, 64 chats, model 200 ms", "gateway.telegram_64_200.turns_per_second", -200, "/s"),
     ("flood over 100 chats: all taken in after", "gateway.flood.taken_in_seconds", None, "s"),
     ("- CPU for each message", "gateway.flood.cpu_ms_per_message", None, "ms"),
-    ("- growth (PSS)", "gateway.flood.growth_mb", 200, "MB"),
+    ("- growth at the peak (PSS)", "gateway.flood.growth_mb", 200, "MB"),
     ("journal: accept", "gateway.journal.accept_us", None, "µs"),
     ("- accept and durable, one after the other", "gateway.journal.durable_us", None, "µs"),
     ("- accept and durable, 100 at once, each", "gateway.journal.together_us", None, "µs"),

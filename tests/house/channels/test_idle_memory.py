@@ -12,8 +12,7 @@ from house.gateways import Home, Running, home  # noqa: F401
 
 pytestmark = pytest.mark.xdist_group("telegram")
 
-BUDGET_MB = 45
-LEEWAY = 10  # the figure itself is the bench's; here nothing has gone astray
+MOST_MB = 100  # [46 with one answered turn; idle, the design allows 45 and test_gateway_budgets holds 60]
 
 
 def pss_mb(pid: int) -> float:
@@ -41,6 +40,5 @@ async def test_a_gateway_that_waits_for_telegram_and_for_callers_stays_small(hom
             code, _, told = await asyncio.to_thread(running.end)
         finally:
             await asyncio.to_thread(running.__exit__)
-    print(f"idle gateway with telegram and http: {takes:.1f} MB of {BUDGET_MB} MB")
     assert code == 0 and "telegram" in told and "http" in told
-    assert takes < LEEWAY * BUDGET_MB
+    assert takes < MOST_MB, f"{takes:.0f} MB"
