@@ -126,6 +126,8 @@ class Delivery:
             if age > OLDEST_SECONDS:
                 self._give_up(one, "expired", say("it was owed for more than a day"))
             elif one.sending and not (one.outbound.replaces or self._drops_repeats(one.outbound.address)):
+                if self._may_stand(one):  # beside what is in doubt itself
+                    self._journal.sending(one.outbound.key, repeated=True)
                 self._in_doubt(one.outbound, say("claw stopped while it was sent"))
             else:
                 self.post([one.outbound], repeated=not one.repeated and self._may_stand(one))

@@ -180,6 +180,18 @@ async def test_what_a_death_left_in_doubt_is_not_sent_again_however_young(house,
     assert house.states() == {row.key: "unknown", "t:doubt": "paid"}
 
 
+async def test_what_is_in_doubt_beside_lost_first_words_of_its_own_is_marked(house):
+    [row] = house.owe("hello")
+    house.journal.began("t", "agent:a:main", (1,))
+    house.journal.shown("t", ())
+    house.journal.sending(row.key)
+    delivery = house.delivery(Service())
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert house.states()[row.key] == "unknown" and house.repeated() == [row.key]
+
+
 async def test_what_a_death_left_in_doubt_is_sent_again_where_the_service_drops_repeats(house):
     [row] = house.owe("hello")
     house.journal.sending(row.key)

@@ -122,6 +122,18 @@ class _Model:
         turn = self.turn_of(number)
         return turn is not None and turn.outcome == "failed"
 
+    def halves(self, number: int) -> int:
+        """How many failed turns may have shown a part of this answer: its own, and those of its chat since that failed
+        while they made up for it."""
+        one = self.asked[number]
+        if not self.failed(number):
+            return 0
+        here = (
+            other for other in self.history.asked if (other.platform, other.chat) == (one.platform, one.chat)
+        )
+        since = (self.turn_of(other.number) for other in here if other.number >= number)
+        return len({turn.id for turn in since if turn and turn.outcome == "failed"})
+
     def may_repeat(self, number: int) -> bool:
         turn = self.turn_of(number)
         return turn is not None and any(one.marks for one in self.owed[turn.id])
@@ -197,7 +209,7 @@ def _doubled(model: _Model) -> Iterator[str]:
     """Each part stands once, and once more for each mark of the very message that holds it."""
     for number, parts in sorted(model.parts.items()):
         platform = model.asked[number].platform
-        once = 2 if model.failed(number) else 1  # its half stands there, and a later turn may answer it
+        once = 1 + model.halves(number)
         for part, times in sorted(Counter(part for part, _, _ in parts).items()):
             marks = 0 if platform in model.history.idempotent else model.marks(number, part)
             if times > once + marks:

@@ -47,7 +47,7 @@ def register_tools(config):
 '''
 _NEEDS = {"effect-marked": "jot", "effect-done": "jot", "stream-posted": "long", "turn-began": "plain"}
 """What somebody has to ask so that a fail point is passed."""
-_LONGEST_LIFE_SECONDS = 1.2
+_LONGEST_LIFE_SECONDS = 2.5
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = 45.0
 _LOST_SHARE = 0.3
