@@ -51,19 +51,27 @@ class _Kept(Generic[T]):
         return items[:same], fork()
 
 
+MOST_KEPT = 256
+"""Conversations: a house where more than these talk at once reads the whole past of some with each call."""
+MOST_ITEMS = 8192
+"""Of all of them together, some megabytes; a conversation that alone is longer is kept while it is the newest."""
+
+
 class Growing(Generic[T]):
-    """The newest few conversations, each with what was made of it.
+    """The newest conversations, each with what was made of it.
 
     A conversation is known by its first item and by ``about``. Its items are frozen, and the same ones come again with
     every call of a session: they are compared, which is quick for the same ones. What no longer fits is read anew.
 
     :param begin: makes the empty thing that the items are added to; it is given ``about``.
     :param most: how many conversations are kept; the one not asked for longest goes.
+    :param most_items: how many items they may have together.
     """
 
-    def __init__(self, begin: Callable[..., T], most: int = 16) -> None:
-        self._begin, self._most = begin, most
-        self._kept: dict[Hashable, tuple[Any, _Kept[T]]] = {}
+    def __init__(self, begin: Callable[..., T], most: int = MOST_KEPT, most_items: int = MOST_ITEMS) -> None:
+        self._begin, self._most, self._most_items = begin, most, most_items
+        self._kept: dict[Hashable, tuple[Sequence[Any], _Kept[T]]] = {}
+        self._items = 0
 
     def of(self, items: Sequence[Any], *about: Hashable) -> T:
         """What was made of ``items``, all of them. It is lent until the next call; do not change it.
@@ -74,9 +82,13 @@ class Growing(Generic[T]):
             return self._begin(*about)
         key = (about, id(items[0]))  # nobody else gets this id while the item is kept
         known = self._kept.pop(key, None)
+        self._items -= len(known[0]) if known else 0
         kept = known[1] if known else _Kept(lambda: self._begin(*about))
-        made = kept.of(tuple(items))  # when an item cannot be read, the conversation is forgotten
-        self._kept[key] = items[0], kept
-        if len(self._kept) > self._most:
-            del self._kept[next(iter(self._kept))]
+        whole = tuple(items)
+        made = kept.of(whole)  # when an item cannot be read, the conversation is forgotten
+        self._kept[key] = whole, kept
+        self._items += len(whole)
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self._items > self._most_items):
+            gone, _ = self._kept.pop(next(iter(self._kept)))
+            self._items -= len(gone)
         return made

@@ -100,3 +100,26 @@ def test_an_item_that_cannot_be_read_leaves_nothing_half_made() -> None:
         pass
 
     assert growing.of(ITEMS[:2]).items == ITEMS[:2]
+
+
+def test_as_many_conversations_as_a_busy_house_has_at_once_are_not_read_anew() -> None:
+    growing, chats = Growing(Seen), [[object() for _ in range(20)] for _ in range(200)]
+    for chat in chats:
+        growing.of(chat)
+    before = Seen.added
+
+    for chat in chats:
+        chat.append(object())
+        growing.of(chat)
+
+    assert Seen.added - before == 200
+
+
+def test_long_conversations_make_room_for_each_other_and_the_newest_is_kept_however_long() -> None:
+    growing = Growing(Seen, most_items=10)
+    short, long = [object() for _ in range(4)], [object() for _ in range(30)]
+    first, newest = growing.of(short), growing.of(long)
+
+    assert growing.of(long) is newest
+    assert growing.of(short) is not first
+    assert growing.of(long) is not newest
