@@ -28,7 +28,7 @@ from claw.message import Inbound, Outbound, Receipt
 from claw.meter import Spending
 from claw.overrides import NONE, Override, Overrides, split
 from claw.policy import Judgement, Run, ToolFact, resolve
-from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, assemble
+from claw.prompt import FULL, MINIMAL, ContextFile, Piece, PromptFacts, together
 from claw.provider import SystemPrompt, ToolSpec
 from claw.route import Route, parse_key
 from claw.sandbox import Sandbox, choose
@@ -45,7 +45,7 @@ TOOL_CHOICES = ("auto", "none", "required")
 """What may be chosen beside the name of a tool."""
 
 _UNKNOWN_WINDOW = 32_000
-_KEPT_RULINGS = 128
+_KEPT_RULINGS = 1024  # one for each person and place that was last heard
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,13 @@ class Rooms:
     keys: Keys = field(default_factory=Keys)
     spending: Spending = field(default_factory=Spending)
     watch: Watch = field(default_factory=Watch)
-    rendered: Rendered = field(default_factory=Rendered)
     repo: Callable[[Path], str] = lambda workspace: ""
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The prompt's sections, kept for the conversations that were last spoken in."""
+        prompt = self.config.settings.prompt
+        return Rendered(self.kit.sections, BUILTIN, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[Run, tuple[str, ...]], Judgement]:
@@ -181,14 +186,13 @@ async def set_stage(inbound: Inbound, route: Route, rooms: Rooms, wish: Wish) ->
             "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
         },
     )  # fmt: skip
-    prompt, private = config.settings.prompt, is_private(inbound, route)
-    sections = await rooms.rendered.of(rooms.kit.sections, facts, rooms.yard, mine=BUILTIN)
-    system, pieces = assemble(sections, facts, prompt.positions, prompt.disabled)  # the prompt
+    private = is_private(inbound, route)
+    pieces = await rooms.rendered.of(facts, rooms.yard)  # the prompt
     for piece in pieces:
         if piece.fault:
             rooms.complain(_left_out(piece))
     return Stage(
-        route, agent, models, judgement, tools, workspace, system, pieces,
+        route, agent, models, judgement, tools, workspace, together(pieces), pieces,
         agent.settings.context_tokens or window_of(models[0], rooms),
         lambda: _fence(agent, workspace, rooms, *_of_chat(agent, route, facts.context_files, private)),
         sandbox, facts.context_files, private, keys,
