@@ -67,7 +67,8 @@ def accounts(config: PluginConfig) -> list[Account]:
 
     def ready(name: str, section: TelegramSettings) -> None:
         account = _account(name, section, config, count)
-        if same := next((other for other in found if other.token == account.token), None):
+        bot = section.api_base, account.token
+        if same := next((other for other in found if (other.settings.api_base, other.token) == bot), None):
             problem = "is the token of {other} too, and one bot answers to one account only"
             fix = "Ask @BotFather for a bot of its own, or take one of the two out"
             raise ConfigError(f"{account.key}.botToken", problem, fix, other=f"{same.key}.botToken")

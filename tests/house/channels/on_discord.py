@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Self
 
 import claw_discord
@@ -25,6 +26,7 @@ class Discord:
 
     def __init__(self) -> None:
         self.fake = FakeDiscord()
+        self._token = self.fake.token
         self.ann, self.ben, self.boss, self.eve = map(self.fake.person, ("ann", "ben", "boss", "eve"))
         self.topic = Place(
             FakeDiscord.CHANNEL, self.fake.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
@@ -35,12 +37,13 @@ class Discord:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        await self.fake.stop()
+        if self._token == self.fake.token:  # the other bot came to the same service
+            await self.fake.stop()
 
     @property
     def section(self) -> dict[str, Any]:
         return {
-            "token": self.fake.token, "apiBase": self.fake.api_base, "gatewayUrl": self.fake.gateway_url,
+            "token": self._token, "apiBase": self.fake.api_base, "gatewayUrl": self.fake.gateway_url,
             "mediaMaxMb": 1,
         }  # fmt: skip
 
@@ -51,7 +54,9 @@ class Discord:
         """It has no webhooks."""
 
     async def another(self) -> Self:
-        return self
+        made = copy(self)
+        made._token = self.fake.let_in("token-of-another-bot")
+        return made
 
     def direct(self, person: str) -> Place:
         return Place(self.fake.direct_with(person)["id"])

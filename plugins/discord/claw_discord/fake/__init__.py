@@ -35,7 +35,7 @@ _ASKS = {  # intent of a dispatch: (in a guild, in a direct chat)
 class FakeDiscord:
     """The service, one guild with one channel, and the people in it. Belongs to one event loop.
 
-    :param token: the one that is let in.
+    :param token: the one that is let in; ``let_in`` names more.
     :param heartbeat_ms: what clients are told to keep.
     :ivar gateway: the sockets, with their switches (:class:`~claw_discord.fake.gateway.Gateway`).
     :ivar closed_channels: channels that the bot may not see; ``deaf_users`` take no messages from it.
@@ -47,7 +47,7 @@ class FakeDiscord:
     CHANNEL = "9000000000000000910"
 
     def __init__(self, token: str = "token-of-the-fake", *, heartbeat_ms: int = 400) -> None:
-        self.token = token
+        self.token, self.tokens = token, {token}
         self.users = {
             self.ME: things.user(self.ME, "clawbot", bot=True),
             self.ALICE: things.user(self.ALICE, "alice"),
@@ -57,12 +57,17 @@ class FakeDiscord:
         self.closed_channels: set[str] = set()
         self.deaf_users: set[str] = set()
         self.interactions: dict[str, tuple[float, str]] = {}
-        self.gateway = Gateway(token, heartbeat_ms, self._greeting)
+        self.gateway = Gateway(self.tokens, heartbeat_ms, self._greeting)
         self.rest = Rest(self)
         self.port = 0
         self._ids = things.Ids()
         self._files: dict[str, bytes] = {}
         self._runner: web.AppRunner | None = None
+
+    def let_in(self, token: str) -> str:
+        """One more token; whoever has it is shown as the same bot."""
+        self.tokens.add(token)
+        return token
 
     async def start(self) -> None:
         """Listen on a free port."""

@@ -5,7 +5,7 @@ Opcodes and close codes: https://discord.com/developers/docs/topics/opcodes-and-
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -40,9 +40,9 @@ class Gateway:
     """
 
     def __init__(
-        self, token: str, heartbeat_ms: int, ready: Callable[[Session], list[tuple[str, Any]]]
+        self, tokens: Collection[str], heartbeat_ms: int, ready: Callable[[Session], list[tuple[str, Any]]]
     ) -> None:
-        self._token, self._heartbeat_ms, self._ready = token, heartbeat_ms, ready
+        self._tokens, self._heartbeat_ms, self._ready = tokens, heartbeat_ms, ready
         self.granted = PRIVILEGED
         self.zombie = False
         self.resume_answer: int | bool | None = None
@@ -161,7 +161,7 @@ class Gateway:
         intents = data.get("intents", 0)
         if self._sockets.get(socket) is not None:
             await socket.close(code=4005)
-        elif data.get("token") != self._token:
+        elif data.get("token") not in self._tokens:
             await socket.close(code=4004)
         elif intents & ~KNOWN_INTENTS or not data.get("properties"):
             await socket.close(code=4013)
@@ -178,7 +178,7 @@ class Gateway:
 
     async def _resume(self, socket: web.WebSocketResponse, data: Mapping[str, Any]) -> None:
         session = next((one for one in self.sessions if one.id == data.get("session_id")), None)
-        if data.get("token") != self._token:
+        if data.get("token") not in self._tokens:
             await socket.close(code=4004)
         elif isinstance(self.resume_answer, int) and self.resume_answer is not False:
             await socket.close(code=self.resume_answer)

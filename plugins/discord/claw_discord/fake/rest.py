@@ -134,7 +134,8 @@ class Rest:
     async def _truth(self, handler: Any, request: web.Request, received: Received) -> web.Response:
         public = received.path.startswith("/interactions/")
         try:
-            if not public and request.headers.get("Authorization") != f"Bot {self._world.token}":
+            known = {f"Bot {token}" for token in self._world.tokens}
+            if not public and request.headers.get("Authorization") not in known:
                 raise Refusal(401, 0, "401: Unauthorized")
             place = request.match_info.get("channel")
             if place is not None and place not in self._world.channels:
