@@ -25,6 +25,10 @@ PYTHON = os.path.join(VENV, "bin", "python")
 CFG = os.path.join(VENV, "pyvenv.cfg")
 CONSTRAINTS = os.path.join(ROOT, "constraints.txt")
 WORKSPACE = os.path.join(ROOT, "pyproject.toml")
+FOLDERS = {
+    "--cases": "--cases",
+    "--fixtures": "--wire-fixtures",
+}  # options with a folder, as our tests call them
 # The whole suite at once; a few files are quicker in one process.
 IN_PARALLEL = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadgroup"]
 # pip speaks to nobody here: no question, no advice, none of a machine's own settings that a venv refuses.
@@ -53,12 +57,9 @@ def main(arguments):
     if testing:
         # A folder is the caller's; the tests are found from the root, wherever this was called.
         arguments = [os.path.abspath(word) if os.path.exists(word) else word for word in arguments[1:]]
-        # pytest keeps --fixtures for itself; with a folder behind it, ours is meant.
-        for at, word in enumerate(arguments[:-1]):
-            if word == "--fixtures" and os.path.isdir(arguments[at + 1]):
-                arguments[at] = "--wire-fixtures"
+        given, arguments = arguments, with_folders(arguments)
         os.chdir(ROOT)
-        if not any(os.path.exists(word.partition("::")[0]) or word.startswith("-n") for word in arguments):
+        if not any(os.path.exists(word.partition("::")[0]) or word.startswith("-n") for word in given):
             arguments = [*IN_PARALLEL, *arguments]
     if writing:
         arguments = arguments[1:] or ["build"]
@@ -67,6 +68,30 @@ def main(arguments):
     # The script and not ``-m``, which would put the current folder in front of every import.
     script = os.path.join(VENV, "bin", "pytest" if testing else "mkdocs" if writing else "claw")
     os.execv(PYTHON, [PYTHON, script, *arguments])
+
+
+def with_folders(words):
+    """``--cases DIR`` and ``--fixtures DIR`` as one word each: of two, pytest takes the folder for tests of its own.
+
+    pytest keeps --fixtures for itself; with a folder behind it, ours is meant.
+    """
+    kept, rest = [], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, folder = word.partition("=")
+        if name not in FOLDERS:
+            kept.append(word)
+            continue
+        if not equals and rest and not rest[0].startswith("-"):
+            equals, folder = "=", rest.pop(0)
+        if os.path.isdir(folder):
+            kept.append(f"{FOLDERS[name]}={os.path.abspath(folder)}")
+        elif name == "--fixtures" and os.path.exists(folder.partition("::")[0] or ROOT):
+            kept += [word, folder] if folder else [word]
+        else:
+            print(f"claw: {name} takes a folder, and {folder or 'nothing'} is none", file=sys.stderr)
+            sys.exit(2)
+    return kept
 
 
 def prepare(purpose, requirements):

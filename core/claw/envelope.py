@@ -247,7 +247,8 @@ def _name_before(inbound: Inbound) -> str:
 def _attached(file: Attachment) -> str:
     kind = "".join(filter(str.isalpha, file.kind)) or "file"
     path = _name(file.path, 4096)
-    told = ", ".join(filter(None, (_name(file.name).translate(_BRACKETS), path and f"at {path}")))
+    where = f"at {path}" if path else "it could not be fetched" if file.lost else ""
+    told = ", ".join(filter(None, (_name(file.name).translate(_BRACKETS), where)))
     return f"[attached {kind}: {told}]" if told else f"[attached {kind}]"
 
 

@@ -28,7 +28,7 @@ Complain = Callable[[str], None]
 
 
 async def brought_in(inbound: Inbound, channel: Channel, fence: Fence, complain: Complain) -> Inbound:
-    """Fetch the files of a message into the workspace; one that cannot be had stays without a path, and says why."""
+    """Fetch the files of a message into the workspace; one that cannot be had is lost, and is told of."""
     if not inbound.attachments or not hasattr(channel, "fetch"):
         return inbound
     limit = channel.limits.media_in_bytes
@@ -45,7 +45,7 @@ async def brought_in(inbound: Inbound, channel: Channel, fence: Fence, complain:
             complain(
                 say("channel {name}: a file cannot be fetched: {why}", name=inbound.address.channel, why=told)
             )
-            got.append(attachment)
+            got.append(replace(attachment, lost=True))
     return replace(inbound, attachments=tuple(got))
 
 

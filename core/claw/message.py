@@ -37,6 +37,7 @@ class Attachment:
 
     :param kind: image, file, audio, video or sticker.
     :param key: what the channel wants back to fetch it; ``path`` is set once it lies on this machine.
+    :param lost: it could not be fetched.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Attachment:
     key: str = ""
     path: str = ""
     size_bytes: int | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,11 @@ def test_a_file_is_a_line_of_its_own_with_its_path_once_it_is_here():
         "Bob: look\n[attached image: cat.png]\n[attached file: a.txt, at /home/x/media/1-a.txt]"
     )
     assert spoken(heard("", chat_type="direct", attachments=(Attachment("audio"),))) == "[attached audio]"
+    gone = Attachment("file", "a.txt", lost=True)
+    assert (
+        spoken(heard("", chat_type="direct", attachments=(gone,)))
+        == "[attached file: a.txt, it could not be fetched]"
+    )
 
 
 def test_long_bodies_and_words_keep_head_and_tail_and_long_names_are_cut():

@@ -212,8 +212,23 @@ def test_test_installs_the_tools_of_the_dev_group_once_and_becomes_pytest(
     tables = tmp_path / "tables"
     tables.mkdir()
     _, out, _ = clone.run("test", "--cases", "tables", cwd=tmp_path)
-    assert f"['--cases', '{tables}']" in out, "a folder is the caller's"
+    assert f"'--cases={tables}']" in out, "a folder is the caller's"
     assert len(clone.installs) == 3
+
+
+@pytest.mark.parametrize(
+    "words", [("--fixtures", "wire"), ("--fixtures=wire",), ("--fixtures", "wire", "-x")]
+)
+def test_a_folder_of_fixtures_is_told_from_pytests_own_word(clone: Clone, tmp_path: Path, words) -> None:
+    (tmp_path / "wire").mkdir()
+    assert f"'--wire-fixtures={tmp_path / 'wire'}'" in clone.run("test", *words, cwd=tmp_path)[1]
+    assert "'--fixtures']" in clone.run("test", "--fixtures", cwd=tmp_path)[1]
+
+
+@pytest.mark.parametrize("name", ["--cases", "--fixtures"])
+def test_a_folder_that_is_not_there_is_said_in_one_line(clone: Clone, tmp_path: Path, name: str) -> None:
+    code, _, said = clone.run("test", name, "gone", cwd=tmp_path)
+    assert (code, said.strip().splitlines()[-1]) == (2, f"claw: {name} takes a folder, and gone is none")
 
 
 def test_the_whole_suite_runs_on_all_cores_and_a_few_files_in_one_process(clone: Clone) -> None:

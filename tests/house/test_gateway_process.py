@@ -108,11 +108,22 @@ def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(hom
     with Running(home) as running:
         time.sleep(1.0)
         running.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
+        time.sleep(1.2)
         assert running.process.poll() is None
         code, _, _ = running.end(signal.SIGTERM)
 
     assert code == 128 + signal.SIGTERM
+
+
+def test_a_stop_that_is_said_twice_at_once_is_one_and_ends_in_good_order(home):  # noqa: F811
+    home.with_channel()
+    with Running(home) as running:
+        running.process.send_signal(signal.SIGTERM)
+        code, _, _ = running.end(signal.SIGTERM)
+
+    assert code == 0
+    run = look(home.home).run
+    assert run is not None and not run.unclean
 
 
 # --- died

@@ -42,12 +42,18 @@ def list_(
         typer.echo(say("nothing is stuck") if stuck else say("no turn is recorded"), err=True)
     else:
         columns = [say("turn"), say("began"), say("conversation"), say("outcome"), say("owed"), say("why")]
-        table(columns, [_row(turn) for turn in turns], {say("failed"): "red", say("delivered"): "green"})
+        table(
+            columns,
+            [_row(turn) for turn in turns],
+            {say("failed"): "red", say("delivered"): "green", say("not delivered"): "red"},
+        )
     raise typer.Exit(code=1 if stuck and turns else 0)
 
 
 def _row(turn: dict[str, Any]) -> list[str]:
     outcome = turn["outcome"] or say("runs, or was cut off")
+    if outcome == "delivered" and turn["undelivered"]:  # it had an answer, and a part of it did not arrive
+        outcome = "not delivered"
     why = turn["undelivered"] or (say("possibly sent twice") if turn["possiblyRepeated"] else "")
     began = datetime.fromtimestamp(turn["beganAtMs"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return [turn["turn"], began, turn["session"], say(outcome), str(turn["owed"] or ""), why]

@@ -7,8 +7,14 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from claw.clock import SYSTEM
+
 STOP_SECONDS = 15.0
 """From the first signal to the end of the process, whatever hangs; what was taken in is on disk."""
+
+
+TOGETHER_SECONDS = 1.0
+"""A second SIGTERM so soon is the first one said twice."""
 
 
 class Signals:
@@ -18,7 +24,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked, self._asked_at = 0, 0.0
         self._had_terminal = os.isatty(0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
@@ -36,7 +42,10 @@ class Signals:
             stop.set()
 
     def _end(self, number: int, frame: Any) -> None:
-        self.asked += 1
+        now = SYSTEM.monotonic()
+        if self.asked and number == signal.SIGTERM and now - self._asked_at < TOGETHER_SECONDS:
+            return  # timeout(1) tells the process and its group: that is one word
+        self.asked, self._asked_at = self.asked + 1, now
         if self.asked > 1:
             os._exit(128 + number)
         end_in(STOP_SECONDS)

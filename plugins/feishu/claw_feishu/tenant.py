@@ -89,12 +89,16 @@ def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> Fei
     )
     facts: dict[str, Any] = {"code": number, "log_id": log_id, "where": where, "said": said}
     told = "Feishu refused it: {said} (code {code}, log id {log_id})"
+    if not log_id:
+        told = "Feishu refused it: {said} (code {code})"
     if number == CHAT_RATE_LIMITED:
         return FeishuError(told, retry_after_seconds=CHAT_PAUSE_SECONDS, **facts)
     if number == RATE_LIMITED or status == 429:
         return FeishuError(told, retry_after_seconds=_reset(headers), **facts)
     if status >= 500 or code is None:
         told = "Feishu answered with HTTP {status} (log id {log_id})"
+        if not log_id:
+            told = "Feishu answered with HTTP {status}"
         return FeishuError(told, status=status, permanent=400 <= status < 500, **facts)
     scopes = ", ".join(scopes_in(said))
     return FeishuError(
