@@ -48,6 +48,18 @@ DEGRADED = (
 )
 
 
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """A connection that breaks is nothing to trace: discord.py says that it tries again, and we why."""
+    why = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if why is not None and record.getMessage().startswith("Attempting a reconnect"):
+        record.msg, record.args = "%s: %s: %s", (record.getMessage(), type(why).__name__, why)
+        record.exc_info = record.exc_text = None
+    return True
+
+
+logging.getLogger("discord.client").addFilter(_in_one_line)
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How long things may take, in seconds.

@@ -1,8 +1,10 @@
 """The pure halves: what a dispatch means, what a text becomes, what is asked for again, and what the settings allow."""
 
+import logging
 from typing import Any
 
 import claw_discord
+import claw_discord.client
 import pytest
 from claw import Button, ConfigError, DeliveryError
 from claw.testing import bench
@@ -111,6 +113,20 @@ class TestReading:
 
 
 TABLE = "| a | b |\n|---|---|\n| 1 | 中文 |"
+
+
+def test_a_reconnect_of_the_library_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("discord.client")
+    with caplog.at_level(logging.INFO):
+        try:
+            raise ConnectionResetError("the line broke")
+        except ConnectionResetError:
+            log.exception("Attempting a reconnect in %.2fs", 1.5)
+            log.exception("Something else")
+    first, second = caplog.records
+    told = "Attempting a reconnect in 1.50s: ConnectionResetError: the line broke"
+    assert (first.getMessage(), first.exc_info) == (told, None)
+    assert second.exc_info, "what is not expected keeps its trace"
 
 
 class TestWriting:
