@@ -7,7 +7,7 @@ system three things. On a busy house that was a fifth of a turn (bench/README.md
 import asyncio
 import ssl
 import zlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any, Self, TypeVar, cast
 
@@ -27,8 +27,8 @@ _IDLE_SECONDS = (
 )
 _REFUSAL_BYTES = 64 * 1024
 _REFUSAL_SECONDS = 5.0
-_POOL_CONNECTIONS = 8
-_POOLS = 25
+_POOL_CONNECTIONS = 4
+_POOLS = 50
 
 
 class Carrier(httpx2.AsyncHTTPTransport):
@@ -89,6 +89,17 @@ def _unpacked(body: bytes, packing: str) -> bytes:
         return b""
 
 
+class _Pool:
+    """Few connections, and how many requests are under way on them."""
+
+    def __init__(self, tls: ssl.SSLContext, network: httpcore2.AsyncNetworkBackend) -> None:
+        self.busy = 0
+        self.connections = httpcore2.AsyncConnectionPool(
+            ssl_context=tls, network_backend=network, max_connections=_POOLS * _POOL_CONNECTIONS,
+            max_keepalive_connections=_POOL_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS,
+        )  # fmt: skip
+
+
 class _Pools:
     """Small pools, each request through the first one that is not busy.
 
@@ -98,13 +109,20 @@ class _Pools:
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls, self._network = tls, _Sockets()
-        self._pools: list[httpcore2.AsyncConnectionPool] = []
+        self._pools: list[_Pool] = []
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        response = await self._with_room().handle_async_request(request)
+        pool = self._with_room()
+        pool.busy += 1
+        try:
+            response = await pool.connections.handle_async_request(request)
+        except BaseException:
+            pool.busy -= 1
+            raise
         end = response.extensions.get("network_stream")
         if isinstance(end, _Stream) and end.parser is None:
-            end.parser = cast("Any", response.stream)._stream._connection._h11_state
+            end.parser = _parser_of(response)
+        response.stream = _Carried(response.stream, pool)
         return response
 
     async def __aenter__(self) -> Self:
@@ -115,24 +133,42 @@ class _Pools:
 
     async def aclose(self) -> None:
         for pool in self._pools:
-            await pool.aclose()
+            await pool.connections.aclose()
 
-    def _with_room(self) -> httpcore2.AsyncConnectionPool:
+    def _with_room(self) -> _Pool:
         for pool in self._pools:
-            if sum(not one.is_idle() for one in pool.connections) < _POOL_CONNECTIONS:
+            if pool.busy < _POOL_CONNECTIONS:
                 return pool
-        if len(self._pools) == _POOLS:
-            return self._pools[-1]
-        self._pools.append(
-            httpcore2.AsyncConnectionPool(
-                ssl_context=self._tls,
-                network_backend=self._network,
-                max_connections=_POOLS * _POOL_CONNECTIONS,
-                max_keepalive_connections=_POOL_CONNECTIONS,
-                keepalive_expiry=_IDLE_SECONDS,
-            )
-        )
-        return self._pools[-1]
+        if len(self._pools) < _POOLS:
+            self._pools.append(_Pool(self._tls, self._network))
+        return min(self._pools, key=lambda pool: pool.busy)
+
+
+class _Carried:
+    """The body of an answer; when it is closed, its pool has room again."""
+
+    def __init__(self, body: Any, pool: _Pool) -> None:
+        self._body, self._pool = body, pool
+        self._is_open = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return cast("AsyncIterator[bytes]", aiter(self._body))
+
+    async def aclose(self) -> None:
+        try:
+            await self._body.aclose()
+        finally:
+            self._pool.busy -= self._is_open
+            self._is_open = False
+
+
+def _parser_of(response: httpcore2.Response) -> Any:
+    """What reads the answers of this connection, to learn whether bytes are left over; httpcore has no word for that.
+    With another httpcore there may be none: then only what was not read yet counts."""
+    try:
+        return cast("Any", response.stream)._stream._connection._h11_state
+    except AttributeError:
+        return None
 
 
 class _Unsecured(httpcore2.ConnectError):
