@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,15 @@ class Noted:
         self.channels[name] = model
         return _least(model)
 
-    def accounts(self, name: str, model: Any, *credentials: str) -> dict[str, Any]:
+    def accounts(
+        self, name: str, model: Any, *credentials: str, ready: Callable[[str, Any], object] | None = None
+    ) -> dict[str, Any]:
         """As if ``channels.NAME`` held just what is required, and credentials."""
         self.channels[name] = model
-        return {"default": _least(model, **dict.fromkeys(credentials, "x" * 7))}
+        least = _least(model, **dict.fromkeys(credentials, "x" * 7))
+        if ready:
+            ready("default", least)
+        return {"default": least}
 
     def provider(self, name: str, model: Any) -> Any:
         """As if ``providers.NAME`` held just what is required."""
