@@ -607,16 +607,6 @@ async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tm
     assert seen.code == ()
 
 
-@every_platform
-async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tmp_path):
-    async with served(stage, FakeProvider(), tmp_path) as house:
-        await stage.says("/model **/*.md _or_ `src`", stage.ann)
-        (seen,) = await told(house, stage, stage.direct(stage.ann))
-    as_shown = seen.text.replace("\\", "") if stage.name == "discord" else seen.text
-    assert "there is no model **/*.md _or_ `src`" in as_shown
-    assert seen.code == ()
-
-
 # --- what only one platform has
 
 
