@@ -109,10 +109,38 @@ def test_a_day_is_free_again_at_midnight_and_a_conversation_with_the_next_one() 
 # --- estimates that are to be too large, never too small
 
 
-def test_an_estimate_counts_wide_characters_one_by_one() -> None:
+def test_small_letters_of_a_word_weigh_a_third_and_everything_else_its_bytes() -> None:
     assert most_tokens((), "abcdef") == 2
-    assert most_tokens((), "你好世界") == 4
-    assert most_tokens((), "ab你") == 2
+    assert most_tokens((), "The cat sat") == 3
+    assert most_tokens((), "ABC") == 3
+    assert most_tokens((), "x  =  1") == 7
+    assert most_tokens((), "你好世界") == 12
+    assert most_tokens((), "ab你") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("7 " * 30_000, 60_000),
+        ("{}();" * 1000, 5000),
+        ("\n" * 500, 500),
+        ("🙂" * 100, 300),
+        ("a b " * 100, 200),
+    ],
+)
+def test_a_text_that_no_vocabulary_shortens_is_not_weighed_too_light(text: str, counted: int) -> None:
+    assert most_tokens((User((Text(text),)),)) >= counted
+
+
+@given(st.text(), st.text())
+def test_a_text_never_weighs_more_than_its_bytes_nor_less_than_its_words(text: str, more: str) -> None:
+    weight = most_tokens((), text)
+    assert len(text.split()) <= weight <= len(text.encode("utf-8", "surrogatepass"))
+    assert most_tokens((), text + more) <= weight + most_tokens((), more)
+
+
+def test_a_picture_weighs_what_the_dearest_service_counts_for_the_largest() -> None:
+    assert most_tokens((User((Image("aGk="),)),)) >= 2833 + 8 * 5667
 
 
 def test_every_block_of_a_message_counts() -> None:
@@ -122,7 +150,7 @@ def test_every_block_of_a_message_counts() -> None:
         ToolResult("c", "ls", (Text("y" * 300),)),
     )
 
-    assert most_tokens(whole) > 1600 + 200
+    assert most_tokens(whole) > 48_169 + 200
     assert heard_tokens(30, None) == 10
     assert heard_tokens(0, whole[1]) > 100  # type: ignore[arg-type]
 
