@@ -5,6 +5,7 @@ the environment unless both are given.
 """
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -65,18 +66,20 @@ class Anthropic:
         """As asked, else as configured; thoughts may come on top."""
         facts = self._config.models.get(request.model)
         most = request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
-        return most + THINKING_TOKENS.get(request.thinking, 0)
+        return most + (THINKING_TOKENS.get(request.thinking, 0) if prices.can_think(request.model) else 0)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece."""
         facts = self._config.models.get(request.model)
         most = (facts and facts.max_tokens) or self._config.max_tokens
 
+        asked = request if prices.can_think(request.model) else replace(request, thinking="off")
+
         async def ask() -> Any:
             import httpx2
 
             client = await self._clients.of(request.credential)
-            wire = body(request, self._turns.of(request.messages, request.model), most)
+            wire = body(asked, self._turns.of(request.messages, request.model), most)
             return await client.post(
                 "/v1/messages",
                 cast_to=httpx2.Response,

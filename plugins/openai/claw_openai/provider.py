@@ -95,7 +95,7 @@ class OpenAI:
 
             client = await self._clients.of(request.credential)
             body = (
-                responses.body(request, self._items.of(request.messages, request.model), most)
+                responses.body(request, self._items.of(request.messages, request.model), most, thinks)
                 if talk
                 else chat.body(request, self._rows.of(request.messages), most, self._quirks, thinks)
             )

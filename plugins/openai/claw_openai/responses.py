@@ -38,10 +38,11 @@ from claw_openai.chat import Row, apart, to_function
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
-def body(request: Request, items: "Items", max_tokens: int | None) -> Row:
+def body(request: Request, items: "Items", max_tokens: int | None, thinks: str = "") -> Row:
     """The whole body of a streamed request.
 
     :param items: the request's messages.
+    :param thinks: never, when the model refuses to be asked.
     """
     wire: Row = {
         "model": request.model,
@@ -57,7 +58,7 @@ def body(request: Request, items: "Items", max_tokens: int | None) -> Row:
     if request.tools:
         wire["tools"] = [{"type": "function", "strict": False, **to_function(spec)} for spec in request.tools]
         wire["tool_choice"] = to_tool_choice(request.tool_choice)
-    if request.thinking in ("low", "medium", "high"):
+    if request.thinking in ("low", "medium", "high") and thinks != "never":
         wire["reasoning"] = {"effort": request.thinking, "summary": "auto"}
     return wire
 

@@ -144,6 +144,21 @@ async def test_a_forced_tool_and_a_turn_that_began_without_thoughts_leave_thinki
     assert "thinking" not in begun
 
 
+@pytest.mark.parametrize(
+    ("model", "thinks"),
+    [
+        *((f"claude-{name}", False) for name in (
+            "3-5-haiku-20241022", "3-5-sonnet-latest", "3-opus-20240229", "3-haiku-20240307", "3-sonnet-20240229")),
+        *((f"claude-{name}", True) for name in ("3-7-sonnet-20250219", "sonnet-4-5", "opus-4-1-20250805", "next-9")),
+    ],
+)  # fmt: skip
+async def test_only_a_model_that_can_think_is_asked_to(model: str, thinks: bool):
+    body = await sent(model=model, thinking="low", max_tokens=1000)
+
+    assert ("thinking" in body) is thinks
+    assert body["max_tokens"] == (1000 + body["thinking"]["budget_tokens"] if thinks else 1000)
+
+
 async def test_there_is_room_for_an_answer_behind_the_thoughts():
     body = await sent(thinking="high", max_tokens=1000)
 

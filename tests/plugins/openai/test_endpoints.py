@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,33 @@ async def test_a_model_that_always_or_never_thinks_is_not_told_otherwise() -> No
     assert "thinking" not in await body_of("moonshot", "kimi-k3")
     assert (await body_of("moonshot", "kimi-k3", thinking="low"))["thinking"] == {"type": "enabled"}
     assert "thinking" not in await body_of("moonshot", "moonshot-v1-8k", thinking="low")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("gpt-4.1", "gpt-4.1-nano-2025-04-14", "gpt-4o", "gpt-4o-mini", "gpt-4o-2024-08-06"),
+        *("gpt-4", "gpt-4-turbo", "gpt-3.5-turbo", "chatgpt-4o-latest"),
+    ],
+)
+async def test_a_model_of_openai_that_cannot_think_is_never_asked_to(model: str) -> None:
+    assert "reasoning_effort" not in await body_of("openai", model, thinking="low")
+
+
+async def test_a_model_of_openai_that_can_think_is_asked_to() -> None:
+    assert (await body_of("openai", "gpt-5.1", thinking="low"))["reasoning_effort"] == "low"
+
+
+async def test_the_responses_interface_does_not_ask_for_what_a_model_cannot_do_either() -> None:
+    bodies = {}
+    for model in ("gpt-4.1", "gpt-5.1"):
+        wire = Wire()
+        tree = {"providers": {"openai": {"api": "responses", "apiKey": "sk-x"}}}
+        with suppress(ProviderError):  # the wire answers in the words of the other interface
+            await answer(registered("openai", tree, wire)["openai"], asks(model=model, thinking="low"))  # type: ignore[arg-type]
+        bodies[model] = msgspec.json.decode(wire.sent[0].content)
+
+    assert "reasoning" not in bodies["gpt-4.1"] and bodies["gpt-5.1"]["reasoning"]["effort"] == "low"
 
 
 async def test_an_endpoint_that_knows_only_auto_gets_auto_and_no_tools_where_none_may_be_used() -> None:
