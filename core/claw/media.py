@@ -3,6 +3,7 @@
 import asyncio
 import mimetypes
 import re
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,12 +16,18 @@ from claw.guard.fence import Fence
 from claw.guard.names import safe_name
 from claw.message import Attachment, Inbound
 from claw.store import make_folder, replace as replace_file
+from claw.transcript import Image
 from claw.wall import name_of
 from claw.words import say
 
 INCOMING = "incoming"
 """Folder of the workspace where files of messages are put."""
 FETCH_SECONDS = 60.0
+PICTURE_BYTES = 5_000_000
+"""Of one picture that a model is shown: what the strictest service takes (Anthropic, "Vision": 5 MB)."""
+MOST_PICTURES = 8
+_PICTURES_BYTES = 16_000_000  # of one message's: base64 makes 21 MB of it, and a request may have 32 MB there
+_MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 _SAFE = re.compile(r"[^\w.\- ]+", re.UNICODE)
 
@@ -61,6 +68,41 @@ async def _fetched(channel: Channel, inbound: Inbound, attachment: Attachment, l
                 raise _too_large(size, limit)
             pieces.append(bytes(piece))
     return b"".join(pieces)
+
+
+def pictures_of(inbound: Inbound, fence: Callable[[], Fence]) -> tuple[Image, ...]:
+    """What a model may look at of the files that came with a message: PNG, JPEG, GIF and WebP, by their first bytes.
+
+    The first :data:`MOST_PICTURES`, each within :data:`PICTURE_BYTES`; of any other its line in the words has to do. So
+    has it for a file that is no longer there.
+
+    :param fence: asked for only when there may be one.
+    """
+    found: list[Image] = []
+    room = _PICTURES_BYTES
+    for file in inbound.attachments:
+        mime = file.mime or mimetypes.guess_type(file.name)[0] or ""
+        if (
+            not (file.kind == "image" or mime.startswith("image/"))
+            or not file.path
+            or len(found) == MOST_PICTURES
+        ):
+            continue
+        most = min(room, PICTURE_BYTES)
+        try:
+            data = fence().read(file.path, most + 1)
+        except (ClawError, OSError):
+            continue
+        if len(data) <= most and (seen := _picture_type(data)):
+            found.append(Image(b64encode(data).decode(), seen))
+            room -= len(data)
+    return tuple(found)
+
+
+def _picture_type(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _MAGIC.items() if data.startswith(magic)), "")
 
 
 def _too_large(size: int, limit: int) -> ToolError:

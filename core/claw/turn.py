@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from claw.amending import tools_heard
-from claw.config import Config
 from claw.directives import silent_tokens
-from claw.envelope import NAMES, before, spoken, trusted
+from claw.dress import Dress, dress
+from claw.envelope import NAMES, spoken
 from claw.errors import BudgetError, ClawError
 from claw.event import Event, Notice, RunEnded, Said, TurnEnded, TurnStarted
 from claw.failpoint import reach
@@ -23,8 +23,8 @@ from claw.loop import Emit, Steps, run_loop
 from claw.message import Inbound, Outbound
 from claw.meter import bill_of
 from claw.outcome import is_said, outcome
-from claw.prompt import inbound_context
 from claw.provider import Ask
+from claw.rebuilding import Rebuilding
 from claw.route import Route, admit
 from claw.session import Session
 from claw.spending import account
@@ -204,11 +204,12 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         start = _taken_up(session, start, set(map(str, errand.numbers)))
         untold = _untold(session, errand) if start.prompt is None else []
         caller.heard.update(tools_heard(start.past[start.at :]))
-    heads = {prompt.source: _head_of_message(message, rooms.config)}
+    worn = {prompt.source: dress([one.inbound for one in errand.taken], stage, rooms.config)}
     known = {str(one.number): one.inbound for one in errand.taken}
     for said in start.past[start.at :]:
-        if isinstance(said, User) and (inbound := known.get(said.source.rpartition(",")[2])):
-            heads[said.source] = _head_of_message(inbound, rooms.config)
+        if isinstance(said, User) and said.source.rpartition(",")[2] in known:
+            those = [known[one] for one in said.source.split(",") if one in known]
+            worn[said.source] = dress(those, stage, rooms.config)
 
     def joined(waiting: Sequence[Accepted]) -> list[User]:
         for one in waiting:
@@ -219,8 +220,10 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
 
     def told_now(waiting: Sequence[Accepted]) -> list[User]:
         users = [_words([one], rooms) for one in waiting]
-        heads.update((user.source, _head_of_message(one.inbound, rooms.config)) for user, one in zip(
-            users, waiting, strict=True) if user.source)  # fmt: skip
+        both = zip(users, waiting, strict=True)
+        worn.update(
+            (user.source, dress([one.inbound], stage, rooms.config)) for user, one in both if user.source
+        )
         return users
 
     def is_answered() -> bool:
@@ -236,7 +239,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         return cut_off or (() if is_answered() else joined(errand.mailbox.take()))
 
     steps = Steps(
-        ask=_asking(errand, start, heads, caller, session),
+        ask=_asking(errand, start, worn, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
         steer=_async(steered),
@@ -341,7 +344,9 @@ async def _greet(turn: str, stage: Stage, route: Route, session: Session, told: 
         await told(Notice(line))
 
 
-def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Caller, session: Session) -> Ask:
+def _asking(
+    errand: Errand, start: _Start, worn: Mapping[str, Dress], caller: Caller, session: Session
+) -> Ask:
     """One model call: the past that fits, this message, the tools, through the models in order."""
     stage, rooms, told = caller.stage, caller.rooms, caller.emit
     ask = models_of(
@@ -350,22 +355,24 @@ def _asking(errand: Errand, start: _Start, heads: Mapping[str, str], caller: Cal
     )  # fmt: skip
 
     @cache  # the same object at each step: what is known by identity stays known
-    def headed(message: User) -> User:
-        first, *rest = message.content
-        head = Text(heads[message.source] + first.text) if isinstance(first, Text) else first
-        return User((head, *rest), message.kind, message.source)
+    def worn_by(message: User) -> User:
+        return worn[message.source].on(message)
 
-    def dressed(messages: Sequence[Message]) -> list[Message]:
+    def dressed(messages: Sequence[Message], begins: int) -> list[Message]:
         shown = list(messages)
-        for at in range(start.at, len(shown)):
+        for at in range(begins, len(shown)):
             message = shown[at]
-            if isinstance(message, User) and heads.get(message.source):
-                shown[at] = headed(message)
+            if isinstance(message, User) and any(worn.get(message.source, ())):
+                shown[at] = worn_by(message)
         return shown
 
-    view = View(ask, stage, session, rooms, told, start.past, start.at, dressed, saver(caller, session))
-    errand.shortened = view.said
-    return view.ask
+    def seen(past: Sequence[Message], at: int) -> Ask:
+        dress = partial(dressed, begins=at)
+        view = View(ask, stage, session, rooms, told, past, at, dress, saver(caller, session))
+        view.said = errand.shortened
+        return view.ask
+
+    return Rebuilding(seen, session, told, errand.shortened, start.past, start.at).ask
 
 
 async def _switched(errand: Errand, told: Emit, text: str) -> None:
@@ -373,13 +380,6 @@ async def _switched(errand: Errand, told: Emit, text: str) -> None:
     if errand.route.owner:
         errand.shortened.append(text)
     await told(Notice(text))
-
-
-def _head_of_message(inbound: Inbound, config: Config) -> str:
-    """What stands before the person's words in the request of this turn; history keeps the plain words."""
-    if config.settings.prompt.inbound_meta != "user":
-        return before(inbound)
-    return inbound_context(trusted(inbound)) + "\n\n" + before(inbound)
 
 
 def _tool_choice(stage: Stage, errand: Errand, start: _Start) -> str:

@@ -24,7 +24,17 @@ from claw.pruning import Pruning, prune
 from claw.record import SUMMARY, MemoryFlush, MessageRecord
 from claw.session import Session
 from claw.stage import Rooms, Stage, bunch_of
-from claw.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, ToolResult, Usage, User, limit_turns
+from claw.transcript import (
+    CHARS_PER_TOKEN,
+    Assistant,
+    Image,
+    Message,
+    Text,
+    ToolResult,
+    Usage,
+    User,
+    limit_turns,
+)
 from claw.truncation import result_limit, share
 from claw.words import say
 
@@ -37,8 +47,11 @@ MOST_COMPACTIONS = 3
 _MOST_CUTS = 5  # then a 200k window is down to 6k tokens: what does not fit that never will
 _PATIENCE = 16  # messages more until a compaction that came to nothing is tried again
 _TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
+_MAYBE_BLIND = frozenset({"bad_request", "request_too_large"})
+"""How a service answers a picture to a model without eyes, and one that it cannot read, whatever its words."""
 _SHORTENS = "the conversation has grown long: its older part is being summarised, which takes a moment"
 _LEFT_OUT = "{count:older message is|older messages are} not shown to the model: there is no room for more"
+_BLIND = "the model is asked again without the pictures: {why}"
 
 Save = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 """Has the agent save what matters, given the request so far; what that cost. It never raises."""
@@ -99,7 +112,7 @@ class View:
         self._room = int(stage.window_tokens * PROMPT_SHARE) - len(stage.system.whole) // CHARS_PER_TOKEN
         self._sent = 0
         self._in_vain_at = -_PATIENCE
-        self._is_first, self._told_left_out = True, False
+        self._is_first, self._told_left_out, self._is_blind = True, False, False
         self._left_out: tuple[int, Message | None] = (0, None)
         self._read: tuple[list[Message], list[int]] = ([], [])
         self._total = 0
@@ -113,6 +126,7 @@ class View:
         await self._make_room(messages)
         while True:
             request, spoke = await self._request(), False
+            request = _without_pictures(request) if self._is_blind else request
             stream: Any = self._model(request, tool_choice)
             try:
                 async with aclosing(stream) as events:
@@ -121,7 +135,10 @@ class View:
                         yield event
                 return
             except ProviderError as refused:
-                if spoke or refused.reason not in _TOO_LARGE or not await self._smaller(messages):
+                if not spoke and not self._is_blind and _is_of_pictures(refused) and _has_pictures(request):
+                    self._is_blind = True
+                    await self._told(Notice(say(_BLIND, why=refused.problem)))
+                elif spoke or refused.reason not in _TOO_LARGE or not await self._smaller(messages):
                     raise
 
     async def _make_room(self, messages: Sequence[Message]) -> None:
@@ -293,6 +310,24 @@ def note_saved(session: Session, cost: Usage | None) -> None:
     """Write down that what matters of a conversation is saved until here."""
     mark = MemoryFlush(compactions=session.past.compactions, size_bytes=session.size_bytes, usage=cost)
     session.append_entry(mark)
+
+
+def _is_of_pictures(refused: ProviderError) -> bool:
+    return refused.reason in _MAYBE_BLIND or "image" in refused.problem.lower()
+
+
+def _has_pictures(messages: Sequence[Message]) -> bool:
+    return any(isinstance(block, Image) for message in messages for block in message.content)
+
+
+def _without_pictures(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The same messages; a picture's line in the words of its message stays."""
+    return tuple(_blinded(message) if _has_pictures((message,)) else message for message in messages)
+
+
+def _blinded(message: Message) -> Message:
+    words = tuple(block for block in message.content if not isinstance(block, Image))
+    return msgspec.structs.replace(message, content=words or (Text("[a picture that is not shown]"),))
 
 
 def _with_short_results(message: Message, limit: int) -> Message:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import claw_http
 import openai
 import pytest
-from claw import Assistant, Finished, TextDelta, WebAnswer, WebRoute, hookimpl
+from claw import Assistant, Finished, Image, TextDelta, WebAnswer, WebRoute, hookimpl
 from claw.serve import Serving
 from claw.testing import FakeProvider, FakeTool, House, says
 from plugins.http.bench import TOKEN
@@ -175,12 +175,15 @@ async def test_a_tool_choice_that_the_agent_does_not_have_is_an_error_before_the
         assert model.requests[0].request.tool_choice == "look"
 
 
-async def test_an_image_does_not_stop_the_turn():
-    url = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n").decode()
-    parts = [{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": url}}]
-    async with a_gateway(says("A pixel.")) as (client, _):
-        answer = await client.chat.completions.create(model="claw", messages=user(parts))
+async def test_an_image_is_looked_at_by_the_model_whatever_its_tools():
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    parts = [{"type": "text", "text": "what is this?"}, picture]
+    async with a_gateway(says("A pixel.")) as (client, house):
+        answer = await client.chat.completions.create(model="claw", messages=user(parts), tool_choice="none")
+        (asked,) = house.app.kit.providers["fake"].thing.requests
     assert answer.choices[0].message.content == "A pixel."
+    assert asked.request.messages[-1].content[1:] == (Image(data, "image/png"),)
 
 
 async def test_a_plugin_with_a_route_is_served_on_the_same_listener_and_a_broken_one_is_set_aside():
