@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw import store
 from claw.cooldown import Use
-from claw.errors import BusyError, ClawError, ConfigError, ProviderError
+from claw.errors import BusyError, ClawError, ConfigError, ProviderError, UsageError
 
 if TYPE_CHECKING:
     from claw.config.settings import ProviderConfig
@@ -226,11 +226,21 @@ class ProfileFile:
         except OSError as refused:
             raise store.cannot_write(self.path, refused) from refused
 
-    def add(self, key: Credential, *, env: str = "", in_keyring: bool = False) -> None:
-        """Keep a key, in the place of one of its name.
+    def add(self, key: Credential, *, env: str = "", in_keyring: bool = False) -> tuple[str, ...]:
+        """Keep a key, in the place of one of its name; it comes last in a standing order of its provider.
 
         :param env: the variable that holds the secret, instead of the file.
+        :returns: that order when it became longer; else nothing.
         """
+
+        def edit(tree: dict[str, Any]) -> None:
+            tree["profiles"].setdefault(key.provider, {})[key.name] = entry
+            order = tree.get("order", {}).get(key.provider)
+            if order and key.name not in order:
+                order.append(key.name)
+                longer.extend(order)
+
+        longer: list[str] = []
         if in_keyring:
             keyring().set_password(_KEYRING, f"{self.agent}/{key.provider}/{key.name}", key.secret)
         entry: dict[str, Any] = (
@@ -238,7 +248,8 @@ class ProfileFile:
         )
         more = {"expiresAt": key.expires_at, "refresh": key.refresh}
         entry = {"type": key.kind, **entry, **{name: value for name, value in more.items() if value}}
-        self.change(lambda tree: tree["profiles"].setdefault(key.provider, {}).update({key.name: entry}))
+        self.change(edit)
+        return tuple(longer)
 
     def remove(self, provider: str, name: str) -> bool:
         """Forget a key; whether there was one."""
@@ -296,6 +307,17 @@ def no_key(provider: str, variables: Sequence[str], where: str = "") -> Provider
         "{provider} has no key", reason="auth", where=where, fix=fix if variables else plain, provider=provider,
         variables=" / ".join(variables),
     )  # fmt: skip
+
+
+def no_such_key(provider: str, name: str, names: Sequence[str]) -> UsageError:
+    """The error for a key that somebody named and a provider does not have.
+
+    :param names: of those that it has.
+    """
+    fix = "Its keys are: {names}" if names else "claw auth add {provider} --name {name} takes one"
+    return UsageError(
+        "{provider} has no key {name}", fix=fix, provider=provider, name=name, names=", ".join(names)
+    )
 
 
 def keyring() -> Any:

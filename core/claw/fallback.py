@@ -251,7 +251,9 @@ class _Asking:
                         raise nothing_said(event.message, ref)
                     if not spoke:
                         spoke = True
-                        await self._speaks(call, ref, key)
+                        await self._speaks(call, ref)
+                    if isinstance(event, Finished):
+                        self._answered(call, ref, key)
                     if isinstance(event, TextDelta):
                         call.shown += event.text
                     elif isinstance(event, BrokenOff):
@@ -269,17 +271,21 @@ class _Asking:
             call.shown = ""
         return self.may_say_nothing(call.request.messages)
 
-    async def _speaks(self, call: _Call, ref: ModelRef, key: Credential) -> None:
-        """The first word of an answer: the key is well, and the person learns who speaks."""
-        self._first = self._models.index(ref)
-        alone = len(call.doors.get(ref, ())) < 2
-        self._keys.answered(ref.provider, key, ref.model, self._bunch.session, alone)
+    async def _speaks(self, call: _Call, ref: ModelRef) -> None:
+        """The first word of an answer: the person learns who speaks."""
         others = [(model, why) for model, why in call.failures if model != ref]
         if self._keys.is_news(self._bunch.session, str(self._models[0]), str(ref)) and others:
             first, why = others[0]
             await self._notice(
                 say("{first} failed: {why}. Switched to {now}.", first=first, why=why.problem, now=ref)
             )
+
+    def _answered(self, call: _Call, ref: ModelRef, key: Credential) -> None:
+        """The whole answer is there: the key is well, and the model has come back."""
+        self._first = self._models.index(ref)
+        session, alone = self._bunch.session, len(call.doors.get(ref, ())) < 2
+        self._keys.answered(ref.provider, key, ref.model, session, alone)
+        self._keys.is_back(session, str(ref))
 
     def _asks_again(self, call: _Call, ref: ModelRef, key: Credential, failed: ProviderError) -> bool:
         """Whether what may have been an accident is asked for once more; never when something of it was shown."""

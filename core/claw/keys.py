@@ -1,6 +1,7 @@
 """The keys of all providers while they are used: which one is next, which one rests, and who may try one that failed.
 
-Read from ``state.db`` once and kept in memory; what fails is written at once, who was used last when the house stops.
+Kept in memory, and read from ``state.db`` again when another process wrote there; what fails is written at once, who was
+used last when the house stops.
 ``state.db`` holds counters only, and a mark by which another secret of the same name is told apart.
 """
 
@@ -28,6 +29,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS keys
 (provider TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, mark TEXT NOT NULL,
  body TEXT NOT NULL, PRIMARY KEY (provider, owner, name, model)) WITHOUT ROWID"""
 _PUT = "INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?)"
+_VERSION = "PRAGMA data_version"  # moves when another connection wrote: https://www.sqlite.org/pragma.html
 _FIELDS = frozenset(field.name for field in fields(Use))
 _KEPT_PINS = 4096
 _LOOK_SECONDS = 2.0  # between two looks at the files of the agents
@@ -80,9 +82,11 @@ class Keys:
         self.variables = variables
         self.clock, self.rules, self._learn = clock, rules or Rules(), learn
         self._database, self._orders, self._environ = database, orders or {}, environ or {}
-        self._uses: dict[Id, Use] | None = None if database else {}
+        self._uses: dict[Id, Use] = {}
         self._marks: dict[Id, str] = {}
+        self._read_at: Any = None
         self._stamped: set[Id] = set()
+        self._unwritten: set[Id] = set()
         self._doors: dict[str, _Door] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._lines: dict[tuple[str, ...], deque[asyncio.Event]] = {}
@@ -236,7 +240,7 @@ class Keys:
     def answered(
         self, provider: str, key: Credential, model: str, session: str = "", alone: bool = True
     ) -> None:
-        """A service answers with this key: it is well; if it was the one to try, the others are half open.
+        """A service gave a whole answer with this key: it is well; if it was the one to try, the others are half open.
 
         :param alone: whether it is the only key: then nobody asks who was used last.
         """
@@ -265,9 +269,8 @@ class Keys:
 
     def is_news(self, session: str, usual: str, now: str) -> bool:
         """Whether a conversation is to be told that ``now`` answers in the place of its ``usual`` model: once, until that
-        one has answered again itself."""
+        one is back."""
         if now == usual:
-            self._switches.pop((session, usual), None)
             return False
         told = self._switches.setdefault((session, usual), set())
         news = now not in told
@@ -275,6 +278,10 @@ class Keys:
         if len(self._switches) > _KEPT_PINS:
             self._switches.popitem(last=False)
         return news
+
+    def is_back(self, session: str, model: str) -> None:
+        """A model has given a whole answer: when it stops being the one that answers, that is news again."""
+        self._switches.pop((session, model), None)
 
     def failed(self, provider: str, key: Credential, model: str, error: ProviderError) -> None:
         """A request with this key failed."""
@@ -345,13 +352,24 @@ class Keys:
 
     @property
     def _known(self) -> dict[Id, Use]:
-        if self._uses is None:
-            assert self._database is not None
-            self._uses = {}
-            for *id, mark, body in self._database.read("SELECT * FROM keys"):
-                told = {name: value for name, value in json.loads(body).items() if name in _FIELDS}
-                self._uses[Id(*id)], self._marks[Id(*id)] = Use(**told), mark
+        if self._database and (version := self._database.read_lately(_VERSION)) != self._read_at:
+            self._read_at = version
+            self._uses = self._read(self._database)
         return self._uses
+
+    def _read(self, database: Database) -> dict[Id, Use]:
+        """What all processes know, and what only this one does: who was used last, and what could not be written."""
+        old, found = self._uses, dict[Id, Use]()
+        marks = {id: mark for id, mark in self._marks.items() if id in self._unwritten}
+        for *parts, mark, body in database.read("SELECT * FROM keys"):
+            id = Id(*parts)
+            told = {name: value for name, value in json.loads(body).items() if name in _FIELDS}
+            found[id] = Use(**told)
+            marks.setdefault(id, mark)
+        for id in self._stamped & old.keys():
+            found[id] = replace(found.get(id, _WELL), last_used=old[id].last_used)
+        self._marks = marks
+        return found | {id: old[id] for id in self._unwritten & old.keys()}
 
     def _use(self, provider: str, key: Credential, model: str) -> Use:
         """What keeps this key from this model longest."""
@@ -376,8 +394,9 @@ class Keys:
         return True
 
     def _put(self, changed: Mapping[Id, Use]) -> None:
-        self._known.update(changed)
+        self._uses.update(changed)
         if self._database and changed:
+            self._unwritten.update(changed)
             self._database.write_all(
                 *(
                     (
@@ -394,6 +413,7 @@ class Keys:
                     for id, use in changed.items()
                 )
             )
+            self._unwritten.difference_update(changed)
 
     def _pin(self, session: str, provider: str, name: str) -> None:
         self._pins[session, provider] = name

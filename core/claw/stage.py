@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from claw.approval import Approvals
+from claw.auth import no_such_key
 from claw.compaction import Costs
 from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
@@ -248,14 +249,7 @@ def chosen_by(text: str, agent: Agent, rooms: Rooms) -> tuple[str, Mapping[str, 
     brought = rooms.kit.providers.get(provider)
     names = [one.name for one in rooms.keys.of(brought.thing, agent.dir)] if brought else []
     if key not in names:
-        fix = "Its keys are: {names}" if names else "claw auth add {provider} --name {name} takes one"
-        raise UsageError(
-            "{provider} has no key {name}",
-            fix=fix,
-            provider=provider,
-            name=key,
-            names=", ".join(names) or "-",
-        )
+        raise no_such_key(provider, key, names)
     return model, {provider: key}
 
 

@@ -1,8 +1,12 @@
 """fallback: which model and key to try next, and a stream that does."""
 
+import asyncio
+
 import pytest
 from claw.auth import Credential, in_order
+from claw.clock import Clock
 from claw.errors import ProviderError
+from claw.event import Retrying
 from claw.fallback import Bunch, ModelRef, candidates, with_fallback
 from claw.keys import Keys
 from claw.provider import Finished, Request, SystemPrompt, TextDelta
@@ -83,10 +87,12 @@ async def test_an_overflow_is_not_another_model_s_affair():
 class Breaking(FakeProvider):
     """Breaks off after half an answer."""
 
+    reason = "network"
+
     async def stream(self, request):
         self.requests.append(request)
         yield TextDelta("It is ")
-        raise ProviderError("cut", reason="network")
+        raise ProviderError("cut", reason=self.reason)
 
 
 async def test_an_answer_that_broke_off_is_followed_by_another_one_which_says_so():
@@ -109,6 +115,59 @@ async def test_half_an_answer_is_never_asked_for_again_of_the_same_model():
     with pytest.raises(ProviderError, match="cut"):
         await answer(refs("a/m"), [alone], bunch=Bunch(wait_seconds=60))
     assert len(alone.requests) == 1
+
+
+async def test_of_a_model_that_breaks_off_in_every_turn_the_person_is_told_once_until_it_gave_a_whole_answer():
+    spare = FakeProvider(*(says("Fine!") for _ in range(3)), name="b")
+    bunch, notices = Bunch(Keys(), session="s"), []
+
+    for _ in range(2):
+        await answer(refs("a/m", "b/n"), [Breaking(name="a"), spare], notices, bunch)
+    assert len(notices) == 1
+
+    await answer(refs("a/m", "b/n"), [FakeProvider(says("I am back."), name="a"), spare], notices, bunch)
+    await answer(refs("a/m", "b/n"), [Breaking(name="a"), spare], notices, bunch)
+    assert len(notices) == 2
+
+
+async def test_first_words_do_not_make_a_key_well_and_a_whole_answer_does():
+    now = [1000.0]
+    keys, key = Keys(None, Clock(lambda: now[0], lambda: now[0])), Credential("fake", "")
+    broken = Breaking(name="a")
+    broken.reason = "server"
+
+    for _ in range(3):
+        with pytest.raises(ProviderError, match="cut"):
+            await answer(refs("a/m"), [broken], bunch=Bunch(keys))
+        now[0] += 3601
+    assert keys.of_key("a", key)["m"].failures == 3
+
+    await answer(refs("a/m"), [FakeProvider(says("yes"), name="a")], bunch=Bunch(keys))
+    assert keys.is_well("a", key, "m")
+
+
+async def test_what_is_asked_again_is_asked_after_a_pause_that_differs_each_time():
+    pauses: list[float] = []
+
+    async def note(event):
+        if isinstance(event, Retrying):
+            pauses.append(event.seconds)
+
+    broken = ProviderError("internal error", reason="server")
+    turns = [
+        asyncio.ensure_future(
+            answer(refs("a/m"), [FakeProvider(broken, name="a")], bunch=Bunch(wait_seconds=60), emit=note)
+        )
+        for _ in range(20)
+    ]
+    while len(pauses) < 20:
+        await asyncio.sleep(0)
+    for turn in turns:
+        turn.cancel()
+    await asyncio.gather(*turns, return_exceptions=True)
+
+    assert all(0.5 <= pause <= 1.5 for pause in pauses)
+    assert len(set(pauses)) > 1, "turns that failed together would fail together again"
 
 
 async def test_when_all_fail_one_error_lists_every_attempt():

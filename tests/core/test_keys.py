@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from types import ModuleType
 
 import pytest
@@ -214,6 +215,59 @@ def test_another_process_knows_which_key_rests_and_another_secret_of_its_name_do
     assert b"sk-1" not in b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
 
 
+def test_a_key_that_answered_in_another_process_rests_no_longer_in_this_one(tmp_path: Path):
+    time, path = Time(), tmp_path / "state.db"
+    gateway, probe = (
+        Keys(Database(path, time.clock), time.clock),
+        Keys(Database(path, time.clock), time.clock),
+    )
+    gateway.failed("fake", ONE, "m", ProviderError("no credit", reason="billing"))
+    gateway.answered("fake", TWO, "m", alone=False)
+    assert not probe.is_well("fake", ONE, "m")
+
+    probe.forget("fake", "", "one")
+    time.now += 2
+
+    assert gateway.is_well("fake", ONE, "m")
+    assert gateway.of_key("fake", TWO)[""].last_used == NOW, "who was used last is not forgotten"
+
+
+def test_a_key_that_was_refused_in_another_process_rests_in_this_one_and_no_rest_of_its_own_is_lost(
+    tmp_path: Path,
+):
+    time, path = Time(), tmp_path / "state.db"
+    gateway, other = (
+        Keys(Database(path, time.clock), time.clock),
+        Keys(Database(path, time.clock), time.clock),
+    )
+    gateway.failed("fake", ONE, "m", busy())
+    assert gateway.is_well("fake", TWO, "m")
+
+    time.now += 2
+    other.failed("fake", TWO, "m", ProviderError("no credit", reason="billing"))
+    gateway.failed("fake", ONE, "n", ProviderError("broken", reason="server"))
+    time.now += 2
+
+    assert gateway.rests("fake", [ONE, TWO], "m")
+    assert set(gateway.of_key("fake", ONE)) == {"", "n"}
+    assert gateway.is_well("fake", Credential("two", "sk-new"), "m"), "its mark came along"
+
+
+def test_a_rest_that_could_not_be_written_is_kept_while_others_write(tmp_path: Path):
+    time, path = Time(), tmp_path / "state.db"
+    database = Database(path, time.clock)
+    gateway, other = Keys(database, time.clock), Keys(Database(path, time.clock), time.clock)
+    assert gateway.is_well("fake", ONE, "m")
+    database.write("PRAGMA query_only = 1")  # as a disk that is full
+    with pytest.raises(ClawError):
+        gateway.failed("fake", ONE, "m", busy())
+
+    other.failed("fake", TWO, "m", busy())
+    time.now += 2
+
+    assert gateway.rests("fake", [ONE, TWO], "m")
+
+
 def test_who_was_used_last_is_written_when_the_house_stops_and_not_before(tmp_path: Path):
     time, database = Time(), Database(tmp_path / "state.db")
     provider = FakeProvider(keys=[ONE, TWO])
@@ -322,6 +376,18 @@ async def test_a_login_that_is_good_for_a_while_is_left_alone(tmp_path: Path):
     )
 
 
+async def test_a_login_that_was_made_anew_is_printed_by_nobody(tmp_path: Path):
+    service, file = TokenService(), expiring(tmp_path)
+    secrets: list[str] = []
+    keys = Keys(learn=secrets.extend)
+    [key] = file.read().keys
+
+    await keys.logins.renewed(rig.Renewing(service.url), key, tmp_path)
+    service.close()
+
+    assert {"token-1", "refresh-1"} <= set(secrets)
+
+
 async def test_who_is_waiting_when_a_provider_answers_is_let_go_at_once():
     keys = Keys()
     keys.failed("fake", ONE, "m", busy(30))
@@ -331,3 +397,20 @@ async def test_who_is_waiting_when_a_provider_answers_is_let_go_at_once():
     keys.answered("fake", ONE, "m")
 
     await asyncio.wait_for(asyncio.gather(*waiting), 3)
+
+
+async def test_who_is_let_go_by_one_answer_does_not_ask_at_one_moment():
+    keys = Keys()
+    keys.failed("fake", ONE, "m", busy(30))
+    left: list[float] = []
+
+    async def wait() -> None:
+        await keys.reopened(["fake"], lambda: 30.0, 60.0)
+        left.append(monotonic())
+
+    waiting = [asyncio.ensure_future(wait()) for _ in range(8)]
+    await asyncio.sleep(0.01)
+    keys.answered("fake", ONE, "m")
+    await asyncio.gather(*waiting)
+
+    assert max(left) - min(left) > 0.05

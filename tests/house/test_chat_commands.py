@@ -184,6 +184,12 @@ async def test_an_unknown_word_gets_the_nearest_one(line: str, told: str) -> Non
         assert told in (await type_in(house, line) or "")
 
 
+async def test_for_a_word_that_is_like_none_of_them_nothing_is_guessed() -> None:
+    async with House(FakeProvider(), config=TWO) as house:
+        told = await type_in(house, "/think bogus") or ""
+    assert told.endswith("bogus is none of off, minimal, low, medium, high, adaptive, default"), told
+
+
 def test_a_model_is_found_by_its_last_part_when_that_is_its_own() -> None:
     models = Models("a/x", ("a/x", "b/x", "b/y", "fast"), ("a", "b"))
     assert [named(text, models) for text in ("Y", "FAST", "A/z", "b/y")] == ["b/y", "fast", "a/z", "b/y"]

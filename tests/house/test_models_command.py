@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from claw.auth import Credential
+from claw.cli.auth import handed_out
 from claw.cli.main import app
 from claw.errors import ProviderError, UsageError
 from claw.keys import Keys
@@ -100,6 +101,122 @@ def test_the_order_of_keys_is_the_agent_s_own(home: Path):
     assert told("auth", "list")["order"] == {"openai": ["two", "one"]}
     assert "no key three" in str(claw("auth", "order", "openai", "three").exception)
     assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they take turns\n"
+
+
+def states() -> dict[str, str | None]:
+    return {key["name"]: key["state"] for key in told("auth", "list")["keys"]}
+
+
+def test_a_key_that_is_added_comes_last_in_a_standing_order(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+    claw("auth", "order", "openai", "one")
+
+    added = claw("auth", "add", "openai", "--name", "three", stdin=f"{SECRET}-three")
+    again = claw("auth", "add", "openai", "--name", "one", stdin=f"{SECRET}-new")
+
+    assert "order of openai: one, three\n" in added.stdout
+    assert "order of" not in again.stdout
+    assert told("auth", "list")["order"] == {"openai": ["one", "three"]}
+
+
+def test_a_key_that_no_order_names_is_not_ready(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+    assert states() == {"one": None, "two": None}
+
+    claw("auth", "order", "openai", "one")
+
+    assert states() == {"one": None, "two": "not in the order"}
+    rests(home, "openai", Credential("one", f"{SECRET}-one", provider="openai", owner="default"), "billing")
+    [openai, _] = told("models", "status")["models"]
+    assert not openai["ready"]
+    assert {key["key"]: key["state"] for key in openai["keys"]}["two"] == "not in the order"
+
+
+def test_an_order_of_the_file_that_does_not_name_a_new_key_is_told(home: Path):
+    keys = [{"id": "one", "apiKey": f"{SECRET}-one"}]
+    write(home, "openai/gpt-4o", {"openai": {"authProfiles": keys, "authOrder": ["one"]}})
+
+    added = claw("auth", "add", "openai", "--name", "three", stdin=f"{SECRET}-three")
+
+    assert "claw auth order openai one three does" in added.stderr
+    assert states() == {"one": None, "three": "not in the order"}
+
+
+def test_a_variable_that_is_not_set_here_is_kept_and_told(home: Path, monkeypatch):
+    added = claw("auth", "add", "openai", "--env", "NOT_SET_AT_ALL")
+
+    assert added.exit_code == 0
+    assert "NOT_SET_AT_ALL is not set in this environment" in added.stderr
+    monkeypatch.setenv("SET_ALREADY", SECRET)
+    assert claw("auth", "add", "openai", "--name", "other", "--env", "SET_ALREADY").stderr == ""
+    assert states()["main"] == "the environment variable NOT_SET_AT_ALL is not set"
+
+
+# --- logins
+
+
+LOGIN = {"access_token": SECRET, "refresh_token": f"{SECRET}-refresh", "expires_in": 3600}
+
+
+def test_a_login_that_nobody_would_make_anew_is_refused_with_the_way_out(home: Path):
+    refused = claw("auth", "add", "openai", "--name", "work", "--type", "oauth", stdin=SECRET)
+
+    assert isinstance(refused.exception, UsageError)
+    assert "no plugin here has a refresh for openai" in str(refused.exception)
+    assert "claw auth add openai --name work --type token" in str(refused.exception)
+    assert told("auth", "list")["keys"] == []
+
+
+@pytest.fixture
+def renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed plugin whose provider makes logins anew."""
+    site = tmp_path / "site"
+    package, metadata = site / "plugin_renewing", site / "claw_renewing-1.0.dist-info"
+    package.mkdir(parents=True)
+    metadata.mkdir()
+    (package / "__init__.py").write_text(
+        "from claw import hookimpl\nfrom claw.testing import FakeProvider\n\n\n"
+        "class Renewing(FakeProvider):\n    async def refresh(self, credential):\n        return credential\n\n\n"
+        "@hookimpl\ndef register_providers(config):\n    return [Renewing(name='renewing', keys=[])]\n"
+    )
+    manifest = {"id": "renewing", "kinds": ["provider"], "providers": [{"name": "renewing"}]}
+    (package / "claw-plugin.json").write_text(json.dumps(manifest))
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: claw-renewing\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[claw.plugins]\nrenewing = plugin_renewing\n")
+    monkeypatch.syspath_prepend(site)
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_login_is_kept_with_what_makes_it_anew_or_not_at_all(home: Path):
+    add = ("auth", "add", "renewing", "--type", "oauth")
+
+    bare = claw(*add, stdin=SECRET).exception
+    assert isinstance(bare, UsageError) and "a login without a refresh token" in str(bare)
+    assert SECRET not in str(bare)
+    assert "made anew" in str(claw(*add, "--env", "TOKEN").exception)
+
+    kept = claw(*add, stdin=json.dumps(LOGIN, indent=1))
+    assert kept.exit_code == 0, kept.output
+    tree = json.loads((home / "agents/default/auth-profiles.json").read_text())["profiles"]["renewing"]
+    assert (tree["main"]["secret"], tree["main"]["refresh"]) == (SECRET, f"{SECRET}-refresh")
+    assert tree["main"]["expiresAt"] > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "good"), [(60, 60), (None, 0), (-5, 0), (float("inf"), 0), (float("nan"), 0), ("9", 0)]
+)
+def test_a_login_that_does_not_say_how_long_it_is_good_is_made_anew_at_once(seconds: object, good: int):
+    key = handed_out(json.dumps({**LOGIN, "expires_in": seconds}), "acme", "main", 1000.0)
+
+    assert (key.kind, key.expires_at) == ("oauth", 1000.0 + good)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "sk-bare", "{}", '{"access_token": "x", "refresh_token": 3}'])
+def test_what_is_no_login_is_refused(text: str):
+    with pytest.raises(UsageError, match="refresh token"):
+        handed_out(text, "acme", "main", 0.0)
 
 
 def test_models_are_listed_in_the_order_they_are_asked(home: Path):
@@ -241,6 +358,16 @@ def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: P
     assert "Set AZURE_OPENAI_ENDPOINT, or providers.azure.baseUrl" in said["azure/gpt-5"]
     assert "nobody serves the provider nobody" in said["nobody/x"]
     assert found["code"] == 1
+
+
+def test_a_probe_of_a_key_that_nobody_has_names_those_that_there_are(home: Path):
+    for name in ("work", "main"):
+        claw("auth", "add", "openai", "--name", name, stdin=SECRET)
+
+    refused = claw("models", "probe", "openai/gpt-4o", "--key", "nope")
+
+    assert isinstance(refused.exception, UsageError)
+    assert "openai has no key nope. Its keys are: work, main" in str(refused.exception)
 
 
 async def probed(home: Path, **config: Any) -> tuple[dict[str, Any], int]:

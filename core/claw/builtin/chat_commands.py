@@ -315,20 +315,20 @@ async def _approve(rest: str, desk: Desk) -> str:
 def _one_of(word: str, known: Sequence[str]) -> str:
     """The known word; empty for ``default``.
 
-    :raises UsageError: it is none of them; the nearest one is named.
+    :raises UsageError: it is none of them; one that is near is named.
     """
     wanted = word.strip().lower()
     if wanted == DEFAULT:
         return ""
     if wanted in known:
         return wanted
-    near = max(known, key=lambda name: SequenceMatcher(None, wanted, name).ratio())
+    near = get_close_matches(wanted, known, n=1, cutoff=_LIKE)
     raise UsageError(
         "{word} is none of {known}",
-        fix="did you mean {near}?",
+        fix="did you mean {near}?" if near else "",
         word=word,
         known=", ".join((*known, DEFAULT)),
-        near=near,
+        near=near[0] if near else "",
     )
 
 

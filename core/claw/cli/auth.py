@@ -3,15 +3,18 @@
 A secret never stands on a command line: it is asked for without being shown, or read from stdin.
 """
 
+import asyncio
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from claw.auth import KINDS, Credential, ProfileFile
+from claw.auth import KINDS, Credential, ProfileFile, no_such_key
 from claw.cli.show import document, table
 from claw.errors import UsageError
 from claw.words import say
@@ -116,13 +119,25 @@ def add(
             "{kind} is no type of key", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)
         )
     file = _file(house, agent)
-    secret = "" if env else _secret(provider, name)
-    file.add(Credential(name, secret, kind, provider), env=env, in_keyring=keyring)
+    if kind == "oauth":
+        key = _login(provider, name, elsewhere=bool(env) or keyring)
+    else:
+        key = Credential(name, "" if env else _secret(provider, name), kind, provider)
+    longer = file.add(key, env=env, in_keyring=keyring)
     with _Known(house) as keys:
         keys.forget(provider, file.agent, name)
     typer.echo(
         say("{provider}: the key {name} is kept in {path}", provider=provider, name=name, path=file.path)
     )
+    if longer:
+        typer.echo(say("order of {provider}: {names}", provider=provider, names=", ".join(longer)))
+    elif name not in (order := _order(house, file, provider) or (name,)):
+        told = "the order of {provider} does not name it, so it is not asked; claw auth order {provider} {names} does"
+        typer.echo(say(told, provider=provider, names=" ".join((*order, name))), err=True)
+    if env and not os.environ.get(env, "").strip():
+        typer.echo(
+            say("{name} is not set in this environment: the key is there where it is set", name=env), err=True
+        )
 
 
 @app.command()
@@ -164,24 +179,30 @@ def order(
         there = [row.name for row in rows(house, agent, os.environ) if row.provider == provider]
         for name in names:
             if name not in there:
-                fix = "Its keys are: {names}"
-                raise UsageError(
-                    "{provider} has no key {name}",
-                    fix=fix,
-                    provider=provider,
-                    name=name,
-                    names=", ".join(there) or "-",
-                )
+                raise no_such_key(provider, name, there)
     if names or clear:
         file.change(lambda tree: _put_order(tree, provider, () if clear else names or ()))
-    section = house.config.settings.providers.get(provider)
-    now = file.read().orders.get(provider) or (section.auth_order if section else ())
-    told = ", ".join(now) or say("they take turns")
+    told = ", ".join(_order(house, file, provider)) or say("they take turns")
     typer.echo(say("order of {provider}: {names}", provider=provider, names=told))
 
 
 def rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Row]:
     """All keys that the agent could use, its own first; no plugin is asked."""
+    found, file = list(_rows(house, agent, environ)), _file(house, agent)
+    named = {provider: _order(house, file, provider) for provider in {row.provider for row in found}}
+    in_use = {row.provider for row in found if not row.fault and row.name in named[row.provider]}
+    for row in found:
+        left_out = row.provider in in_use and row.name not in named[row.provider] and not row.fault
+        yield replace(row, fault=say("not in the order")) if left_out else row
+
+
+def _order(house: "House", file: ProfileFile, provider: str) -> tuple[str, ...]:
+    """The agent's own, else the config file's; empty = they take turns."""
+    section = house.config.settings.providers.get(provider)
+    return file.read().orders.get(provider) or (section.auth_order if section else ())
+
+
+def _rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Row]:
     config, file = house.config, _file(house, agent)
     with _Known(house) as keys:
         profiles = file.read()
@@ -281,12 +302,70 @@ def known_provider(house: "House", provider: str) -> None:
         )
 
 
-def _secret(provider: str, name: str) -> str:
+def _login(provider: str, name: str, elsewhere: bool) -> Credential:
+    """A login from stdin.
+
+    :param elsewhere: whether it shall be kept out of the agent's file.
+    :raises UsageError: nobody could make it anew.
+    """
+    from claw.clock import SYSTEM
+
+    if elsewhere:
+        raise UsageError(
+            "a login is kept in the agent's own file: there it is made anew",
+            fix="Leave out --env and --keyring",
+        )
+    if not asyncio.run(_renews(provider)):
+        raise UsageError(
+            "nobody would make this login anew when it runs out: no plugin here has a refresh for {provider}",
+            fix="Keep it as one that runs out: claw auth add {provider} --name {name} --type token",
+            provider=provider,
+            name=name,
+        )
+    return handed_out(_secret(provider, name, whole=True), provider, name, SYSTEM.now())
+
+
+def handed_out(text: str, provider: str, name: str, now: float) -> Credential:
+    """A login in the form in which services hand them out: RFC 6749, 5.1 (``expires_in`` in seconds).
+
+    One that does not say how long it is good is made anew before its first use.
+
+    :raises UsageError: it lacks what is needed to make it anew.
+    """
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    told = told if isinstance(told, dict) else {}
+    secret, refresh, seconds = (told.get(key) for key in ("access_token", "refresh_token", "expires_in"))
+    good = seconds if isinstance(seconds, int | float) and 0 <= seconds < inf else 0
+    if not (isinstance(secret, str) and secret and isinstance(refresh, str) and refresh):
+        raise UsageError(
+            "a login without a refresh token cannot be made anew when it runs out",
+            fix="Give the service's whole answer as JSON, with {fields}; or keep it as one that runs out: "
+            "claw auth add {provider} --type token",
+            fields="access_token, refresh_token, expires_in", provider=provider,
+        )  # fmt: skip
+    return Credential(name, secret, "oauth", provider, now + good, refresh)
+
+
+async def _renews(provider: str) -> bool:
+    from claw.app import App, look_round
+
+    running = App(look_round(models=[f"{provider}/any"]))
+    try:
+        brought = running.rooms.kit.providers.get(provider)
+        return brought is not None and hasattr(brought.thing, "refresh")
+    finally:
+        await running.close()
+
+
+def _secret(provider: str, name: str, whole: bool = False) -> str:
     if sys.stdin.isatty():
         asked = say("Key {name} of {provider} (not shown)", name=name, provider=provider)
         secret: str = typer.prompt(asked, hide_input=True, default="", show_default=False)
     else:
-        secret = sys.stdin.readline()
+        secret = sys.stdin.read() if whole else sys.stdin.readline()
     if not secret.strip():
         raise UsageError(
             "there was no key on stdin", fix="claw auth add {provider} < FILE", provider=provider

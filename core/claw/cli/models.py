@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from claw.auth import no_key
+from claw.auth import no_key, no_such_key
 from claw.cli.auth import AsJson, known_provider, rows
 from claw.cli.show import document, table
 from claw.errors import ClawError, ProviderError, UsageError
@@ -98,8 +98,6 @@ def probe(
     else:
         cells = [[one["model"], one["key"], say("answers") if one["ok"] else one["why"]] for one in found]
         table([say("model"), say("key"), say("what it says")], cells, {say("answers"): "green"})
-        if not found:
-            typer.echo(say("there is no key to try"), err=True)
     raise typer.Exit(0 if well else 1)
 
 
@@ -142,7 +140,8 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
     from claw.fallback import candidates
 
     house = look_round(models=[model])
-    running, refs, found = App(house), _models(house, agent), []
+    running, refs, found = App(house), _models(house, agent), list[dict[str, Any]]()
+    lacking: list[UsageError] = []
     if model:
         refs = candidates(model, str(refs[0]), (), house.config.settings.models.aliases, ())
     try:
@@ -153,9 +152,13 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
                 found.append({"model": str(ref), "key": "-", "ok": False, "why": running.redact(str(why))})
                 continue
             calls = [held for held in keys if key in ("", held.name)]
+            if not calls:
+                lacking.append(no_such_key(ref.provider, key, [held.name for held in keys]))
             found += [await _called(running, ref, provider, held, agent) for held in calls]
     finally:
         await running.close()
+    if lacking and not found:
+        raise lacking[0]
     return found
 
 
