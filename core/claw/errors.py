@@ -127,7 +127,10 @@ class ProviderError(ClawError):
     :param retryable: the same request may succeed later. Falling over to another model is a separate question.
     :param status: HTTP status, when there was one.
     :param retry_after_seconds: what the service asked for.
+    :ivar failures: of each attempt, when several came to nothing.
     """
+
+    failures: "tuple[ProviderError, ...]" = ()
 
     def __init__(
         self,

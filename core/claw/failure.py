@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -235,6 +235,31 @@ def told(error: Exception, service: str) -> ProviderError:
         return failed(service, reason="network", text=str(error.__cause__ or error))
     reason = "server" if "DecodingError" in names else "unknown"
     return failed(service, reason=reason, text=type(error).__name__)
+
+
+def all_failed(failures: Sequence[tuple[object, ProviderError]]) -> ProviderError:
+    """The error of a call that no model answered: what each one said, and behind it what to do about that one.
+
+    :param failures: ``provider/model`` and what was met there, in order.
+    """
+    if len(failures) == 1:
+        return failures[0][1]
+    fixes = {error.fix for _, error in failures}
+    shared = fixes.pop() if len(fixes) == 1 else ""
+    told = "; ".join(
+        f"{model}: {error.problem} ({error.reason})" + (f" → {error.fix}" if error.fix and not shared else "")
+        for model, error in failures
+    )
+    whole = ProviderError(
+        "no model answered ({count} attempts): {told}",
+        reason=failures[-1][1].reason if failures else "unknown",
+        retryable=any(error.retryable for _, error in failures),
+        fix=shared.replace("{", "{{").replace("}", "}}"),
+        count=len(failures),
+        told=told,
+    )
+    whole.failures = tuple(error for _, error in failures)
+    return whole
 
 
 def hide(error: ProviderError, secret: str) -> ProviderError:

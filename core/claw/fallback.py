@@ -16,11 +16,11 @@ import msgspec
 from claw.auth import Credential, no_key
 from claw.errors import ClawError, ConfigError, ProviderError
 from claw.event import AttemptFailed, Event, Retrying
-from claw.failure import failed as failed_call
+from claw.failure import all_failed, failed as failed_call
 from claw.keys import Keys
 from claw.patience import Alarm
 from claw.provider import Ask, BrokenOff, Finished, ModelEvent, Provider, Request, TextDelta, ThinkingDelta
-from claw.transcript import Assistant, Message
+from claw.transcript import Assistant, Message, sendable
 from claw.wall import USUAL, is_ours, name_of
 from claw.words import say
 
@@ -291,6 +291,11 @@ class _Asking:
         """Whether what may have been an accident is asked for once more; never when something of it was shown."""
         if failed.reason in _RAISED:
             raise failed
+        if failed.reason == "bad_request" and not call.shown:
+            mended = sendable(call.request.messages)
+            if mended != call.request.messages:  # mending what is mended changes nothing: it is done once
+                call.request = replace(call.request, messages=mended)
+                return True
         mark = (ref, key.name)
         well = self._keys.is_well(ref.provider, key, ref.model)
         accident = failed.reason in _ONCE_MORE or (failed.reason == "unknown" and failed.retryable)
@@ -308,7 +313,7 @@ class _Asking:
             await self._emit(AttemptFailed(str(ref), key.name, failed.reason, failed.problem))
 
     async def _pause(self, ref: ModelRef, failed: ProviderError) -> None:
-        seconds = 0.0 if failed.reason == "empty" else random.uniform(*_PAUSE_SECONDS)
+        seconds = 0.0 if failed.reason in ("empty", "bad_request") else random.uniform(*_PAUSE_SECONDS)
         await self._tells(ref, failed.reason, seconds)
         await asyncio.sleep(seconds)
 
@@ -329,7 +334,7 @@ class _Asking:
         opens = opens_in()
         seconds = min(opens.values(), default=inf)
         if seconds > left or left <= 0 or call.shown:
-            raise _all_failed(call.failures)
+            raise all_failed(call.failures)
         ref = min(opens, key=lambda one: opens[one])
         why = next((why for model, why in call.failures if model == ref), call.failures[0][1])
         await self._tells(ref, why.reason, seconds)
@@ -422,20 +427,6 @@ def nothing_said(answer: Assistant, model: object) -> ProviderError:
     cut = answer.stop_reason == "length"
     why = say("its answer came to the limit: agents.defaults.maxTokens") if cut else ""
     return failed_call(str(model), reason="empty", text=why)
-
-
-def _all_failed(failures: Sequence[tuple[ModelRef, ProviderError]]) -> ProviderError:
-    if len(failures) == 1:
-        return failures[0][1]
-    told = "; ".join(f"{ref}: {error.problem} ({error.reason})" for ref, error in failures)
-    return ProviderError(
-        "no model answered ({count} attempts): {told}",
-        reason=failures[-1][1].reason if failures else "unknown",
-        retryable=any(error.retryable for _, error in failures),
-        fix=next((error.fix.replace("{", "{{").replace("}", "}}") for _, error in failures if error.fix), ""),
-        count=len(failures),
-        told=told,
-    )
 
 
 async def answer_of(provider: Provider, request: Request, ref: ModelRef) -> Assistant:

@@ -5,7 +5,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from claw.record import Compaction, Entry, MemoryFlush, MessageRecord, Record, context, in_force, shown
+from claw.record import (
+    Compaction,
+    Entry,
+    LeftOut,
+    MemoryFlush,
+    MessageRecord,
+    Record,
+    context,
+    in_force,
+    shown,
+)
 from claw.transcript import Assistant, Message, ToolResult, User, sendable
 from claw.usage import Ledger, prompt_tokens
 
@@ -19,6 +29,7 @@ class Past:
     :param summary: the compaction in force; ``compactions`` how many there were, ``flush`` the newest saving before one.
     :param measured: the newest answer since then whose service said how large prompt and answer were, and that number.
     :param pruned: tool results that are sent in another form: id → (the result, what is sent), until it is read again.
+    :param refused: what a service last said against the messages, and how often in a row, since it was read.
     """
 
     entries: list[Entry]
@@ -33,6 +44,7 @@ class Past:
     flush: MemoryFlush | None = None
     measured: tuple[Message, int] | None = None
     pruned: dict[int, tuple[Message, Message]] = field(default_factory=dict)
+    refused: tuple[str, int] = ("", 0)
 
     @classmethod
     def of(cls, entries: list[Entry]) -> "Past":
@@ -49,7 +61,7 @@ class Past:
         self.entries.append(entry)  # type: ignore[arg-type]
         self.ids.add(entry.id)
         self._note(entry)
-        if isinstance(entry, Compaction):
+        if isinstance(entry, Compaction | LeftOut):
             self.messages = list(context(self.entries).messages)
             self._unsettle()
         elif message := shown(entry):  # type: ignore[arg-type]

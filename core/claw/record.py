@@ -67,6 +67,17 @@ class BranchSummary(Record, frozen=True, kw_only=True, tag="branch_summary"):
     from_id: str = ""
 
 
+class LeftOut(Record, frozen=True, kw_only=True, tag="left_out"):
+    """What stands between a record and this one is shown to no model any more: a service refused it. The lines stay.
+
+    :param last_kept_entry_id: empty = nothing said before this stays.
+    :param summary: what it was about.
+    """
+
+    last_kept_entry_id: str = ""
+    summary: str = ""
+
+
 class CustomMessage(Record, frozen=True, kw_only=True, tag="custom_message"):
     """Something that a plugin puts into the conversation."""
 
@@ -108,6 +119,7 @@ Known = (
     MessageRecord
     | Compaction
     | BranchSummary
+    | LeftOut
     | CustomMessage
     | MemoryFlush
     | ModelChange
@@ -153,7 +165,7 @@ def shown(entry: Entry) -> Message | None:
             return entry.message
         case Compaction():
             return Assistant(content=(Text(SUMMARY + entry.summary),))
-        case BranchSummary() if entry.summary:
+        case BranchSummary() | LeftOut() if entry.summary:
             return Assistant(content=(Text(BRANCH_SUMMARY + entry.summary),))
         case CustomMessage():
             return User(content=entry.content, kind=entry.custom_type or "custom")
@@ -183,7 +195,9 @@ def _path(entries: Sequence[Entry], leaf: str | None) -> list[Entry]:
 
 
 def _in_force(path: Sequence[Entry]) -> Iterable[Entry]:
-    """The last compaction, what it kept, and what follows it; the whole path when there is none."""
+    """The last compaction, what it kept, and what follows it; the whole path when there is none. Without what was left
+    out."""
+    path = _standing(path)
     compactions = [place for place, entry in enumerate(path) if isinstance(entry, Compaction)]
     if not compactions:
         return path
@@ -193,6 +207,20 @@ def _in_force(path: Sequence[Entry]) -> Iterable[Entry]:
     first = next((p for p in range(last) if path[p].id == compaction.first_kept_entry_id), last)
     kept = [entry for entry in path[first:last] if not isinstance(entry, Compaction)]
     return [compaction, *kept, *path[last + 1 :]]
+
+
+def _standing(path: Sequence[Entry]) -> Sequence[Entry]:
+    """The path without what was left out; a compaction in there stays: what went before it does not come back."""
+    if not any(isinstance(entry, LeftOut) for entry in path):
+        return path
+    standing: list[Entry] = []
+    for entry in path:
+        if isinstance(entry, LeftOut):
+            last = entry.last_kept_entry_id
+            stays = next((place + 1 for place, one in enumerate(standing) if one.id == last), 0)
+            standing[stays:] = [one for one in standing[stays:] if isinstance(one, Compaction)]
+        standing.append(entry)
+    return standing
 
 
 class Reading(msgspec.Struct, frozen=True):

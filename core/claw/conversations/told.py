@@ -11,6 +11,7 @@ from claw.record import (
     Compaction,
     CustomMessage,
     Entry,
+    LeftOut,
     MemoryFlush,
     MessageRecord,
     ModelChange,
@@ -114,7 +115,7 @@ def _of(entry: Entry) -> Iterator[Passage]:
             yield Passage(id, at, RESULT, result.tool_name, result.text, images, result.is_error)
         case Compaction():
             yield Passage(id, at, SUMMARY, text=entry.summary)
-        case BranchSummary():
+        case BranchSummary() | LeftOut():
             yield Passage(id, at, SUMMARY, text=entry.summary)
         case CustomMessage():
             yield Passage(id, at, NOTE, entry.custom_type, _words(entry.content), _images(entry.content))
