@@ -11,7 +11,7 @@ from claw.config import judge
 from claw.config.source import Source
 from claw.config.view import PluginConfig
 from claw.guard.fetch import Network
-from claw.provider import Finished, Provider, Request, SystemPrompt, TextDelta, ToolSpec
+from claw.provider import Finished, Provider, Request, SystemPrompt, TextDelta, ToolSpec, Unusable
 from claw.transcript import Assistant, Message, Text, User
 
 KEY = "sk-of-this-test-0123456789abcdef"
@@ -23,11 +23,12 @@ LS = ToolSpec(
 def registered(
     plugin: str, tree: Mapping[str, Any], network: Network, environ: Mapping[str, str] | None = None
 ) -> dict[str, Provider]:
-    """The providers that ``plugin`` answers with, by name."""
+    """The providers that ``plugin`` answers with, by name; one with a wrong key as the house has it."""
     home = Path("/nowhere")
     config = judge(Source(tree=dict(tree)), home, environ or {})
     seen = PluginConfig(config, plugin, network.client, home / plugin)
-    return {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
+    sound = {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
+    return sound | {name: Unusable(name, why) for name, why in seen.unusable.items()}
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     10  cli  testing  serve  gateway  desk  reception                commands; the fakes we ship
     9   app  builtin  letter  backlog                  build once, run, stop; core's own plugins
     8   turn                          the path of one message
-    7   gate  asking  amending  abridging  view  flushing  dress    every tool call: reviewed, run; a past that stays short
+    7   gate  asking  amending  abridging  view  flushing  dress    every tool call: reviewed, run; a short past
     6   stage  host  delivery  live  media  talk  outcome  rebuilding    what a message meets; plugins; strangers
     5   loop  fallback  kit  hookspecs  bounds  guests  explain  scenario  wire  conversations  meter  spoken
     4   session  journal  prompt  provider  survey  mend  deaths  approval  overrides  report  pairing

@@ -28,6 +28,7 @@ from claw.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.kit import BUILTIN, Brought, Kit, account_of, channel_key
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
+from claw.provider import Unusable
 from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing
 from claw.tool import Tool, ToolContext
 from claw.wall import USUAL, Leeway, bounded, name_of
@@ -191,6 +192,9 @@ class Host:
                     check(hook, answers)
             for (name, account), wrong in view.unready.items():
                 brought.setdefault("register_channels", []).append(Unready(name, account, wrong))
+            for name, wrong in view.unusable.items():
+                brought.setdefault("register_providers", []).append(Unusable(name, wrong))
+                self._note(say("provider {name} cannot be used: {why}", name=name, why=wrong))
         except BaseException as why:  # noqa: BLE001 - a stranger's code
             self._drop(plugin, stage, why)
             return False

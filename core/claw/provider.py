@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from claw.auth import Credential
-from claw.errors import ProviderError
+from claw.errors import ConfigError, ProviderError
 from claw.transcript import Assistant, Message
 
 
@@ -127,6 +127,26 @@ class Provider(Protocol):
     def credentials(self) -> tuple[Credential, ...]:
         """The keys to try, in order; one with an empty secret for a service that needs none; empty = no key."""
         ...
+
+
+class Unusable:
+    """A provider with a wrong key in the file, in the place of what it would be, where others of the plugin are sound."""
+
+    def __init__(self, name: str, why: ConfigError) -> None:
+        self.name, self.why = name, why
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Never asked: it has no key."""
+        raise ProviderError("{why}", reason="bad_request", where=self.name, why=self.why)
+        yield  # it is a stream
+
+    def context_tokens(self, model: str) -> int:
+        """Nobody knows, and nothing is sent."""
+        return 0
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """:raises ConfigError: the key in the file, and what is wrong with it."""
+        raise self.why
 
 
 class VendorClients:

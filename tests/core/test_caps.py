@@ -1,6 +1,7 @@
 """Caps and prices, without a house: what fits, what a call costs, and that nothing ever passes a cap."""
 
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -74,6 +75,28 @@ def test_a_cap_counts_only_the_calls_that_it_is_for() -> None:
     assert not Cap("clock", tokens=1, job="*").applies(BILL)
     assert Cap("clock", tokens=1, job="*").applies(Bill(job="heartbeat"))
     assert Cap("chat", tokens=1, session="agent:coder:*").applies(BILL)
+
+
+@pytest.mark.parametrize(
+    ("cap", "own", "other"),
+    [
+        (Cap("agent", tokens=100, agent="coder"), {}, {"agent": "writer"}),
+        (Cap("session", tokens=100, session="agent:coder:*"), {}, {"session_key": "agent:writer:main"}),
+        (Cap("job", tokens=100, job="nightly"), {"job": "nightly"}, {}),
+        (Cap("turn", tokens=100, per="turn"), {}, {"turn": "t2"}),
+        (Cap("chat", tokens=100, per="session"), {}, {"conversation": "c2"}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Cap) else "",
+)
+def test_what_others_spend_on_the_same_day_does_not_eat_a_cap(
+    tmp_path: Path, cap: Cap, own: dict[str, str], other: dict[str, str]
+) -> None:
+    book, mine, full = Book(Database(tmp_path / "state.db")), replace(BILL, **own), Usage(input=100)
+    book.indexed((cap,))
+    book.note(replace(BILL, **other), "fake/m", full, 0, "said")
+
+    assert not isinstance(book.reserve((cap,), mine, "fake/m", full, 0), Refusal)
+    assert isinstance(book.reserve((cap,), mine, "fake/m", Usage(input=1), 0), Refusal)
 
 
 def test_a_call_fits_when_it_reaches_the_cap_and_not_when_it_passes_it() -> None:

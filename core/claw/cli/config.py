@@ -4,18 +4,21 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from claw.cli.show import document
 from claw.config import source
 from claw.config.names import dotted, steps
-from claw.errors import ConfigError
+from claw.errors import ConfigError, UsageError
 from claw.survey import home_of, speak
 from claw.words import say
+
+if TYPE_CHECKING:
+    from claw.config import Config
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -139,7 +142,20 @@ def findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError],
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
-    return [], [*config.warnings, *check(config, known_of(scan(home), CORE_TOOLS, GROUPS))]
+    known = known_of(scan(home), CORE_TOOLS, GROUPS)
+    return [], [*config.warnings, *check(config, known), *_no_addresses(config)]
+
+
+def _no_addresses(config: "Config") -> Iterator[ConfigError]:
+    """``baseUrl`` of providers that lead nowhere: their plugin sets them aside when it is loaded."""
+    from claw.guard.fetch import origin_of
+
+    for name, section in config.settings.providers.items():
+        try:
+            if section.base_url:
+                origin_of(section.base_url)
+        except UsageError as wrong:
+            yield config.teller.tell(("providers", name, "baseUrl"), "{why}", why=str(wrong).rstrip("."))
 
 
 def masked(value: Any, key: str = "") -> Any:

@@ -17,6 +17,7 @@ from claw.errors import ConfigError
 if TYPE_CHECKING:
     from claw.config.loaded import Config
 
+_PATTERN = frozenset("*?[")
 _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
 
 
@@ -29,6 +30,7 @@ class Known:
     :param groups: ``group:NAME`` words.
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
     :param sections: channel → JSON Schema of ``channels.NAME``.
+    :param endpoints: provider → id of its plugin, and JSON Schema of ``providers.NAME``.
     :param silent: a plugin is there that says nothing of itself, so it may bring any channel, provider or tool.
     """
 
@@ -39,6 +41,7 @@ class Known:
     groups: frozenset[str] = frozenset()
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     silent: bool = False
 
 
@@ -61,6 +64,12 @@ def known_of(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[s
         sections={
             name: each.config_schema for each in manifests if each.config_schema for name in each.channels
         },
+        endpoints={
+            line.name: (each.id, each.config_schema)
+            for each in manifests
+            if each.config_schema and not each.channels
+            for line in each.providers
+        },
         silent=any(one.manifest is None for one in there),
     )
 
@@ -79,6 +88,7 @@ def remarks(config: "Config") -> tuple[ConfigError, ...]:
         *_named(config),
         *{str(why): why for _, _, why in unheard(config)}.values(),
         *_open_channels(config),
+        *_caps_of_nobody(config),
     )
 
 
@@ -91,6 +101,7 @@ def check(config: "Config", known: Known) -> tuple[ConfigError, ...]:
         *absent(config, known),
         *_schemas(config, known),
         *_own_keys(config, known),
+        *_endpoint_keys(config, known),
         *_tools(config, known),
     )
 
@@ -238,6 +249,17 @@ def _open_channels(config: "Config") -> Iterator[ConfigError]:
             yield config.teller.tell(("channels", name, "allowFrom"), problem, fix)
 
 
+def _caps_of_nobody(config: "Config") -> Iterator[ConfigError]:
+    """Caps for an agent that is not there, which guard nothing. A pattern may be meant for agents to come."""
+    for name, budget in config.settings.budgets.items():
+        wanted = budget.agent or ""
+        if wanted and not _PATTERN.intersection(wanted) and wanted not in config.agent_ids:
+            yield config.teller.tell(
+                ("budgets", name, "agent"), "no agent is called {id}, so this budget guards nothing",
+                "Agents: {names}", id=wanted, names=", ".join(config.agent_ids),
+            )  # fmt: skip
+
+
 def _sections(config: "Config", known: Known) -> Iterator[ConfigError]:
     settings, fix = (
         config.settings,
@@ -294,6 +316,20 @@ def _own_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
                 yield config.teller.tell(
                     ("channels", name, *path, *place), misfit.problem, misfit.fix, **misfit.values
                 )
+
+
+def _endpoint_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
+    """A provider's keys, beside those that core reads of every one, against the schema of its plugin's manifest."""
+    for name, section in config.settings.providers.items():
+        extra = section.model_extra or {}
+        plugin, schema = known.endpoints.get(name) or known.endpoints.get(ANY_ENDPOINT) or ("", {})
+        if extra.get("type", plugin) != plugin:  # it is left to another plugin, whose keys are its own
+            continue
+        written = {to_camel(key): key for key in extra}
+        own = {camel: extra[key] for camel, key in written.items()}
+        for misfit in misfits(filled(own, config.environ), schema):
+            place = (written.get(str(step), step) for step in misfit.path)
+            yield config.teller.tell(("providers", name, *place), misfit.problem, misfit.fix, **misfit.values)
 
 
 def _tools(config: "Config", known: Known) -> Iterator[ConfigError]:

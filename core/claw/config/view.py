@@ -1,6 +1,6 @@
 """What a plugin sees of the config: its own sections, the whole settings, and ways to the network and the disk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from claw.config.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P")
 Answers = Callable[[str], tuple[tuple[str, Any], ...]]
 
 
@@ -31,6 +32,7 @@ class PluginConfig:
     :param http: makes (or finds) the client for an address that the operator wrote.
     :param state_dir: the plugin's own folder; the plugin makes it before it first writes.
     :ivar unready: accounts that cannot start, by channel and account, and why.
+    :ivar unusable: providers of several that have a wrong key, and which.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class PluginConfig:
         self.plugin_id, self.state_dir = plugin_id, state_dir
         self._answers: Answers = _nobody_answers
         self.unready: dict[tuple[str, str], ConfigError] = {}
+        self.unusable: dict[str, ConfigError] = {}
 
     @property
     def settings(self) -> "Settings":
@@ -108,6 +111,18 @@ class PluginConfig:
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
         return self._read(("providers", name), self._section(("providers", name)) or {}, model)
+
+    def each_provider(self, names: Iterable[str], begin: Callable[[str], P | None]) -> Iterator[P]:
+        """What ``begin`` makes of each of several providers; None is left out.
+
+        So is one with a wrong key: who asks for it is told the key, and the others are there.
+        """
+        for name in names:
+            try:
+                if (made := begin(name)) is not None:
+                    yield made
+            except ConfigError as why:
+                self.unusable[name] = why
 
     def plugin(self, model: type[M]) -> M:
         """``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.

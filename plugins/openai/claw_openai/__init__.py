@@ -26,26 +26,32 @@ OTHERS = frozenset({"anthropic", "google", "mistral", "local", "offline"})
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
     """``openai``, the endpoints of the table, and each further one in the file."""
-    from claw_openai.config import OpenAIConfig
     from claw_openai.endpoints import endpoints
-    from claw_openai.provider import OpenAI
 
     sections, table = config.settings.providers, endpoints()
     listed = [name for name in table if _is_ours(sections.get(name))]
-    for name in dict.fromkeys([*listed, *compatible(sections)]):
-        section, known = config.provider(name, OpenAIConfig), table.get(name)
-        address = section.base_url or (config.environ.get("OPENAI_BASE_URL") if name == "openai" else None)
-        address = address or (known.address(config.environ) if known else "")
-        if not section.enabled:
-            continue
-        address = base_url(name, address) if address else ""
-        here = is_loopback(urlsplit(address).hostname or "")
-        keyless = here if section.keyless is None else section.keyless
-        variables = [*(known.env if known else ()), f"{name.upper().replace('-', '_')}_API_KEY"]
-        keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
-        if not address and known:
-            keys = partial(_nowhere, name, known)
-        yield OpenAI(name, section, address, keys, config.http, known, here)
+    names = dict.fromkeys([*listed, *compatible(sections)])
+    return config.each_provider(names, lambda name: _begun(config, name, table.get(name)))
+
+
+def _begun(config: PluginConfig, name: str, known: "Endpoint | None") -> Provider | None:
+    """One endpoint; None when it is switched off."""
+    from claw_openai.config import OpenAIConfig
+    from claw_openai.provider import OpenAI
+
+    section = config.provider(name, OpenAIConfig)
+    address = section.base_url or (config.environ.get("OPENAI_BASE_URL") if name == "openai" else None)
+    address = address or (known.address(config.environ) if known else "")
+    if not section.enabled:
+        return None
+    address = base_url(name, address) if address else ""
+    here = is_loopback(urlsplit(address).hostname or "")
+    keyless = here if section.keyless is None else section.keyless
+    variables = [*(known.env if known else ()), f"{name.upper().replace('-', '_')}_API_KEY"]
+    keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
+    if not address and known:
+        keys = partial(_nowhere, name, known)
+    return OpenAI(name, section, address, keys, config.http, known, here)
 
 
 def _nowhere(name: str, known: "Endpoint") -> tuple[Credential, ...]:

@@ -315,6 +315,7 @@ def test_how_much_a_model_reads_comes_from_the_file_else_it_is_a_safe_guess():
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated():
+    written = {"providers": {"acme": {"baseUrl": "https://me:hush@acme.test"}}}
     with pytest.raises(ConfigError, match=r"^providers\.acme\.baseUrl") as error:
-        registered("openai", {"providers": {"acme": {"baseUrl": "https://me:hush@acme.test"}}}, Network())
+        registered("openai", written, Network())["acme"].credentials()
     assert "hush" not in str(error.value)
