@@ -2,7 +2,6 @@
 
 import pytest
 from claw.errors import ProviderError
-from claw.event import Event
 from claw.failure import all_failed, failed
 from claw.fallback import ModelRef, with_fallback
 from claw.past import Past
@@ -61,15 +60,10 @@ def test_braces_in_what_a_service_said_do_no_harm():
 
 
 async def asked(service: FakeProvider, *messages) -> list[tuple]:
-    seen: list[Event] = []
-
     async def quiet(text: str) -> None: ...
 
-    async def heard(event: Event) -> None:
-        seen.append(event)
-
     request = Request(model="", system=SystemPrompt("", ""), messages=())
-    ask = with_fallback([ModelRef("fake", "m")], {"fake": service}, request, quiet, emit=heard)
+    ask = with_fallback([ModelRef("fake", "m")], {"fake": service}, request, quiet)
     async for _ in ask(messages, "auto"):
         pass
     return [one.request.messages for one in service.requests]

@@ -428,3 +428,21 @@ def test_a_flood_of_objects_is_heard_in_time_that_grows_with_its_length_alone(pi
     listen(piece * 10_000, STRICT)
 
     assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        (f"> <tool_call>{CALL}</tool_call>", True),
+        (f"So: `<tool_call>{CALL}</tool_call>`", True),
+        (f"So:\n```\n<tool_call>{CALL}</tool_call>\n```", True),
+        (f"```json\n{CALL}\n```\nThat reads it.", True),
+        (f"{CALL}\nThat reads it.", True),
+        (f"`{CALL}`", False),
+        (f"> {CALL}", False),
+        (f"So:\n```json\n{CALL}\n```", False),
+        (f"So:\n{CALL}", True),
+    ],
+)
+def test_what_the_manual_says_of_where_a_call_stands_is_so(text: str, is_call: bool) -> None:
+    assert bool(calls(text)) is is_call
