@@ -164,6 +164,9 @@ class Delivery:
         """
         turn = self._journal.turn_of(outbound.key)
         told = Outbound(f"{turn}:doubt", outbound.address, say(_DOUBT), answers=outbound.answers)
+        notice = notice and not isinstance(
+            why, _Strange
+        )  # a channel with a bug is not asked for one message more
         if notice and outbound.key != told.key and self._journal.owe(turn, told):
             self.post([told])
         self._journal.failed(outbound.key, "unknown", say("whether it arrived is unknown: {why}", why=why))

@@ -138,7 +138,7 @@ class Rendered:
     does not go over to another thread and back for each section of each turn.
 
     :param mine: the plugin id of core's own sections.
-    :param positions: as :func:`claw.prompt.assemble` has them, and ``disabled``.
+    :param positions: as :func:`claw.prompt.standing` has them, and ``disabled``.
     """
 
     def __init__(

@@ -115,32 +115,18 @@ class Price:
     tokens: int
 
 
-def assemble(
-    sections: Sequence[PromptSection],
-    facts: PromptFacts,
-    positions: Mapping[str, float] | None = None,
-    disabled: Collection[str] = (),
-) -> tuple[SystemPrompt, tuple[Piece, ...]]:
-    """Render every section that stands in this mode, in order of position, split at the cache boundary.
-
-    :param positions: by section name, ``prompt.positions``; they win over the section's own. A stable section may be
-        moved behind the boundary; a volatile one never before it.
-    :param disabled: names of sections to leave out, ``prompt.disabled``.
-    :returns: the prompt, and its pieces in order. A section that raises is left out; its piece says why, so that the
-        caller can name the plugin.
-    """
-    order = standing(sections, facts.mode, positions, disabled)
-    pieces = tuple(rendered(section, facts, stable) for section, stable in order)
-    return together(pieces), tuple(piece for piece in pieces if piece.text or piece.fault)
-
-
 def standing(
     sections: Sequence[PromptSection],
     mode: str,
     positions: Mapping[str, float] | None = None,
     disabled: Collection[str] = (),
 ) -> tuple[tuple[PromptSection, bool], ...]:
-    """The sections of a mode in order of position, each with the half it stands in: stable, before the cache boundary."""
+    """The sections of a mode in order of position, each with the half it stands in: stable, before the cache boundary.
+
+    :param positions: by section name, ``prompt.positions``; they win over the section's own. A stable section may be
+        moved behind the boundary; a volatile one never before it.
+    :param disabled: names of sections to leave out, ``prompt.disabled``.
+    """
     places = positions or {}
 
     def key(section: PromptSection) -> tuple[bool, float, str]:
@@ -152,7 +138,7 @@ def standing(
 
 
 def rendered(section: PromptSection, facts: PromptFacts, stable: bool) -> Piece:
-    """What a section says; one that raises says why instead."""
+    """What a section says. One that raises is left out; its piece says why, so that the caller can name the plugin."""
     try:
         text = section.render(facts)
     except Exception as error:  # noqa: BLE001 - a stranger's code must not take the prompt away

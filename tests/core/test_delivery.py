@@ -98,9 +98,8 @@ async def test_a_chat_that_must_wait_holds_no_other_chat_up(house):
 LOST = DeliveryError("the line broke", outcome_unknown=True)
 
 
-@pytest.mark.parametrize("fate", [LOST, RuntimeError("bug")], ids=["the line broke", "a bug"])
-async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the_owner_are_told(house, fate):
-    service = Service(fate)
+async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the_owner_are_told(house):
+    service = Service(LOST)
     delivery = house.delivery(service)
     delivery.post(house.owe("hello"))
     await delivery.stopped(3)
@@ -112,6 +111,17 @@ async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the
     assert "whether an answer arrived is unknown" in house.told[-1]
     [turn] = house.journal.turns(open_only=True)
     assert turn["undelivered"].startswith("unknown: whether it arrived is unknown")
+
+
+async def test_a_channel_with_a_bug_is_not_asked_for_one_message_more_and_the_owner_is_told(house):
+    service = Service(RuntimeError("bug"))
+    delivery = house.delivery(service)
+    delivery.post(house.owe("hello"))
+    await delivery.stopped(3)
+
+    assert [one.text for one in service.tried] == ["hello"]
+    assert house.states() == {"tchat-1:0": "unknown"}
+    assert "whether an answer arrived is unknown" in house.told[-1]
 
 
 async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_a_turn(house):

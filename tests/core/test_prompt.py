@@ -10,12 +10,12 @@ from claw.prompt import (
     ContextFile,
     PromptFacts,
     PromptSection,
-    assemble,
     bootstrap,
     inbound_context,
     price,
 )
 from hypothesis import given, strategies as st
+from prompts import assemble
 
 FACTS = PromptFacts(SimpleNamespace(id="main"), "full", (), Path("/w"))
 

@@ -11,9 +11,10 @@ import pytest
 from claw.builtin.context_files import ContextFiles
 from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
-from claw.prompt import ContextFile, PromptFacts, assemble, price
+from claw.prompt import ContextFile, PromptFacts, price
 from claw.provider import ToolSpec
 from hypothesis import given, strategies as st
+from prompts import assemble
 
 STANDARD = [
     "read",

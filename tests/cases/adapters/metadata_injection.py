@@ -15,9 +15,10 @@ from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
 from claw.envelope import CLOSES, OPENS, before, contained, group_context, spoken, trusted
 from claw.message import Address, Around, Attachment, Heard, Inbound, Sender
-from claw.prompt import PromptFacts, assemble, inbound_context
+from claw.prompt import PromptFacts, inbound_context
 from claw.provider import ToolSpec
 from claw_skills import skills_section
+from prompts import assemble
 
 FUNCTIONS = (
     "claw.envelope:before",

@@ -9,13 +9,15 @@ from typing import Any
 from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
 from claw.guard.admission import owner_hash
-from claw.prompt import ContextFile, PromptFacts, assemble
+from claw.prompt import ContextFile, PromptFacts
 from claw.provider import ToolSpec
 from claw_memory.section import recall_section
 from claw_skills import skills_section
+from prompts import assemble
 
 FUNCTIONS = (
-    "claw.prompt:assemble",
+    "claw.prompt:standing",
+    "claw.prompt:together",
     "claw.builtin.sections:sections",
     "claw_skills:skills_section",
     "claw_memory.section:recall_section",

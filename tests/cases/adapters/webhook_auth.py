@@ -88,13 +88,14 @@ async def feishu(case: dict[str, Any], door: Door) -> Running:
 async def telegram(case: dict[str, Any], door: Door) -> Running:
     """The same, for each account of the row."""
     network = Network()
-    async with FakeTelegram() as service, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         stack.push_async_callback(network.aclose)
-        accounts = {
-            name: {"botToken": service.token, "webhookSecret": given["webhook_secret"]}
-            for name, given in case["config"]["accounts"].items()
-        }
-        section = {"mode": "webhook", "apiBase": service.url, "accounts": accounts}
+        accounts = {}
+        for name, given in case["config"]["accounts"].items():  # each a bot of its own
+            service = await stack.enter_async_context(FakeTelegram())
+            told = {"apiBase": service.url, "botToken": service.token}
+            accounts[name] = {**told, "webhookSecret": given["webhook_secret"]}
+        section = {"mode": "webhook", "accounts": accounts}
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         try:
             channels = list(claw_telegram.register_channels(config))
