@@ -56,10 +56,17 @@ class Listener:
 
     def early(self, transport: asyncio.Transport) -> None:
         """A caller is here before uvicorn: it waits, unread."""
-        transport.pause_reading()
+        loop = asyncio.get_running_loop()
         self._early[transport] = None
+        loop.call_soon(
+            self._hold, transport
+        )  # CPython before 3.11.4 begins to read after this, paused or not
         if self._loading is None:
-            self._loading = asyncio.get_running_loop().create_task(self._load())
+            self._loading = loop.create_task(self._load())
+
+    def _hold(self, transport: asyncio.Transport) -> None:
+        if transport in self._early:
+            transport.pause_reading()
 
     def gone(self, transport: asyncio.Transport) -> None:
         """An early caller did not wait."""
