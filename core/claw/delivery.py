@@ -241,8 +241,8 @@ class Delivery:
                         self._refused(row, failed)
                     return
                 doubt = failed if failed.outcome_unknown else None
-                if failed.permanent or doubt:
-                    break
+                if failed.permanent or (doubt and mark):
+                    break  # where repeats are dropped the writer asks again, under the same key as before
                 if not growing.writer.shown:  # else a part of it may stand, and a start must know
                     for row in growing.rows:
                         self._journal.postponed(row.key)
