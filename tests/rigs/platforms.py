@@ -136,7 +136,7 @@ class Feishu:
     _people: ClassVar = {DIRECT: "ou_direct", OTHER: "ou_other", GROUP: "ou_direct"}
 
     def __init__(self, fake: FakeFeishu, *, port: int = 0) -> None:
-        self.fake, self._port, self._losses = fake, port, Losses()
+        self.fake, self._port = fake, port
         if port:
             fake.webhook = self._call
         self._events: dict[int, list[Pushed]] = {}
