@@ -17,6 +17,7 @@ from claw.clock import SYSTEM, Clock
 from claw.errors import DeliveryError
 from claw.failpoint import reach
 from claw.journal import Journal, Owed
+from claw.live import find_again
 from claw.message import Address, Outbound, Receipt
 from claw.report import PLACE, place_of
 from claw.wall import Leeway, name_of, within
@@ -45,7 +46,7 @@ class _Strange(DeliveryError):
 class _Letter:
     """One message on its way, and who waits for it.
 
-    :ivar repeated: a part of it may stand there already, by another way: its next send is marked.
+    :ivar repeated: a part of it may stand there already, by another way: that is looked for, or its next send is marked.
     """
 
     outbound: Outbound
@@ -130,7 +131,8 @@ class Delivery:
                     self._journal.sending(one.outbound.key, repeated=True)
                 self._in_doubt(one.outbound, say("claw stopped while it was sent"))
             else:
-                self.post([one.outbound], repeated=not one.repeated and self._may_stand(one))
+                is_news = not one.repeated or self._drops_repeats(one.outbound.address)
+                self.post([one.outbound], repeated=is_news and self._may_stand(one))
 
     def _may_stand(self, one: Owed) -> bool:
         """A stream may have posted it, and had no time to note where."""
@@ -286,6 +288,8 @@ class Delivery:
 
     async def _send(self, letter: _Letter) -> None:
         """Try until it stands there, is refused, is in doubt, or the tries are over."""
+        if letter.repeated and self._drops_repeats(letter.outbound.address):
+            await self._look_for(letter)
         outbound, pause, tries = letter.outbound, _FIRST_PAUSE, 0
         while failed := await self._try(letter):
             tries += 1
@@ -303,6 +307,16 @@ class Delivery:
             if letter.arrived and not letter.arrived.done():
                 letter.arrived.set_exception(failed)
             return
+
+    async def _look_for(self, letter: _Letter) -> None:
+        """The first message of a turn may stand where a stream of a process before this one began it: it goes there."""
+        row, turn = letter.outbound, self._journal.turn_of(letter.outbound.key)
+        channel = self._channel_of(row.address)
+        if row.key != turn or channel is None:
+            return
+        await find_again(channel, replace(row, text="", buttons=()), turn, self._journal)
+        if shown := self._journal.standing(turn)[0]:
+            letter.outbound, letter.repeated = replace(row, replaces=shown), False
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.failed(outbound.key, "refused", str(failed))

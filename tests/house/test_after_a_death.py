@@ -150,6 +150,40 @@ async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_an
                 await asyncio.sleep(0.02)
 
 
+async def test_an_answer_whose_first_words_were_not_noted_is_found_again_and_finished_in_its_place(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel = Editing()
+    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
+    await channel.until_shown()
+    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    journal = house.app.rooms.journal
+    journal.shown("turn-1", ())
+    whole = Outbound("turn-1", channel.address(), "the whole answer", answers="m0")
+    journal.ended("turn-1", "delivered", [whole, Outbound("turn-1:1", channel.address(), "and more")])
+    async with served(house):
+        async with asyncio.timeout(5):
+            while journal.owed():
+                await asyncio.sleep(0.02)
+        assert channel.shown == ["the whole answer", "and more"]
+
+
+async def test_a_death_between_finding_the_first_words_and_finishing_them_leaves_one_answer(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel = Editing()
+    writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
+    await writer.show("the wh")
+    await channel.until_shown()
+    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    journal = house.app.rooms.journal
+    journal.shown("turn-1", writer.shown)
+    journal.ended("turn-1", "delivered", [Outbound("turn-1", channel.address(), "the whole answer")])
+    async with served(house):
+        async with asyncio.timeout(5):
+            while journal.owed():
+                await asyncio.sleep(0.02)
+        assert channel.shown == ["the whole answer"]
+
+
 async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_path):
     await leave_a_turn(tmp_path, "tell me", told=0)
     channel = Editing()
