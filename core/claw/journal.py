@@ -28,7 +28,9 @@ _TABLES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS inbox_event ON inbox (channel, account, event_id) WHERE event_id != ''",
     """CREATE UNIQUE INDEX IF NOT EXISTS inbox_message
     ON inbox (channel, account, chat, message_id) WHERE kind = 'message' AND message_id != ''""",
-    "CREATE INDEX IF NOT EXISTS inbox_open ON inbox (state) WHERE state IN ('new', 'taken')",
+    "DROP INDEX IF EXISTS inbox_open",  # of a form that SQLite used for none of our questions
+    "CREATE INDEX IF NOT EXISTS inbox_new ON inbox (state) WHERE state = 'new'",
+    "CREATE INDEX IF NOT EXISTS inbox_taken ON inbox (turn) WHERE state = 'taken'",
     """CREATE TABLE IF NOT EXISTS turns
     (turn TEXT PRIMARY KEY, session_key TEXT NOT NULL, began_at_ms INTEGER NOT NULL,
      ended_at_ms INTEGER, outcome TEXT) WITHOUT ROWID""",
@@ -228,6 +230,11 @@ class Journal:
         rows = self._database.read("SELECT shown, streamed FROM watched WHERE turn = ?", turn)
         ids = tuple(msgspec.json.decode(rows[0][0], type=list[str])) if rows else ()
         return ids, bool(rows and rows[0][1] and not ids)
+
+    def age_seconds(self, turn: str) -> float:
+        """How long ago a turn began; 0.0 when nobody knows."""
+        rows = self._database.read("SELECT began_at_ms FROM turns WHERE turn = ?", turn)
+        return (self._clock.now_ms() - rows[0][0]) / 1000 if rows else 0.0
 
     def ended(
         self, turn: str, outcome: str, owed: Sequence[Outbound] = (), repeated: Collection[str] = (),
