@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, runtime_checkable
 
 from claw.errors import ConfigError, DeliveryError
@@ -18,6 +19,7 @@ class Limits:
     :param edit_seconds: pause between two edits of a message that grows.
     :param patience_seconds: how long a turn may take before signs of life and a text that grows are shown: what is
         answered sooner is one message, and no call more.
+    :param repeat_seconds: how long a service that drops repeats (``idempotent``) remembers a key.
     """
 
     text_chars: int = 4000
@@ -26,6 +28,7 @@ class Limits:
     media_out_bytes: int = 20 << 20
     edit_seconds: float = 1.0
     patience_seconds: float = 0.3
+    repeat_seconds: float = inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,13 +126,21 @@ class Delivery:
             age = now - one.owed_at_ms / 1000
             if age > OLDEST_SECONDS:
                 self._give_up(one, "expired", say("it was owed for more than a day"))
-            elif one.sending and not (one.outbound.replaces or self._drops_repeats(one.outbound.address)):
+            elif one.sending and not (one.outbound.replaces or self._is_known(one, age)):
                 if self._may_stand(one):  # beside what is in doubt itself
                     self._journal.sending(one.outbound.key, repeated=True)
                 self._in_doubt(one.outbound, say("claw stopped while it was sent"))
             else:
                 is_news = not one.repeated or self._drops_repeats(one.outbound.address)
                 self.post([one.outbound], repeated=is_news and self._may_stand(one))
+
+    def _is_known(self, one: Owed, age: float) -> bool:
+        """Whether its service shows it once, however often it is sent: it knows the key, or the message to change."""
+        if self._drops_repeats(one.outbound.address, age):
+            return True
+        is_first = one.outbound.key == one.turn and bool(one.outbound.text)
+        shown = is_first and self._drops_repeats(one.outbound.address) and self._journal.standing(one.turn)[0]
+        return bool(shown)
 
     def _may_stand(self, one: Owed) -> bool:
         """A stream may have posted it, and had no time to note where."""
@@ -149,9 +157,12 @@ class Delivery:
         if left:
             await asyncio.wait(left, timeout=self._leeway.grace_seconds)
 
-    def _drops_repeats(self, address: Address) -> bool:
+    def _drops_repeats(self, address: Address, age_seconds: float = 0.0) -> bool:
+        """Whether a message that was owed so long ago shows once there, however often it is sent."""
         channel = self._channel_of(address)
-        return channel is not None and "idempotent" in channel.capabilities
+        if channel is None or "idempotent" not in channel.capabilities:
+            return False
+        return age_seconds < channel.limits.repeat_seconds
 
     def _give_up(self, one: Owed, state: str, why: str) -> None:
         self._journal.failed(one.outbound.key, state, why)
@@ -225,9 +236,10 @@ class Delivery:
     async def _end(self, growing: _Growing) -> None:
         """The final text through the writer; if the service refuses that, as messages of their own."""
         mark = not self._drops_repeats(growing.whole.address)
+        note = not self._drops_repeats(growing.whole.address, OLDEST_SECONDS)
         receipt, doubt, pause = None, None, _FIRST_PAUSE
         for _ in range(TRIES):
-            self._handed_over(growing, mark)
+            self._handed_over(growing, note)
             try:
                 receipt = await within(
                     self._leeway.send_seconds,
@@ -245,7 +257,7 @@ class Delivery:
                 doubt = failed if failed.outcome_unknown else None
                 if failed.permanent or (doubt and mark):
                     break  # where repeats are dropped the writer asks again, under the same key as before
-                if not growing.writer.shown:  # else a part of it may stand, and a start must know
+                if not (growing.writer.shown or doubt):  # else it may stand, and a start must know
                     for row in growing.rows:
                         self._journal.postponed(row.key)
                 await asyncio.sleep(_waiting(failed, pause))
@@ -262,8 +274,8 @@ class Delivery:
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
 
-    def _handed_over(self, growing: _Growing, mark: bool) -> None:
-        if mark:
+    def _handed_over(self, growing: _Growing, note: bool) -> None:
+        if note:
             for row in growing.rows:
                 self._journal.sending(row.key)
         reach("sending-noted")
@@ -300,7 +312,8 @@ class Delivery:
                 self._refused(outbound, failed)
             else:
                 letter.repeated = False  # that is marked by now
-                self._journal.postponed(outbound.key)
+                if not failed.outcome_unknown:
+                    self._journal.postponed(outbound.key)
                 await asyncio.sleep(_waiting(failed, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -329,7 +342,7 @@ class Delivery:
         channel = self._channel_of(outbound.address)
         if channel is None:
             return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
-        if letter.repeated or "idempotent" not in channel.capabilities:  # else a repeat does no harm
+        if letter.repeated or not self._drops_repeats(outbound.address, OLDEST_SECONDS):
             self._journal.sending(outbound.key, letter.repeated)
         reach("sending-noted")
         try:

@@ -202,13 +202,15 @@ class Live:
 async def find_again(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
     """Learn where the first words of a cut-off turn stand, when a death came between their post and its note.
 
-    The same key is posted again; a service that drops repeats answers with the message that stands there.
+    The same key is posted again; a service that drops repeats answers with the message that stands there. One that has
+    forgotten the key by now is not asked: it would post anew.
     """
     asked: Any = channel
     if (
         not journal.standing(turn)[1]
         or "idempotent" not in asked.capabilities
         or not hasattr(asked, "stream")
+        or journal.age_seconds(turn) >= channel.limits.repeat_seconds
     ):
         return
     with suppress(Exception):  # a stranger's code; what is not found stays unknown

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from claw.channel import Limits
 from claw.clock import Clock
 from claw.delivery import OLDEST_SECONDS, Delivery
 from claw.errors import DeliveryError
@@ -17,12 +18,17 @@ QUICK = Leeway(send_seconds=2.0, grace_seconds=0.1)
 
 
 class Service:
-    """A channel that is told how each send ends."""
+    """A channel that is told how each send ends.
 
-    name, limits = "fake", None
+    :param remembers: seconds for which the service drops a second send; None = it shows every one.
+    """
 
-    def __init__(self, *fates, capabilities=frozenset()):
-        self.capabilities = capabilities
+    name = "fake"
+
+    def __init__(self, *fates, capabilities=frozenset(), remembers=None):
+        self.capabilities, self.limits = capabilities, Limits()
+        if remembers is not None:
+            self.capabilities, self.limits = frozenset({"idempotent"}), Limits(repeat_seconds=remembers)
         self.fates, self.shown, self.tried = list(fates), [], []
 
     async def send(self, outbound):
@@ -212,6 +218,86 @@ async def test_what_a_death_left_in_doubt_is_sent_again_where_the_service_drops_
 
     assert [one.key for one in service.tried] == [row.key]
     assert house.states() == {row.key: "paid"} and house.repeated() == []
+
+
+AN_HOUR = 3600.0
+
+
+def later(seconds):
+    """A clock that is ahead."""
+    now = Clock().now() + seconds
+    return Clock(now=lambda: now)
+
+
+@pytest.mark.parametrize(("age_seconds", "state"), [(AN_HOUR - 60, "paid"), (AN_HOUR + 60, "unknown")])
+async def test_what_was_handed_over_before_a_death_is_sent_again_while_the_service_knows_its_key(
+    house, age_seconds, state
+):
+    before = house.delivery(Service(DeliveryError("the line broke", outcome_unknown=True), remembers=AN_HOUR))
+    [row] = house.owe("hello")
+    before.post([row])
+    await before.stopped(0.05)
+    service = Service(remembers=AN_HOUR)
+    delivery = house.delivery(service, later(age_seconds))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert house.states()[row.key] == state and house.repeated() == []
+    assert [one.key for one in service.tried] == [row.key if state == "paid" else "t:doubt"]
+
+
+async def test_what_was_never_handed_over_is_sent_also_when_the_service_knows_no_key_of_that_age(house):
+    held = Service(DeliveryError("slow down", retry_after_seconds=60), remembers=AN_HOUR)
+    before = house.delivery(held)
+    before.post(house.owe("one", "two"))
+    await before.stopped(0.05)
+    service = Service(remembers=AN_HOUR)
+    delivery = house.delivery(service, later(2 * AN_HOUR))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert service.shown == ["one", "two"] and house.repeated() == []
+
+
+async def test_an_answer_whose_messages_are_known_is_finished_in_them_at_any_age(house):
+    row = Outbound("t", CHAT, "the whole answer")
+    house.journal.began("t", "agent:a:main", (1,))
+    house.journal.shown("t", ("m7",))
+    house.journal.ended("t", "delivered", (row,))
+    house.journal.sending("t")
+    service = Service(remembers=AN_HOUR)
+    delivery = house.delivery(service, later(2 * AN_HOUR))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert [one.replaces for one in service.tried] == [("m7",)] and house.repeated() == []
+
+
+async def test_an_answer_beside_lost_first_words_that_are_too_old_to_be_looked_for_is_marked(house):
+    house.journal.began("t", "agent:a:main", (1,))
+    house.journal.shown("t", ())
+    house.journal.ended("t", "delivered", (Outbound("t", CHAT, "the whole answer"),))
+    await asyncio.sleep(0.005)
+    service = Service(remembers=0.001)
+    service.stream = lambda outbound: pytest.fail("it would post anew")
+    delivery = house.delivery(service)
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert service.shown == ["the whole answer"] and house.repeated() == ["t"]
+
+
+async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(house):
+    rows = house.owe("all of it")
+    lost = Growing(DeliveryError("the line broke", outcome_unknown=True), shown=())
+    before = house.delivery(Service(remembers=AN_HOUR))
+    before.finish(lost, Outbound("t", CHAT, "all of it"), rows)
+    await before.stopped(0.05)
+    delivery = house.delivery(Service(remembers=AN_HOUR), later(2 * AN_HOUR))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert house.states() == {rows[0].key: "unknown", "t:doubt": "paid"}
 
 
 async def test_each_send_of_what_may_stand_already_is_one_mark_more(house):

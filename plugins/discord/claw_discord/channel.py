@@ -90,6 +90,7 @@ class DiscordChannel:
             media_in_bytes=settings.media_max_mb << 20,
             media_out_bytes=body.FILE_BYTES,
             edit_seconds=1.2,
+            repeat_seconds=body.NONCE_SECONDS,
         )
         self._settings, self._http, self._notes, self._pace = settings, http, notes, pace
         self._token = token.reveal

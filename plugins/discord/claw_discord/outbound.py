@@ -15,6 +15,8 @@ from claw_discord.rendering import plain
 TEXT_CHARS = 2000
 FILE_BYTES = 10 << 20
 NONCE_CHARS = 25
+NONCE_SECONDS = 120.0
+"""How long a nonce surely makes a repeat harmless: the page says "the past few minutes"."""
 _ROW, _ROWS, _LABEL_CHARS = 5, 5, 80
 _STYLES = {"primary": 1, "danger": 4}
 _PLAIN_STYLE = 2

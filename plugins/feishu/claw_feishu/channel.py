@@ -31,7 +31,7 @@ from claw_feishu.cards import Card, CardWriter
 from claw_feishu.directory import Directory
 from claw_feishu.inbound import CHANNEL, Bot, to_inbound
 from claw_feishu.longconn import LongConnection, Pace, Telling
-from claw_feishu.outbound import Form, card_pieces, forms, once, post_form, receiver
+from claw_feishu.outbound import ONCE_SECONDS, Form, card_pieces, forms, once, post_form, receiver
 from claw_feishu.reactions import Reactions
 from claw_feishu.richtext import harmless
 from claw_feishu.settings import FeishuSettings, secret
@@ -68,7 +68,11 @@ class FeishuChannel(Telling):
         }
     )
     limits = Limits(
-        text_chars=4000, media_in_bytes=media.FETCH_BYTES, media_out_bytes=media.FILE_BYTES, edit_seconds=0.3
+        text_chars=4000,
+        media_in_bytes=media.FETCH_BYTES,
+        media_out_bytes=media.FILE_BYTES,
+        edit_seconds=0.3,
+        repeat_seconds=ONCE_SECONDS,
     )
 
     def __init__(

@@ -20,6 +20,8 @@ ELEMENT = "answer"
 """Id of the one element of our cards that holds the text."""
 CARD_LIMITS = Limits(text_chars=8000, utf16=True)
 """A unit is at most three bytes of UTF-8, so a piece stays under 25 KB."""
+ONCE_SECONDS = 3500.0
+"""For how long a ``uuid`` makes a repeat harmless: an hour, from the page of the send call, less what clocks differ."""
 _STYLES = {"primary": "primary", "danger": "danger"}
 _RICH = re.compile(r"[*_`~#>\[|]|^\s*(?:[-+]|\d+\.)\s", re.MULTILINE)
 _CARD = re.compile(r"^\s*(?:```|~~~)|^\s*\|?.*\|.*\n\s*\|?\s*:?-{3,}:?\s*\|", re.MULTILINE)
