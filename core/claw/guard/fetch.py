@@ -27,6 +27,7 @@ class Network:
     def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
         self._transport = transport
         self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._origins: dict[str, str] = {}  # of the addresses in use: each call asks, and they are as many as settings
 
     def client(self, address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
         """The client for the origin of an address that the operator wrote; relative URLs start at the origin.
@@ -37,7 +38,7 @@ class Network:
         :param apart: a new one with connections of its own, which the caller closes.
         :raises UsageError: it is no address of an HTTP service, or holds a password.
         """
-        origin = origin_of(address)
+        origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))
         if apart:
             return self._make(origin)
         if origin not in self._clients:

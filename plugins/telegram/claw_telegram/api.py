@@ -55,6 +55,10 @@ class Api:
         self._prefix = urlsplit(base if "//" in base else f"//{base}").path.rstrip("/")
         self._places: dict[str, httpx2.URL] = {}
 
+    def goes_over(self, client: "httpx2.AsyncClient") -> bool:
+        """Whether its calls take this client: another is made once the house has closed the first."""
+        return self._client is client
+
     async def call(
         self, method: str, params: Mapping[str, Any] | None = None, *, seconds: float = CALL_SECONDS
     ) -> Any:

@@ -80,6 +80,7 @@ class TelegramChannel:
         self._state = ChannelState()
         self._moved: dict[str, str] = {}
         self._forums: set[str] = set()
+        self._shared: Api | None = None  # it knows its addresses once it has read them
         self._deaf = ""
         QUIET.hide(account.token)
 
@@ -411,5 +412,9 @@ class TelegramChannel:
 
     def _api(self, *, apart: bool = False) -> Api:
         base = self._of.settings.api_base
-        client = self._http(base, apart=True) if apart else self._http(base)
-        return Api(client, self._of.token, base)
+        if apart:
+            return Api(self._http(base, apart=True), self._of.token, base)
+        client = self._http(base)
+        if self._shared is None or not self._shared.goes_over(client):
+            self._shared = Api(client, self._of.token, base)
+        return self._shared
