@@ -33,6 +33,7 @@ _NAMES = {
     "app": "look_round",
     "arguments": "nearest",
     "auth": "Credential configured_keys",
+    "builtin.chat_commands": "chat_menu",
     "channel": "Channel ChannelState Door Limits Talents Writer",
     "chunking": "split_text",
     "config.settings": "ChannelConfig ModelConfig ProviderConfig Secret Section",

@@ -3,6 +3,7 @@
 from claw.app import look_round as look_round
 from claw.arguments import nearest as nearest
 from claw.auth import Credential as Credential, configured_keys as configured_keys
+from claw.builtin.chat_commands import chat_menu as chat_menu
 from claw.channel import (
     Channel as Channel,
     ChannelState as ChannelState,

@@ -191,7 +191,7 @@ def test_the_menu_of_telegram_is_in_the_language_in_use(monkeypatch: pytest.Monk
         shown = menu()
     finally:
         words.use("en")
-    assert {"command": "stop", "description": "停止正在进行的回答"} in shown
+    assert {"command": "stop", "description": "停止正在运行的一轮"} in shown
     assert all(not one["description"].isascii() for one in shown)
 
 

@@ -344,7 +344,13 @@ COMMANDS: dict[str, Command] = {
             _new,
             True,
         ),
-        Command("/reset", "the same, and what was chosen here is taken back", "[text]", _reset, True),
+        Command(
+            "/reset",
+            "the same, and what was chosen here is taken back",
+            "[provider/model] [text]",
+            _reset,
+            True,
+        ),
         Command("/stop", "stop the turn that runs", "", _stop),
         Command("/status", "agent, model, conversation, how full the context is", "", _status),
         Command("/context", "what a request takes: sections of the prompt, tools", "", _context),
@@ -366,3 +372,9 @@ COMMANDS: dict[str, Command] = {
     )
 }
 """All commands by their names, in the order of ``/help``."""
+
+
+def chat_menu() -> tuple[tuple[str, str, str], ...]:
+    """The chat commands, for a service that lists them itself: the name without its slash, what it does (in the language
+    in use), and what may follow it, empty when nothing may."""
+    return tuple((each.name[1:], say(each.meaning), each.usage) for each in COMMANDS.values())

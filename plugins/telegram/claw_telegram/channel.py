@@ -81,7 +81,7 @@ class TelegramChannel:
         self._moved: dict[str, str] = {}
         self._forums: set[str] = set()
         self._shared: Api | None = None  # it knows its addresses once it has read them
-        self._deaf = ""
+        self._deaf = self._trouble = ""
         QUIET.hide(account.token)
 
     @property
@@ -94,6 +94,11 @@ class TelegramChannel:
         from claw_telegram.diagnosis import diagnose
 
         return await diagnose(self._of, self._api())
+
+    @property
+    def _who(self) -> str:
+        """How a line of the log names this account."""
+        return self.name if self.account == "default" else f"{self.name}/{self.account}"
 
     # listening
 
@@ -158,7 +163,7 @@ class TelegramChannel:
                     "url": self._of.settings.webhook_url, "secret_token": self._of.secret,
                     "allowed_updates": list(ALLOWED_UPDATES), "max_connections": CONNECTIONS,
                 })  # fmt: skip
-            self._note(state="up", detail=self._deaf)
+            self._came()
             await asyncio.Event().wait()
         finally:
             await self._receiver.close()
@@ -200,6 +205,9 @@ class TelegramChannel:
 
     def _came(self) -> None:
         again = self._state.state == "waiting"
+        if self._trouble:
+            self._trouble = ""
+            _log.info("%s: %s", self._who, say("hears again"))
         self._note(
             state="up",
             detail=self._deaf,
@@ -216,6 +224,9 @@ class TelegramChannel:
             told = say("a webhook was set for this bot; it is taken away, nothing that waits is lost")
         else:
             told = str(why)
+        if found.kind not in ("fatal", self._trouble):  # of what is fatal the house tells
+            self._trouble = found.kind
+            _log.warning("%s: %s", self._who, told)
         self._note(state="failed" if found.kind == "fatal" else "waiting", detail=told, last_error=told)
 
     def _note(self, **changes: Any) -> None:

@@ -10,7 +10,6 @@ refuses what the real one refuses, and can be told to fail, hang or drop the lin
 """
 
 import asyncio
-import contextlib
 import itertools
 import json
 from collections.abc import Mapping
@@ -18,26 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from claw_telegram.fake_html import CannotParse, parse, units
-from claw_telegram.fake_http import Asked, answer, post, read_request
+from claw_telegram.fake_http import Asked, answer, read_request
+from claw_telegram.fake_updates import Refusal, Updates
+
+__all__ = ["Call", "FakeTelegram", "Refusal", "too_fast"]
 
 TEXT, CAPTION = 4096, 1024
 UPLOAD_BYTES, DOWNLOAD_BYTES = 50 << 20, 20 << 20
-_RETRY_SECONDS = 0.05
-_TERMINATED = (
-    "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
-)
-_WEBHOOK = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
 _FILES = ("photo", "document", "voice", "audio", "video", "animation")
 
 Json = dict[str, Any]
-
-
-class Refusal(Exception):
-    """An answer that is not ok."""
-
-    def __init__(self, status: int, description: str, **parameters: Any) -> None:
-        super().__init__(description)
-        self.status, self.description, self.parameters = status, description, parameters
 
 
 def too_fast(seconds: float) -> Refusal:
@@ -86,12 +75,9 @@ class FakeTelegram:
         self.topics: dict[int, set[int]] = {}
         self.messages: dict[int, dict[int, Json]] = {}
         self.files: dict[str, bytes] = {}
-        self.webhook: Json = {"url": ""}
-        self._updates: list[Json] = []
-        self._ids, self._update_ids = itertools.count(100), itertools.count(870001)
+        self._updates = Updates()
+        self._ids = itertools.count(100)
         self._faults: list[_Fault] = []
-        self._news = asyncio.Event()
-        self._poller = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
@@ -107,7 +93,7 @@ class FakeTelegram:
         """Listen on loopback; ``url`` is the address."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        self._begin(self._call_webhook())
+        self._begin(self._updates.call_webhook())
 
     async def close(self) -> None:
         """Stop; every open connection is cut."""
@@ -144,10 +130,7 @@ class FakeTelegram:
 
     def update(self, **kind: Any) -> Json:
         """Anything else that happens."""
-        update = {"update_id": next(self._update_ids), **kind}
-        self._updates.append(update)
-        self._news.set()
-        return update
+        return self._updates.add(kind)
 
     # what a test asks and orders
 
@@ -163,7 +146,16 @@ class FakeTelegram:
     @property
     def pending(self) -> list[int]:
         """Ids of the updates that are not confirmed."""
-        return [update["update_id"] for update in self._updates]
+        return [update["update_id"] for update in self._updates.waiting]
+
+    @property
+    def webhook(self) -> Json:
+        """The webhook that is set: its ``url`` and ``secret``; a test may set one."""
+        return self._updates.webhook
+
+    @webhook.setter
+    def webhook(self, webhook: Json) -> None:
+        self._updates.webhook = webhook
 
     def fail(self, method: str, refusal: Refusal, times: int = 1) -> None:
         """Refuse the next calls of a method."""
@@ -222,7 +214,7 @@ class FakeTelegram:
             if token != self.token:
                 raise Refusal(401, "Unauthorized") if ":" in token else Refusal(404, "Not Found")
             result = (
-                await self._get_updates(asked.params, reader) if method == "getUpdates" else self._do(call)
+                await self._updates.poll(asked.params, reader) if method == "getUpdates" else self._do(call)
             )
         except Refusal as no:
             body = {"ok": False, "error_code": no.status, "description": no.description}
@@ -262,67 +254,20 @@ class FakeTelegram:
                 )
             case "getFile":
                 return self._get_file(call.params["file_id"])
-            case "setWebhook" | "deleteWebhook":
-                return self._set_webhook(call)
+            case "setWebhook":
+                return self._updates.set_webhook(call.params)
+            case "deleteWebhook":
+                return self._updates.set_webhook({**call.params, "url": ""})
             case "getWebhookInfo":
-                return {
-                    "url": self.webhook["url"],
-                    "has_custom_certificate": False,
-                    "pending_update_count": len(self._updates),
+                said = {
+                    name: self.webhook[name] for name in ("url", "last_error_message") if name in self.webhook
                 }
+                return {"has_custom_certificate": False, "pending_update_count": len(self.pending), **said}
             case "sendChatAction" | "setMessageReaction" | "setMyCommands" | "answerCallbackQuery":
                 return True
         if call.method.startswith("send") and call.files:
             return self._post_file(call)
         raise Refusal(404, "Not Found: method not found")
-
-    # updates
-
-    async def _get_updates(self, params: Mapping[str, Any], reader: asyncio.StreamReader) -> list[Json]:
-        """Hold the call until there is news; the newest poller wins."""
-        self._poller += 1
-        mine, offset = self._poller, params.get("offset")
-        ends = asyncio.get_running_loop().time() + float(params.get("timeout", 0))
-        self._news.set()  # wakes the poller before us
-        if offset is not None:
-            self._updates = [one for one in self._updates if one["update_id"] >= offset]
-        while True:
-            if self.webhook["url"]:
-                raise Refusal(409, _WEBHOOK)
-            if mine != self._poller:
-                raise Refusal(409, _TERMINATED)
-            left = ends - asyncio.get_running_loop().time()
-            if self._updates or left <= 0 or reader.at_eof():
-                return self._updates[: params.get("limit", 100)]
-            self._news.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), min(left, 0.05))
-
-    def _set_webhook(self, call: Call) -> bool:
-        if call.params.get("drop_pending_updates"):
-            self._updates.clear()
-        url = call.params.get("url", "") if call.method == "setWebhook" else ""
-        self.webhook = {"url": url, "secret": call.params.get("secret_token", "")}
-        self._news.set()
-        return True
-
-    async def _call_webhook(self) -> None:
-        """Post what waits to the webhook, in order and again until it is answered with 2xx; an album at once."""
-        while True:
-            await asyncio.sleep(_RETRY_SECONDS)
-            if not self.webhook["url"] or not self._updates:
-                continue
-            first = _album(self._updates[0])
-            batch = [one for one in self._updates if first and _album(one) == first] or self._updates[:1]
-            headers = (
-                {"X-Telegram-Bot-Api-Secret-Token": self.webhook["secret"]} if self.webhook["secret"] else {}
-            )
-            posts = (post(self.webhook["url"], update, headers) for update in batch)
-            for update, status in zip(
-                batch, await asyncio.gather(*posts, return_exceptions=True), strict=True
-            ):
-                if isinstance(status, int) and 200 <= status < 300:
-                    self._updates.remove(update)
 
     # messages
 
@@ -436,11 +381,6 @@ def _chat(id: int) -> Json:
     if id > 0:
         return {"id": id, "type": "private", "first_name": "Zhang"}
     return {"id": id, "type": "supergroup", "title": "Project"}
-
-
-def _album(update: Json) -> tuple[int, str] | None:
-    message = update.get("message", {})
-    return (message["chat"]["id"], message["media_group_id"]) if "media_group_id" in message else None
 
 
 def _check_keyboard(markup: Json) -> None:

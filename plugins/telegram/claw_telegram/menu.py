@@ -1,25 +1,10 @@
 """The chat commands, as Telegram's menu shows them."""
 
-from claw import say
+from claw import chat_menu
 
-COMMANDS = {
-    "new": "Start a new conversation",
-    "reset": "Start anew and forget what was chosen",
-    "status": "What is going on here",
-    "stop": "Stop the running answer",
-    "queue": "What happens with messages that come meanwhile",
-    "model": "Show or choose the model",
-    "think": "How long to think",
-    "reasoning": "Show or hide the thinking",
-    "context": "What the model reads",
-    "compact": "Summarise the past",
-    "tools": "Which tools may be used here",
-    "approve": "Allow a call that waits",
-    "help": "What you can write here",
-}
-"""Names with their English templates: up to 32 small letters, up to 256 characters (botcommand)."""
+COMMANDS = frozenset(name for name, _, _ in chat_menu())
 
 
 def menu() -> list[dict[str, str]]:
-    """For ``setMyCommands``, in the language in use."""
-    return [{"command": name, "description": say(text)} for name, text in COMMANDS.items()]
+    """For ``setMyCommands``, in the language in use: up to 32 small letters, and up to 256 characters (botcommand)."""
+    return [{"command": name, "description": meaning} for name, meaning, _ in chat_menu()]

@@ -51,6 +51,19 @@ async def test_webhook_mode_without_a_webhook_hears_nothing() -> None:
         assert await found(service, webhookUrl="https://here.example/hook", **HOOK) == []
 
 
+async def test_a_webhook_that_answers_badly_is_told_with_what_telegram_says_of_it() -> None:
+    async with FakeTelegram(TOKEN) as service:
+        service.webhook = {"url": "https://here.example/hook", "last_error_message": "Connection refused"}
+        [one] = await found(service, webhookUrl="https://here.example/hook", **HOOK)
+        assert one.grave and "Connection refused" in one.problem and "/webhook/telegram/default" in one.mend
+
+
+async def test_a_token_of_no_shape_is_no_token() -> None:
+    async with FakeTelegram(TOKEN) as service:
+        [one] = await found(service, botToken="no-token")
+        assert (one.about, one.kind) == ("channels.telegram.botToken", "credentials")
+
+
 @pytest.mark.parametrize("status", [500, 429])
 async def test_a_service_that_does_not_answer_well_is_told(status: int) -> None:
     async with FakeTelegram(TOKEN) as service:

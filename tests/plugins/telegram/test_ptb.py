@@ -159,3 +159,20 @@ async def test_the_older_of_two_pollers_and_every_one_beside_a_webhook_gets_a_40
             await bot.get_updates(timeout=0)
         await bot.delete_webhook(drop_pending_updates=False)
         assert len(await bot.get_updates(timeout=0)) == 1
+
+
+async def test_reactions_come_only_to_a_bot_that_asks_for_them_by_name() -> None:
+    def reacts() -> None:
+        person, chat = {"id": 1, "is_bot": False, "first_name": "A"}, {"id": CHAT, "type": "private"}
+        change = {"old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": "👍"}]}
+        fake.update(message_reaction={"chat": chat, "message_id": 5, "user": person, "date": 1, **change})
+
+    async with FakeTelegram() as fake, a_bot(fake) as bot:
+        reacts()
+        assert await bot.get_updates(timeout=0, allowed_updates=["message", "message_reaction"]) == ()
+        reacts()
+        [update] = await bot.get_updates(timeout=0)
+        assert update.message_reaction and update.message_reaction.new_reaction[0].emoji == "👍"
+        assert await bot.get_updates(update.update_id + 1, timeout=0, allowed_updates=["poll"]) == ()
+        fake.says("not asked for")
+        assert await bot.get_updates(timeout=0) == ()

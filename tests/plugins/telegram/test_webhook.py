@@ -50,9 +50,9 @@ class Listener:
 
 
 @asynccontextmanager
-async def hooked(fake: FakeTelegram, *answers: bool) -> AsyncIterator[Door]:
+async def hooked(fake: FakeTelegram, *answers: bool, door: Door | None = None) -> AsyncIterator[Door]:
     """A channel in webhook mode that the fake calls."""
-    network, door = Network(), Door(*answers)
+    network, door = Network(), door or Door(*answers)
     async with Listener() as gateway:
         address = f"{gateway.url}/webhook/telegram/default"
         section = {"botToken": TOKEN, "apiBase": fake.url, "webhookUrl": address, **HOOKED}
@@ -89,6 +89,34 @@ async def test_an_album_is_one_message_and_acknowledged_after_it_was_taken() -> 
             fake.says(photo=[{"file_id": f"p{number}"}], media_group_id="g")
         await soon(lambda: not fake.pending)
         assert [[file.key for file in one.attachments] for one in door.heard] == [["p1", "p2", "p3"]] * 2
+
+
+async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
+    async with FakeTelegram() as fake:
+        network, door = Network(), Door()
+        section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
+        config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
+        (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
+        update = json.dumps({"update_id": 1, "message": fake.message("too late")}).encode()
+        async with running(channel, door):  # type: ignore[arg-type]
+            await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
+            assert fake.calls("setWebhook") == [], "whoever set it, set it"
+        assert (await route.answer(post(route, body=update))).status == 503 and door.heard == []
+        await network.aclose()
+
+
+async def test_a_house_that_cannot_write_it_down_is_asked_again() -> None:
+    class TroubledDoor(Door):
+        async def submit(self, inbound):  # type: ignore[no-untyped-def]
+            if not self.heard:
+                self.heard.append(inbound)
+                raise OSError("disk full")
+            return await super().submit(inbound)
+
+    async with FakeTelegram() as fake, hooked(fake, door=TroubledDoor()) as door:
+        fake.says("one")
+        await soon(lambda: not fake.pending)
+        assert door.texts == ["one", "one"]
 
 
 def routes(**section: object) -> list[WebRoute]:
@@ -155,6 +183,11 @@ def test_a_variable_that_is_not_set_is_named_with_its_key() -> None:
 
 def test_the_token_may_come_from_the_environment() -> None:
     assert registered({"enabled": True}, {"TELEGRAM_BOT_TOKEN": TOKEN}) == ["default"]
+
+
+def test_the_token_of_the_environment_is_nobodys_where_there_are_several_bots() -> None:
+    section = {"accounts": {"home": {"botToken": "1:home"}, "work": {"linkPreview": False}}}
+    assert registered(section, {"TELEGRAM_BOT_TOKEN": TOKEN}) == ["home"]
 
 
 def test_each_account_is_a_channel_with_its_own_keys_over_the_shared_ones() -> None:

@@ -1,0 +1,213 @@
+"""How Telegram is listened to over weeks: what is asked for, how long is waited, and what nothing may hold up."""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+from claw import ConfigError, DeliveryError, chat_menu
+from claw_telegram.api import Refused
+from claw_telegram.fake import FakeTelegram, Refusal, too_fast
+from claw_telegram.inbound import Bot
+from claw_telegram.poller import Pace, Poller, trouble
+from plugins.telegram.bench import QUICK, Door, channel_at, listening, running, soon
+from plugins.telegram.test_telegram import CHAT, GROUP, HERE, THERE, out
+
+
+def refused(status: int, said: str = "no", **more: object) -> Refused:
+    return Refused("getUpdates", status, said, more)
+
+
+class TestPace:
+    def test_a_poll_has_fifteen_seconds_more_than_telegram_may_hold_it(self) -> None:
+        assert (Pace().poll, Pace().grace) == (25, 15)
+
+    def test_somebody_else_who_polls_is_given_five_seconds_and_then_more_up_to_a_minute(self) -> None:
+        pauses = [trouble(refused(409), failures, Pace()).seconds for failures in range(1, 9)]
+        most = [5, 10, 20, 40, 60, 60, 60, 60]
+        assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, most, strict=True))
+
+    def test_after_a_failure_the_pauses_double_up_to_a_minute(self) -> None:
+        pauses = [trouble(DeliveryError("broke"), failures, Pace()).seconds for failures in (1, 2, 5, 50)]
+        assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, (1, 2, 16, 60), strict=True))
+
+    @pytest.mark.parametrize("status", [401, 404])
+    def test_a_token_that_nobody_has_is_given_up(self, status: int) -> None:
+        assert trouble(refused(status), 1, Pace()).kind == "fatal"
+
+    def test_a_pause_that_telegram_asks_for_is_taken_as_it_is(self) -> None:
+        found = trouble(refused(429, retry_after=7), 9, Pace())
+        assert (found.kind, found.seconds) == ("pressed", 7)
+
+
+async def test_a_poll_that_hangs_gets_a_new_client_and_sends_keep_theirs() -> None:
+    async with FakeTelegram() as fake:
+        fake.hang("getUpdates")
+        async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, door):
+            fake.says("hello")
+            await soon(lambda: door.texts == ["hello"])
+            await channel.send(out("still here"))
+        assert fake.shown() == ["still here"]
+
+
+async def test_a_connection_that_broke_is_not_used_again() -> None:
+    made = []
+
+    class Broken:
+        async def call(self, method: str, params: object, *, seconds: float) -> object:
+            raise DeliveryError("the connection broke") if len(made) < 3 else refused(401)
+
+        async def aclose(self) -> None:
+            made[-1] = "closed"
+
+    def connect() -> Broken:
+        made.append("open")
+        return Broken()
+
+    poller = Poller(
+        connect,  # type: ignore[arg-type]
+        Bot(1, "b"),
+        submit=lambda inbound, update: Door().submit(inbound),
+        came=lambda: None,
+        troubled=lambda found, why: None,
+        pace=Pace(first=0.001),
+    )
+    with pytest.raises(Refused):
+        await poller.run()
+    assert made == ["closed"] * 3
+
+
+async def test_a_stuck_send_holds_up_no_poll() -> None:
+    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+        released = fake.hang("sendMessage")
+        sending = asyncio.ensure_future(channel.send(out("slow")))
+        await soon(lambda: fake.calls("sendMessage"))
+        fake.says("meanwhile")
+        await soon(lambda: door.texts == ["meanwhile"])
+        released.set()
+        await sending
+
+
+@pytest.mark.parametrize("method", ["setMyCommands", "answerCallbackQuery"])
+async def test_what_nobody_waits_for_holds_up_no_message(method: str) -> None:
+    async with FakeTelegram() as fake:
+        released = fake.hang(method)
+        async with listening(fake) as (_, door):
+            fake.presses(fake.message("Run?")["message_id"], "y")
+            await soon(lambda: fake.calls(method))
+            fake.says("meanwhile")
+            await soon(lambda: door.texts[-1:] == ["meanwhile"])
+            released.set()
+
+
+async def test_a_button_that_was_not_taken_is_not_answered() -> None:
+    async with FakeTelegram() as fake, listening(fake, *[False] * 3) as (_, door):
+        fake.presses(fake.message("Run?")["message_id"], "y")
+        await soon(lambda: len(door.heard) == 3)
+        assert fake.calls("answerCallbackQuery") == []
+        await soon(lambda: len(fake.calls("answerCallbackQuery")) == 1)
+
+
+async def test_reactions_come_as_they_were_asked_for() -> None:
+    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+        await soon(lambda: channel.state.state == "up")
+        person = {"id": 111222333, "is_bot": False, "first_name": "Zhang"}
+        chat = {"id": CHAT, "type": "private"}
+        put = {"old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": "👍"}]}
+        fake.update(message_reaction={"chat": chat, "message_id": 5, "user": person, "date": 1, **put})
+        await soon(lambda: [one.kind for one in door.heard] == ["reaction"])
+
+
+async def test_a_group_that_tells_where_it_went_is_answered_there() -> None:
+    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+        fake.says(chat=-4001, migrate_to_chat_id=GROUP)
+        await soon(lambda: [one.kind for one in door.heard] == ["migrate"])
+        await channel.send(out("here", replace(THERE, chat="-4001")))
+        await channel.typing(replace(THERE, chat="-4001"))
+        assert fake.shown(GROUP) == ["here"] and fake.shown(-4001) == []
+        assert [call["chat_id"] for call in fake.calls("sendChatAction")] == [GROUP]
+
+
+async def test_the_menu_holds_every_chat_command_and_may_be_left_out() -> None:
+    async with FakeTelegram() as fake, listening(fake) as (channel, _):
+        await soon(lambda: fake.calls("setMyCommands"))
+        shown = fake.calls("setMyCommands")[0]["commands"]
+        assert [(one["command"], one["description"]) for one in shown] == [
+            (name, meaning) for name, meaning, _ in chat_menu()
+        ]
+        assert all(1 <= len(one["description"]) <= 256 for one in shown)
+    async with FakeTelegram() as fake, listening(fake, commands=False) as (channel, _):
+        await soon(lambda: channel.state.state == "up" and len(fake.calls("getUpdates")) > 1)
+        assert fake.calls("setMyCommands") == []
+
+
+async def test_a_token_of_no_shape_is_refused_as_one_that_nobody_knows() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url, botToken="no-token") as channel:
+        with pytest.raises(ConfigError, match="BotFather"):
+            await channel.run(Door())
+
+
+async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_it_hears_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "claw_telegram")
+    async with FakeTelegram() as fake, listening(fake) as (channel, _):
+        await soon(lambda: channel.state.state == "up")
+        fake.fail("getUpdates", Refusal(409, "Conflict: terminated by other getUpdates request"), 3)
+        fake.says("ends the poll")
+        await soon(lambda: channel.state.reconnects == 1)
+    assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
+        (
+            "WARNING",
+            "telegram: another process polls with this bot's token, and this one waits until you stop it",
+        ),
+        ("INFO", "telegram: hears again"),
+    ]
+
+
+async def test_an_edit_in_a_private_chat_comes_each_second_and_in_a_group_each_third() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        writers = [channel.stream(out("", where)) for where in (HERE, THERE)]
+        for writer in writers:
+            await writer.show("a")
+        await soon(lambda: fake.shown() and fake.shown(GROUP))
+        for writer in writers:
+            await writer.show("a b")
+        await asyncio.sleep(0.5)
+        assert (fake.shown(), fake.shown(GROUP)) == (["a"], ["a"])
+        await soon(lambda: fake.shown() == ["a b"])
+        await asyncio.sleep(0.3)
+        assert fake.shown(GROUP) == ["a"]
+        for writer in writers:
+            await writer.abandon()
+
+
+async def test_an_edit_that_is_pressed_waits_and_no_second_message_appears() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        (id,) = (await channel.send(out("half"))).message_ids
+        fake.fail("editMessageText", too_fast(14))
+        with pytest.raises(DeliveryError) as pressed:
+            await channel.send(out("whole", replaces=(id,)))
+        assert pressed.value.retry_after_seconds == 14 and fake.shown() == ["half"]
+
+
+async def test_a_topic_stays_the_place_of_all_that_is_said_there() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        fake.topics[GROUP] = {42}
+        there = replace(THERE, thread="42")
+        writer = channel.stream(out("", there))
+        await writer.finish(out("streamed", there))
+        await channel.poll(there, "Tea?", ("yes", "no"))
+        await channel.typing(there)
+        said = [*fake.calls("sendMessage"), *fake.calls("sendPoll"), *fake.calls("sendChatAction")]
+        assert [call["message_thread_id"] for call in said] == [42, 42, 42]
+
+
+async def test_a_channel_that_stopped_hears_nothing_more() -> None:
+    door = Door()
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        async with running(channel, door):
+            await soon(lambda: channel.state.state == "up")
+        fake.says("too late")
+        await asyncio.sleep(0.05)
+        assert door.heard == [] and len(fake.pending) == 1

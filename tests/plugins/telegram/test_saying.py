@@ -1,0 +1,143 @@
+"""The forms of a message, and what an answer of the service makes of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from claw import Attachment, Button, DeliveryError
+from claw_telegram.api import Api, Refused
+from claw_telegram.fake import FakeTelegram, Refusal
+from claw_telegram.saying import keyboard, media_method, saying
+from claw_telegram.split import LIMIT
+from plugins.telegram.bench import TOKEN, channel_at
+from plugins.telegram.test_telegram import CHAT, GROUP, HERE, out
+
+
+@pytest.mark.parametrize("value", ["", "x" * 65, "文" * 22])
+def test_a_value_that_would_not_come_back_is_refused_before_it_is_sent(value: str) -> None:
+    with pytest.raises(DeliveryError, match="64 bytes") as refused:
+        keyboard([Button("?", value)])
+    assert refused.value.permanent
+    assert keyboard([Button("?", "x" * 64)]) and keyboard([Button("?", "文" * 21)])
+
+
+def test_short_labels_stand_beside_each_other_and_long_ones_below() -> None:
+    short = keyboard([Button(f"b{number}", "v") for number in range(4)])["inline_keyboard"]
+    assert [len(row) for row in short] == [3, 1]
+    wide = keyboard([Button("b", "v"), Button("a label of many words", "v")])["inline_keyboard"]
+    assert [len(row) for row in wide] == [1, 1]
+
+
+def test_what_is_counted_is_what_is_seen_in_utf16_units() -> None:
+    fits, over = "**" + "🦀" * 512 + "**", "**" + "🦀" * 512 + "x**"
+    assert saying(out(fits)).caption and saying(out(over)).caption == {}
+    assert LIMIT == 4096
+
+
+@pytest.mark.parametrize(
+    ("kind", "mime", "megabytes", "method"),
+    [
+        ("image", "image/png", 10, "sendPhoto"),
+        ("image", "image/png", 11, "sendDocument"),
+        ("image", "image/svg+xml", 1, "sendDocument"),
+        ("file", "image/gif", 1, "sendAnimation"),
+    ],
+)
+def test_a_picture_is_one_only_where_telegram_takes_it_so(
+    kind: str, mime: str, megabytes: int, method: str
+) -> None:
+    assert media_method(kind, mime, megabytes << 20, voice=False)[0] == method
+
+
+async def test_what_is_quoted_need_not_be_there_any_more() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        await channel.send(out("x", reply_to="9999"))
+        await channel.send(out("y", reply_to="an id of another service"))
+        first, second = fake.calls("sendMessage")
+        assert first["reply_parameters"] == {"message_id": 9999, "allow_sending_without_reply": True}
+        assert "reply_parameters" not in second and fake.shown() == ["x", "y"]
+
+
+async def test_previews_of_links_are_left_out_when_that_is_said() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url, linkPreview=False) as channel:
+        (id,) = (await channel.send(out("https://example.org"))).message_ids
+        await channel.edit(HERE, id, "https://example.net")
+        sent = [*fake.calls("sendMessage"), *fake.calls("editMessageText")]
+        assert [call["link_preview_options"] for call in sent] == [{"is_disabled": True}] * 2
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        await channel.send(out("https://example.org"))
+        assert "link_preview_options" not in fake.calls("sendMessage")[0]
+
+
+async def test_what_is_no_markdown_goes_out_letter_for_letter() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        await channel.send(out("**/*.md <b>", plain=True))
+        assert fake.shown() == ["**/*.md <b>"] and "parse_mode" not in fake.calls("sendMessage")[0]
+
+
+async def test_buttons_stand_below_the_last_of_several_messages() -> None:
+    text, buttons = "words " * 1000, (Button("More", "more"),)
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        writer = channel.stream(out(""))
+        await writer.show("wo")
+        await writer.finish(out(text, buttons=buttons))
+        assert keys_shown(fake) == [False, True]
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        fake.fail("sendMessage", Refusal(400, "Bad Request: message is too long"))
+        await channel.send(out(text[:4000], buttons=buttons))
+        assert keys_shown(fake) == [False, True]
+
+
+def keys_shown(fake: FakeTelegram) -> list[bool]:
+    return ["reply_markup" in one for one in fake.messages[CHAT].values()]
+
+
+async def test_a_file_that_is_refused_for_its_words_goes_with_other_words(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"x")
+    file = Attachment("file", "a.txt", path=str(tmp_path / "a.txt"))
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        fake.fail("sendDocument", Refusal(400, "Bad Request: can't parse entities: Unsupported start tag"))
+        await channel.send(out("**see**", attachments=(file,)))
+        assert fake.shown() == ["**see**"]
+        moved = Refusal(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=GROUP)
+        fake.fail("sendDocument", moved)
+        await channel.send(out("there", replace(HERE, chat="-4001"), attachments=(file,)))
+        assert fake.shown(GROUP) == ["there"]
+
+
+async def test_of_several_files_the_first_has_the_words(tmp_path: Path) -> None:
+    files = []
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_bytes(b"x")
+        files.append(Attachment("file", name, path=str(tmp_path / name)))
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        receipt = await channel.send(out("both", attachments=tuple(files)))
+        assert fake.shown() == ["both", ""] and len(receipt.message_ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "permanent", "unknown"),
+    [(400, True, False), (403, True, False), (500, False, False), (502, False, True), (504, False, True)],
+)
+async def test_a_refusal_says_whether_another_try_may_help_and_whether_it_may_have_been_done(
+    status: int, permanent: bool, unknown: bool
+) -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        fake.fail("sendMessage", Refusal(status, "not now"))
+        with pytest.raises(Refused) as refused:
+            await channel.send(out("x"))
+        assert (refused.value.permanent, refused.value.outcome_unknown) == (permanent, unknown)
+        fake.fail("editMessageText", Refusal(502, "Bad Gateway"))
+        with pytest.raises(Refused) as edit:
+            await channel.edit(HERE, "5", "x")
+        assert not edit.value.outcome_unknown, "an edit does no harm twice"
+
+
+async def test_a_call_that_is_not_answered_in_time_may_have_been_done() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        api: Api = channel._api()
+        released = fake.hang("sendMessage")
+        with pytest.raises(DeliveryError, match=r"did not answer sendMessage within 0\.1 s") as late:
+            await api.call("sendMessage", {"chat_id": CHAT, "text": "x"}, seconds=0.1)
+        released.set()
+        assert late.value.outcome_unknown and not late.value.permanent and TOKEN not in str(late.value)
