@@ -40,7 +40,7 @@ from claw.index import scan
 from claw.journal import Journal
 from claw.keys import Keys
 from claw.kit import Brought, Kit
-from claw.lane import CLOCK, SUBAGENT, Lanes
+from claw.lane import Lanes
 from claw.loop import Emit
 from claw.manifest import Found, variables_of
 from claw.message import Address, Inbound, Outbound, Receipt
@@ -61,9 +61,6 @@ from claw.turn import take_turn
 from claw.wall import USUAL, Leeway, bounded, name_of, within
 from claw.words import say
 from claw.yard import Yard
-
-_WIDTH = 256  # turns at once: they mostly wait for models, and 64 sessions must not wait for each other
-_OTHER_WIDTHS = {SUBAGENT: 8, CLOCK: 4}
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class App:
             config=self.config, kit=self._asked_through(spending),
             sessions=rooms.sessions if rooms else Sessions(self.config.home, self._database, self._clock, disk),
             journal=rooms.journal if rooms else Journal(self._database, self._clock),
-            lanes=rooms.lanes if rooms else Lanes(_WIDTH, _OTHER_WIDTHS),
+            lanes=rooms.lanes if rooms else Lanes(dict(self.config.settings.messages.lanes)),
             default_model=self.house.default_model, facts=facts, context_files=self._context_files, fetch=None,
             deliver=self.deliver, complain=self.complain, redact=self.redact, yard=self._yard, machine=_machine(),
             approvals=self._approvals(self._clock), overrides=Overrides(self._database), keys=self._keys(),

@@ -6,17 +6,19 @@ each, ``interrupt`` stops the turn and answers the newest.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from claw.clock import SYSTEM, Clock
 from claw.config.channels import QueueSettings
 from claw.envelope import spoken
 from claw.journal import Accepted
-from claw.lane import MAIN, Lanes, Mailbox
-from claw.route import Route
+from claw.lane import Lanes, Mailbox
+from claw.message import Address
+from claw.route import Route, lane_of
 from claw.turn import Errand, new_turn
 from claw.words import say
 
@@ -31,24 +33,38 @@ class Waiting:
     """A message that shall become (a part of) a turn.
 
     :param queue: the mode of its conversation when it came.
+    :param rights: what decides which tools its sender has here: only what has the same ones shares a turn with it.
     :param turn: the id of the turn that a death cut off, when this takes it up again; ``taken`` is then all of it.
     """
 
     accepted: Accepted
     route: Route
     queue: QueueSettings
+    rights: Hashable = None
     turn: str = ""
     taken: tuple[Accepted, ...] = ()
-    lane: str = MAIN
+
+    @property
+    def sort(self) -> "Sort":
+        """What shares a turn: what is answered in one place, with the same rights."""
+        return self.accepted.inbound.address, self.rights
+
+
+Sort = tuple[Address, Hashable]
 
 
 @dataclass
 class Conversation:
-    """One session: what waits, what runs."""
+    """One session: what waits, what runs.
+
+    :param overflow: what is told in short to the next turn of its sort.
+    :param answering: of which sort the turn is that runs.
+    """
 
     waiting: deque[Waiting] = field(default_factory=deque)
-    overflow: list[Accepted] = field(default_factory=list)
+    overflow: dict[Sort, list[Accepted]] = field(default_factory=dict)
     errand: Errand | None = None
+    answering: Sort | None = None
     running: "asyncio.Task[None] | None" = None
     worker: "asyncio.Task[None] | None" = None
     quiet_since: float = 0.0
@@ -88,7 +104,7 @@ class Backlog:
     @property
     def waiting(self) -> int:
         """Messages whose turn has not begun."""
-        return sum(len(one.waiting) + len(one.overflow) for one in self._all.values())
+        return sum(len(one.waiting) + sum(map(len, one.overflow.values())) for one in self._all.values())
 
     def errand(self, key: str) -> Errand | None:
         """The turn of this session that runs, if one does."""
@@ -135,7 +151,7 @@ class Backlog:
         one = self._all.get(key)
         if one is None:
             return aside is not None, 0
-        gone = [*one.overflow, *(w.accepted for w in one.waiting if not w.turn)]
+        gone = [*chain.from_iterable(one.overflow.values()), *(w.accepted for w in one.waiting if not w.turn)]
         cut_off = [w for w in one.waiting if w.turn]
         one.waiting.clear()
         one.overflow.clear()
@@ -177,13 +193,12 @@ class Backlog:
             await asyncio.wait(left, timeout=grace_seconds)
 
     def _steers(self, one: Conversation, errand: Errand, new: Waiting) -> bool:
-        """Into the running turn, when it answers in the same place and nobody there has waited longer."""
+        """Into the running turn, when that answers in the same place with the same rights, and nobody there has waited
+        longer: a turn with an owner's tools follows no one else's words.
+        """
         place = new.accepted.inbound.address
-        if place != errand.message.address or any(
-            old.accepted.inbound.address == place for old in one.waiting
-        ):
-            return False
-        return errand.mailbox.put(new.accepted)
+        is_behind = any(old.accepted.inbound.address == place for old in one.waiting)
+        return new.sort == one.answering and not is_behind and errand.mailbox.put(new.accepted)
 
     def _interrupt(self, one: Conversation) -> None:
         for old in one.waiting:
@@ -201,17 +216,21 @@ class Backlog:
             out = new.pop() if queue.drop == "new" else new.pop(0)
             one.waiting.remove(out)
             if queue.drop == "summarize":
-                one.overflow.append(out.accepted)
+                one.overflow.setdefault(out.sort, []).append(out.accepted)
             else:
                 self._dropped(out.accepted, "overflow")
+        for sort in one.overflow.keys() - {
+            waiting.sort for waiting in new
+        }:  # no turn comes that could tell it
+            for accepted in one.overflow.pop(sort):
+                self._dropped(accepted, "overflow")
 
     async def _work(self, key: str, one: Conversation) -> None:
         """Turn after turn, until nothing waits."""
         try:
             while one.waiting and self._open:
-                lane = one.waiting[0].lane
                 await self._give_way()
-                async with self._lanes.turn(key, lane) as mailbox:
+                async with self._lanes.turn(key, lane_of(key)) as mailbox:
                     if not one.waiting:  # all was stopped while it waited for its lane
                         continue
                     one.errand = self._next(one, mailbox)
@@ -220,7 +239,7 @@ class Backlog:
                         await asyncio.wait({one.running})
                     finally:
                         errand, one.errand, one.running = one.errand, None, None
-                late = [self._again(errand, accepted) for accepted in mailbox.take()]
+                late = [self._again(errand, one, accepted) for accepted in mailbox.take()]
                 one.waiting.extendleft(reversed(late))
                 await self._quiet(one)
         finally:
@@ -234,12 +253,14 @@ class Backlog:
         while self._open and self._pressed() and self._clock.monotonic() < until:  # noqa: ASYNC110 - many events end it
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _again(self, errand: Errand, accepted: Accepted) -> Waiting:
+    def _again(self, errand: Errand, one: Conversation, accepted: Accepted) -> Waiting:
         """What was put into a turn that ended before it looked."""
-        return Waiting(accepted, errand.route, _COLLECT)
+        rights = one.answering[1] if one.answering else None
+        return Waiting(accepted, errand.route, _COLLECT, rights)
 
     def _next(self, one: Conversation, mailbox: Mailbox) -> Errand:
         first = one.waiting.popleft()
+        one.answering = first.sort
         if first.turn:
             return Errand(first.turn, first.route, list(first.taken), mailbox, resumed=True)
         taken = [first]
@@ -249,7 +270,7 @@ class Backlog:
             for old in taken[:-1]:
                 self._dropped(old.accepted, "interrupted")
             taken = taken[-1:]
-        summed, one.overflow = one.overflow, []
+        summed = one.overflow.pop(first.sort, [])
         return Errand(
             new_turn(), taken[-1].route, [w.accepted for w in taken], mailbox,
             preface=_bullets(summed), summed=summed,
@@ -257,9 +278,8 @@ class Backlog:
 
     @staticmethod
     def _like(first: Waiting, waiting: deque[Waiting]) -> Iterator[Waiting]:
-        """All that follow in the same place."""
-        place = first.accepted.inbound.address
-        while waiting and not waiting[0].turn and waiting[0].accepted.inbound.address == place:
+        """All that follow of the same sort."""
+        while waiting and not waiting[0].turn and waiting[0].sort == first.sort:
             yield waiting.popleft()
 
     async def _quiet(self, one: Conversation) -> None:

@@ -1,13 +1,14 @@
 """Lanes: one turn at a time in each session, in the order they came; a later message may steer the running one."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
-WIDTH = 4  # turns at once in the whole house, as in the seeds' main lane
-MAIN, SUBAGENT, CLOCK = "main", "subagent", "cron"
+MAIN, SUBAGENT, CLOCK = "main", "subagents", "clock"
 """The kinds of lanes; each has a width of its own, so that a flood of one kind leaves room for the others."""
 
 
@@ -51,19 +52,64 @@ class Lane:
     running: Mailbox | None = None
 
 
+class Width:
+    """How many turns of one kind run at once; those that wait begin in their order.
+
+    :ivar most: 0 = as many as there are.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self.most, self._running = most, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def set(self, most: int) -> None:
+        """From now on so many; those that run more end by themselves."""
+        self.most = most
+        self._begin()
+
+    async def __aenter__(self) -> None:
+        begun = asyncio.get_running_loop().create_future()
+        self._waiting.append(begun)
+        self._begin()
+        try:
+            await begun
+        except asyncio.CancelledError:
+            if not begun.cancelled():  # it was let in at the same moment
+                self._leave()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._running -= 1
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and (not self.most or self._running < self.most):
+            begun = self._waiting.popleft()
+            if not begun.done():
+                self._running += 1
+                begun.set_result(None)
+
+
 class Lanes:
     """All lanes of the house.
 
-    :param width: how many turns may run at once over all sessions; None for no limit.
-    :param others: widths of other kinds of lanes.
+    :param widths: how many turns of each kind may run at once over all sessions; 0 and no word = no limit.
     """
 
-    def __init__(self, width: int | None = WIDTH, others: Mapping[str, int] | None = None) -> None:
+    def __init__(self, widths: Mapping[str, int] | None = None) -> None:
         self._lanes: dict[str, Lane] = {}
-        widths = {MAIN: width, **(others or {})}
-        self._rooms: dict[str, asyncio.Semaphore | nullcontext[None]] = {
-            kind: asyncio.Semaphore(most) if most else nullcontext() for kind, most in widths.items()
-        }
+        self._rooms = {kind: Width() for kind in (MAIN, SUBAGENT, CLOCK)}
+        self.widen(widths or {})
+
+    def widen(self, widths: Mapping[str, int]) -> None:
+        """Other widths from now on; no turn that runs is stopped."""
+        for kind, room in self._rooms.items():
+            room.set(widths.get(kind, 0))
 
     def __len__(self) -> int:
         return len(self._lanes)

@@ -5,9 +5,8 @@ Each thing that came in is settled in the journal exactly once, here or by the t
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from claw.abort import is_abort
 from claw.app import App
@@ -16,6 +15,7 @@ from claw.builtin import chat_commands
 from claw.config.channels import QueueSettings
 from claw.delivery import Delivery
 from claw.desk import Desk
+from claw.guard.admission import rule
 from claw.guests import filtered
 from claw.journal import Accepted, Unfinished
 from claw.letter import pieces
@@ -23,6 +23,7 @@ from claw.live import find_again
 from claw.media import brought_in
 from claw.message import Address, Heard, Inbound, Outbound
 from claw.pairing import Pairing
+from claw.policy import Run, for_group
 from claw.question import pressed
 from claw.route import Route, Verdict, admission, route
 from claw.stage import Rooms, fence_of
@@ -35,6 +36,8 @@ ATTEMPTS = 3
 """How often a turn is begun that takes the process with it each time."""
 
 
+MOST_PLACES = 1000
+"""Groups and threads of which is remembered what was said there without us; the one that is silent longest goes."""
 BOT_TURNS = 4
 """Messages of other bots in a row that are answered in one chat, until a person writes there (spec P8)."""
 
@@ -153,7 +156,8 @@ class Reception:
             going = replace(route(newest.inbound, rooms.config), session_key=cut.session_key)
             queue = self._queue(newest.inbound, cut.session_key)
             taken = [await self._with_files(one, going) for one in taken]
-            self._backlog.add(Waiting(taken[-1], going, queue, cut.turn, tuple(taken)))
+            rights = self._rights(newest.inbound, going)
+            self._backlog.add(Waiting(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
 
     def dropped(self, accepted: Accepted, why: str) -> None:
         """A message that waited gets no turn."""
@@ -230,15 +234,24 @@ class Reception:
         return True
 
     def _wait(self, accepted: Accepted, going: Route) -> None:
-        self._backlog.add(Waiting(accepted, going, self._queue(accepted.inbound, going.session_key)))
+        queue = self._queue(accepted.inbound, going.session_key)
+        self._backlog.add(Waiting(accepted, going, queue, self._rights(accepted.inbound, going)))
 
     def _queue(self, inbound: Inbound, session_key: str) -> QueueSettings:
-        """How messages wait: the conversation's own mode, else the channel's, else the house's."""
-        settings = self._rooms.config.settings
-        section = settings.channels.get(inbound.address.channel)
-        queue = (section and section.queue) or settings.messages.queue
+        """How messages wait: the conversation's own mode, else the account's, the channel's, the house's."""
+        config = self._rooms.config
+        queue = rule(inbound.address, config, "queue") or config.settings.messages.queue
         chosen = self._rooms.overrides.of(session_key).queue if self._rooms.overrides else ""
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
+
+    def _rights(self, inbound: Inbound, going: Route) -> Hashable:
+        """What of the sender decides on tools: being an owner, and what the file gives them in this group."""
+        place, direct = inbound.address, inbound.chat_type in ("direct", "dm")
+        run = Run(
+            going.agent_id, place.channel, place.account, None if direct else place.chat, inbound.sender
+        )
+        scope = for_group(self._rooms.config, run)
+        return going.owner, scope.key if scope else ""
 
     async def _with_files(self, accepted: Accepted, going: Route) -> Accepted:
         """The message with its files in the workspace of the agent that will read it."""
@@ -255,15 +268,19 @@ class Reception:
         if not inbound.sender.is_bot:
             self._bots.pop(place, None)
             return False
-        self._bots[place] = self._bots.get(place, 0) + 1
-        return self._bots[place] > BOT_TURNS
+        self._bots[place] = turns = self._bots.pop(place, 0) + 1
+        if len(self._bots) > MOST_PLACES:
+            del self._bots[next(iter(self._bots))]
+        return turns > BOT_TURNS
 
     def _remember(self, inbound: Inbound) -> None:
         """What is said in a group without us is shown with the next question."""
-        section: Any = self._rooms.config.settings.channels.get(inbound.address.channel)
-        most = section.group_history if section else 0
+        most = rule(inbound.address, self._rooms.config, "group_history")
         if most and inbound.kind == "message":
-            heard = self._heard.setdefault(inbound.address, deque(maxlen=most))
+            heard = self._heard.pop(inbound.address, ())
+            if len(self._heard) >= MOST_PLACES:
+                del self._heard[next(iter(self._heard))]
+            heard = self._heard[inbound.address] = deque(heard, maxlen=most)
             heard.append(
                 Heard(
                     inbound.text,

@@ -18,11 +18,12 @@ from claw.guard.admission import (
     is_owner,
     owners_of,
 )
+from claw.lane import CLOCK, MAIN, SUBAGENT
 from claw.message import Inbound, Sender
 
 __all__ = [
-    "LOCAL", "TERMINAL", "Route", "SessionKey", "Verdict", "admission", "admit", "build_key", "owners_of", "parse_key",
-    "route",
+    "LOCAL", "TERMINAL", "Route", "SessionKey", "Verdict", "admission", "admit", "build_key", "lane_of", "owners_of",
+    "parse_key", "route",
 ]  # fmt: skip
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
@@ -89,6 +90,12 @@ def parse_key(key: str, default_agent: str = "default") -> SessionKey:
         is_acp=rest.startswith("acp:"),
         thread_parent=f"agent:{agent}:{rest[: thread.start()]}" if thread else None,
     )
+
+
+def lane_of(key: str) -> str:
+    """The kind of lane that the turns of a session run in: sub-agents and scheduled tasks leave people room."""
+    known = parse_key(key)
+    return SUBAGENT if known.is_subagent else CLOCK if known.is_cron else MAIN
 
 
 def _chat_type(rest: str) -> str:

@@ -22,6 +22,7 @@ from claw.directives import shown as visible
 from claw.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.event import TurnEnded
 from claw.failpoint import reach
+from claw.guard.admission import rule
 from claw.journal import Accepted, Unfinished
 from claw.kit import Brought, account_of, channel_key
 from claw.letter import block_key, letters, pieces, quoted, tokens_of
@@ -124,6 +125,7 @@ class Serving:
         if self._approvals and new.rooms.approvals:
             new.rooms.approvals.present = self._present
         self.app, self._unserved, self._unheard = new, _unserved(new), _unheard(new)
+        new.rooms.lanes.widen(dict(new.config.settings.messages.lanes))
         for key, task in list(self._listening.items()):
             mine, theirs = old.kit.channels.get(key), new.kit.channels.get(key)
             if mine is not theirs or task.done():  # one that was set aside gets another try
@@ -323,13 +325,13 @@ class Serving:
             self._journal.ended(errand.turn, "refused")
             return
         where = Outbound(errand.turn, address, "", quoted(errand), answers=errand.message.message_id)
-        section = rooms.config.settings.channels.get(address.channel)
+        streams, in_blocks = (rule(address, rooms.config, name) for name in ("streaming", "block_streaming"))
         if errand.resumed:
             await find_again(channel, where, errand.turn, self._journal)
         live = Live(
             channel, where, errand.turn, self._journal, partial(visible, tokens=tokens_of(rooms)), rooms.complain,
-            section is None or section.streaming,
-            partial(self._block, where, count(1)) if section and section.block_streaming else None,
+            streams is not False,
+            partial(self._block, where, count(1)) if in_blocks else None,
             lambda: not self._delivery.busy(address), resumed=errand.resumed,
         )  # fmt: skip
         owed: tuple[Outbound, ...] = ()

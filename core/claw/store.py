@@ -4,6 +4,7 @@
 ``append`` / ``replace`` / ``make_folder`` / ``set_aside`` below are those of the real disk.
 """
 
+import errno
 import fcntl
 import os
 import threading
@@ -273,6 +274,7 @@ class Database:
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._log_fd = -1
+        self._in_doubt = False  # a sync failed: what of the log is on the medium?
         self._wanted: dict[str, tuple[str, ...]] = {}
         self._made: set[str] = set()
         self._lately: dict[tuple[str, tuple[Any, ...]], tuple[float, list[tuple[Any, ...]]]] = {}
@@ -342,8 +344,10 @@ class Database:
         """
         with self._guard:
             self._open()
-            is_new = self._log_fd < 0
-            if is_new:
+            is_new = self._log_fd < 0 or self._in_doubt
+            if self._in_doubt:
+                self._write_anew()
+            if self._log_fd < 0:
                 self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             fd = self._log_fd
         try:
@@ -351,7 +355,21 @@ class Database:
             if is_new:  # its name too: SQLite sees to that at its first checkpoint
                 self._disk.sync_folder(self.path.parent)
         except OSError as refused:
+            self._in_doubt = True
             raise cannot_write(self.path, refused) from refused
+
+    def _write_anew(self) -> None:
+        """Put what the log holds into the main file, and begin the log anew.
+
+        Linux tells of a page that it could not write once, and forgets the page: the sync after a failed one says that
+        all is well, over a log with a hole in it. So nothing counts until it was written again (PostgreSQL's lesson of
+        2018); SQLite syncs the main file itself.
+        """
+        with self._asked() as connection:
+            ((is_busy, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if is_busy:  # somebody else is reading
+            raise cannot_write(self.path, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+        self._in_doubt = False
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""

@@ -25,7 +25,7 @@ from claw.meter import bill_of
 from claw.outcome import is_said, outcome
 from claw.provider import Ask
 from claw.rebuilding import Rebuilding
-from claw.route import Route, admit
+from claw.route import Route, admit, lane_of
 from claw.session import Session
 from claw.spending import account
 from claw.stage import Rooms, Stage, Wish, choosable, set_stage
@@ -108,7 +108,8 @@ async def take_turn(inbound: Inbound, wish: Wish, *, rooms: Rooms, emit: Emit) -
     route = admit(message, rooms.config, wish.agent, wish.session)  # who may talk, to which agent
     if route is None:
         return None
-    async with rooms.lanes.turn(route.session_key) as mailbox:  # one at a time in a session
+    key = route.session_key
+    async with rooms.lanes.turn(key, lane_of(key)) as mailbox:  # one at a time in a session
         errand = Errand(new_turn(), route, [Accepted(0, message)], mailbox, wish)
         ended = await run_turn(errand, rooms, emit, partial(_whole, rooms))
     if ended.failed:

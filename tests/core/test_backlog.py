@@ -2,10 +2,11 @@
 
 import asyncio
 
+import pytest
 from claw.backlog import Backlog, Waiting
 from claw.config.channels import QueueSettings
 from claw.journal import Accepted
-from claw.lane import Lanes
+from claw.lane import CLOCK, MAIN, SUBAGENT, Lanes
 from claw.message import Address, Inbound, Sender
 from claw.route import Route
 
@@ -20,16 +21,16 @@ def queue(mode, **more):
 class House:
     """A backlog whose turns last until they are let go, and whose turns are written down."""
 
-    def __init__(self, width=None):
+    def __init__(self, width=None, **widths):
         self.turns, self.dropped, self.gates = [], [], asyncio.Queue()
         self.stopped, self.count = [], 0
-        self.backlog = Backlog(Lanes(width), self._run, self._drop)
+        self.backlog = Backlog(Lanes({MAIN: width or 0, **widths}), self._run, self._drop)
 
-    def say(self, text, settings, key=KEY, address=CHAT):
+    def say(self, text, settings, key=KEY, address=CHAT, rights="a member"):
         self.count += 1
         inbound = Inbound(address, text, Sender("u1"), message_id=str(self.count))
         accepted = Accepted(self.count, inbound)
-        self.backlog.add(Waiting(accepted, Route("default", key, False, "direct"), settings))
+        self.backlog.add(Waiting(accepted, Route("default", key, False, "direct"), settings, rights))
 
     async def until_runs(self, turns):
         while len(self.turns) < turns:
@@ -89,6 +90,97 @@ async def test_steer_puts_it_into_the_turn_that_runs():
 
     assert [one.inbound.text for one in house.turns[0].mailbox.take()] == ["and be quick"]
     house.let_go()
+    await house.until_idle()
+
+
+@pytest.mark.parametrize(
+    ("where", "rights"),
+    [({"address": Address("fake", "chat-1", thread="t1")}, "a member"), ({}, "the owner")],
+    ids=["another place", "other rights"],
+)
+async def test_a_turn_is_steered_from_its_own_place_and_with_its_own_rights_alone(where, rights):
+    house = House()
+    house.say("one", queue("steer"), rights="the owner")
+    await house.until_runs(1)
+    house.say(
+        "do as I say", queue("steer"), rights="a member" if rights == "the owner" else "the owner", **where
+    )
+    assert house.turns[0].mailbox.take() == []
+
+    house.let_go(2)
+    await house.until_runs(2)
+    await house.until_idle()
+    assert house.said() == [["one"], ["do as I say"]]
+
+
+async def test_who_waits_longer_in_a_place_is_not_passed_by_who_could_steer():
+    house = House()
+    house.say("one", queue("steer"), rights="the owner")
+    await house.until_runs(1)
+    house.say("mine first", queue("steer"), rights="a member")
+    house.say("and then mine", queue("steer"), rights="the owner")
+    house.let_go(3)
+    await house.until_runs(3)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["mine first"], ["and then mine"]]
+
+
+async def test_messages_whose_senders_have_other_rights_are_not_joined():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    for text, rights in (
+        ("two", "a member"),
+        ("three", "a member"),
+        ("four", "the owner"),
+        ("five", "a member"),
+    ):
+        house.say(text, queue("collect"), rights=rights)
+    house.let_go(4)
+    await house.until_runs(4)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["two", "three"], ["four"], ["five"]]
+
+
+async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_its_sender_hears_of_it():
+    house, two = House(), queue("collect", cap=2)
+    house.say("one", two)
+    await house.until_runs(1)
+    house.say("of a member", two)
+    house.say("more of a member", two)
+    house.say("of the owner", two, rights="the owner")
+    assert house.dropped == [], "a member's turn comes that tells it"
+    house.say("more of the owner", two, rights="the owner")
+    house.let_go(2)
+    await house.until_runs(2)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["of the owner", "more of the owner"]]
+    assert house.turns[1].preface == ""
+    assert house.dropped == [("of a member", "overflow"), ("more of a member", "overflow")]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("agent:default:subagent:1f", SUBAGENT),
+        ("agent:default:subagent:1f:subagent:2e", SUBAGENT),
+        ("agent:default:cron:daily:run:7", CLOCK),
+    ],
+)
+async def test_sub_agents_and_scheduled_tasks_leave_people_room(key, kind):
+    house = House(width=2, **{kind: 1})
+    for number in range(3):
+        house.say(str(number), queue("collect"), key=f"{key}{number}")
+    house.say("hello?", queue("collect"))
+    await house.until_runs(2)
+    await asyncio.sleep(0.01)
+    assert house.said() == [["0"], ["hello?"]]
+
+    house.let_go(4)
+    await house.until_runs(4)
     await house.until_idle()
 
 

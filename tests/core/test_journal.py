@@ -151,3 +151,34 @@ def test_a_turn_that_shall_be_taken_up_again_keeps_what_is_known_of_its_effects(
 
     assert [cut.turn for cut in late.unfinished()] == ["t1"]
     assert not late.once("t1", "call-1")
+
+
+@pytest.mark.parametrize("days", [7.1, 60])
+def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database, days):
+    now = [1000.0]
+    journal = Journal(database, Clock(now=lambda: now[0]))
+    done, waits, taken = (
+        journal.accept(replace(HELLO, event_id=f"ev_{n}", message_id=f"om_{n}")) for n in (1, 2, 3)
+    )
+    journal.began("cut", "agent:a:main", (taken.number,))
+    journal.began("over", "agent:a:main", (done.number,))
+    owed = [
+        Outbound(f"over:{state}", HELLO.address, state) for state in ("owed", "sending", "paid", "unknown")
+    ]
+    journal.ended("over", "delivered", owed)
+    journal.sending("over:sending")
+    journal.paid("over:paid", ("1",))
+    journal.failed("over:unknown", "unknown", "a line broke")
+    now[0] += days * DAY
+
+    journal.accept(replace(HELLO, event_id="ev_9", message_id="om_9"))
+
+    assert [one.number for one in journal.waiting()] == [waits.number, 4]
+    assert [[one.number for one in cut.taken] for cut in journal.unfinished()] == [[taken.number]]
+    assert [(one.outbound.text, one.sending) for one in journal.owed()] == [
+        ("owed", False),
+        ("sending", True),
+    ]
+    assert database.read("SELECT count(*) FROM owed") == [(2,)], "the rest was swept"
+    assert journal.accept(replace(HELLO, event_id="ev_2", message_id="om_2")) is None
+    assert journal.accept(replace(HELLO, event_id="ev_1", message_id="om_1")), "answered long ago: forgotten"

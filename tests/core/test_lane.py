@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from claw.lane import Lanes
+from claw.lane import CLOCK, MAIN, SUBAGENT, Lanes
 
 
 async def test_turns_of_one_session_run_one_at_a_time_in_the_order_they_came():
@@ -23,7 +23,7 @@ async def test_turns_of_one_session_run_one_at_a_time_in_the_order_they_came():
 
 
 async def test_turns_of_different_sessions_run_together_up_to_the_width_of_the_house():
-    lanes, running, most = Lanes(width=2), 0, 0
+    lanes, running, most = Lanes({MAIN: 2}), 0, 0
 
     async def turn(key: str) -> None:
         nonlocal running, most
@@ -41,7 +41,7 @@ async def test_turns_of_different_sessions_run_together_up_to_the_width_of_the_h
 
 
 async def test_without_a_width_all_sessions_run_together():
-    lanes, arrived = Lanes(width=None), asyncio.Barrier(9)
+    lanes, arrived = Lanes(), asyncio.Barrier(9)
 
     async def turn(key: str) -> None:
         async with lanes.turn(key):
@@ -88,7 +88,7 @@ async def test_what_a_turn_never_looked_at_can_still_be_taken_after_it():
 
 
 async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leaves_no_lane():
-    lanes = Lanes(width=1)
+    lanes = Lanes({MAIN: 1})
     with pytest.raises(RuntimeError):
         async with lanes.turn("s"):
             raise RuntimeError("broken")
@@ -108,3 +108,73 @@ async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leave
         assert len(lanes) == 1
     assert len(lanes) == 0
     assert not lanes.busy("s")
+
+
+async def running_at_once(lanes: Lanes, kind: str, count: int) -> int:
+    """How many of ``count`` turns of a kind, each of a session of its own, run before any of them ends."""
+    begun, over = [], asyncio.Event()
+
+    async def turn(number: int) -> None:
+        async with lanes.turn(f"{kind}-{number}", kind):
+            begun.append(number)
+            await over.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(turn(number))
+        await asyncio.sleep(0.01)
+        at_once = len(begun)
+        assert begun == list(range(at_once)), "those that came first"
+        over.set()
+    assert begun == list(range(count)), "nobody is forgotten, nobody is overtaken"
+    return at_once
+
+
+async def test_each_kind_of_lane_has_a_width_of_its_own():
+    lanes = Lanes({MAIN: 3, SUBAGENT: 2, CLOCK: 1})
+
+    async with asyncio.TaskGroup() as group:  # side by side: none takes another's room
+        kinds = {kind: group.create_task(running_at_once(lanes, kind, 6)) for kind in (MAIN, SUBAGENT, CLOCK)}
+
+    assert {kind: done.result() for kind, done in kinds.items()} == {MAIN: 3, SUBAGENT: 2, CLOCK: 1}
+
+
+async def test_other_widths_hold_from_now_on():
+    lanes, over, begun = Lanes({MAIN: 1}), asyncio.Event(), []
+
+    async def turn(number: int) -> None:
+        async with lanes.turn(str(number)):
+            begun.append(number)
+            await over.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(turn(number))
+        await asyncio.sleep(0.01)
+        assert begun == [0]
+        lanes.widen({MAIN: 3})
+        await asyncio.sleep(0.01)
+        assert begun == [0, 1, 2]
+        lanes.widen({MAIN: 1})
+        await asyncio.sleep(0.01)
+        assert begun == [0, 1, 2], "no turn that runs is stopped"
+        over.set()
+    assert await running_at_once(lanes, MAIN, 3) == 1
+
+
+async def test_who_gives_up_while_he_waits_for_room_takes_none():
+    lanes = Lanes({MAIN: 1})
+
+    async def turn(key: str) -> None:
+        async with lanes.turn(key):
+            await asyncio.sleep(0)
+
+    for moments in range(6):  # also at the very moment in which he is let in
+        first, waits, last = (asyncio.ensure_future(turn(key)) for key in "abc")
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        waits.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(first, waits, last, return_exceptions=True)
+        assert len(lanes) == 0
+    assert await running_at_once(lanes, MAIN, 2) == 1

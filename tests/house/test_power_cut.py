@@ -5,6 +5,7 @@ import random
 from contextlib import closing
 
 import pytest
+from claw.errors import ClawError
 from claw.journal import Journal
 from claw.message import Address, Inbound, Sender
 from claw.serve import Serving
@@ -104,6 +105,22 @@ async def test_a_cut_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path)
 
         await asyncio.gather(*map(come, range(120)), *map(cut, range(12)))
         assert len(told) == 120
+
+
+async def test_what_comes_after_a_sync_that_failed_is_on_the_medium_too_when_it_is_told(tmp_path):
+    home, medium = tmp_path / "home", Medium()
+    with closing(Database(home / "state.db", disk=medium.disk())) as database:
+        journal = Journal(database)
+        for number in range(9):
+            if number in (3, 6):
+                medium.failing = number // 3
+            journal.accept(message(number))
+            for _ in range(medium.failing):
+                with pytest.raises(ClawError, match="cannot write"):
+                    await journal.durable()
+            await journal.durable()
+            there = left(medium, home, tmp_path / f"cut-{number}", number)
+            assert {f"m{one}" for one in range(number + 1)} <= there
 
 
 async def test_what_the_disk_refused_to_sync_is_not_acknowledged_and_taken_in_when_it_comes_again(tmp_path):

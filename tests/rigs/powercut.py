@@ -8,6 +8,7 @@ from pathlib import Path
 from claw.store import SYSTEM, Disk
 
 _BLOCK_BYTES = 512
+_SALT = slice(16, 24)  # of a log's header: SQLite's file format, "WAL file format"
 
 
 @dataclass
@@ -18,9 +19,13 @@ class Medium:
     they are when the log is.
 
     :ivar syncs: how often the data of a file were brought onto it.
+    :ivar failing: so many syncs of the log fail. As on Linux, what they should have written is lost for good, and the
+        next one says that all is well.
     """
 
     syncs: int = 0
+    failing: int = 0
+    _lost: dict[Path, tuple[bytes, int, int]] = field(default_factory=dict)
     _kept: dict[Path, bytes] = field(default_factory=dict)
     _names: set[Path] = field(default_factory=set)
 
@@ -48,13 +53,27 @@ class Medium:
         return b"".join(block if dice.random() < 0.7 else bytes(len(block)) for block in blocks)
 
     def _sync(self, fd: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if self.failing and path.name.endswith("-wal"):
+            self.failing -= 1
+            now = path.read_bytes()
+            kept = self._kept.get(path, b"")
+            self._lost[path] = now[_SALT], len(kept) if kept[_SALT] == now[_SALT] else 0, len(now)
+            raise OSError(5, "Input/output error")
         SYSTEM.sync(fd)
         self.syncs += 1
-        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
-        self._kept[path] = path.read_bytes()
+        self._kept[path] = self._written(path)
         if path.name.endswith(".db-wal"):
             database = path.with_name(path.name.removesuffix("-wal"))
             self._kept[database] = database.read_bytes()
+
+    def _written(self, path: Path) -> bytes:
+        """A file as it is on the medium once it was synced: what was lost stays so, until it is written again."""
+        now = path.read_bytes()
+        salt, start, end = self._lost.get(path, (b"", 0, 0))
+        if salt != now[_SALT]:  # the log was begun anew
+            return now
+        return now[:start] + bytes(end - start) + now[end:]
 
     def _sync_all(self, fd: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{fd}"))

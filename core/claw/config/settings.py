@@ -210,11 +210,20 @@ class Logging(Section):
     )
 
 
+class Lanes(Section):
+    """How many turns run at once. Turns mostly wait for models: what a machine bears is more than its cores."""
+
+    main: int = Field(256, ge=1, description="Of all conversations with people.")
+    subagents: int = Field(8, ge=1, description="Of sub-agents.")
+    clock: int = Field(4, ge=1, description="Of scheduled tasks.")
+
+
 class Messages(Section):
     """``messages``."""
 
     silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
     queue: QueueSettings = part()
+    lanes: Lanes = part()
 
 
 class ApprovalSettings(Section):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from claw.config.channels import like_an_id
 from claw.config.layout import CHANNELS, camel
 from claw.config.names import dotted
-from claw.message import Inbound, Sender
+from claw.message import Address, Inbound, Sender
 from claw.words import say
 
 TERMINAL = "terminal"
@@ -84,25 +84,28 @@ def owner_hash(owner_id: str, secret: str = "") -> str:
     return digest.hexdigest()[:12]
 
 
+def rule(address: Address, config: Any, name: str) -> Any:
+    """What the file says under one key (``queue``, ``streaming`` …) of the account of an address: the account's own
+    word, else the channel's. None when it has no section for the channel.
+    """
+    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
+    return None if rules.channel is None else rules.get(name)
+
+
 def group_of(inbound: Inbound, config: Any) -> Any:
     """What the file says of the group of a message, or of all others (``*``): a ``GroupSettings``, or None."""
-    address = inbound.address
-    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
-    groups = rules.get("groups") if rules.channel is not None else {}
-    return groups.get(address.chat, groups.get("*"))
+    groups = rule(inbound.address, config, "groups") or {}
+    return groups.get(inbound.address.chat, groups.get("*"))
 
 
 def history_limit(inbound: Inbound, config: Any) -> int | None:
     """How many turns of this conversation a request may show, 0 = all: what the file says of the person in a direct
     chat, else of the channel. None when it says nothing, and the agent's own limit holds.
     """
-    address = inbound.address
-    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
-    if rules.channel is None:
-        return None
-    person = rules.get("dms").get(inbound.sender.id) if inbound.chat_type in _DIRECT else None
+    people = rule(inbound.address, config, "dms") if inbound.chat_type in _DIRECT else None
+    person = (people or {}).get(inbound.sender.id)
     limit: int | None = person.history_limit if person else None
-    return rules.get("history_limit") if limit is None else limit
+    return rule(inbound.address, config, "history_limit") if limit is None else limit
 
 
 @dataclass(frozen=True, slots=True)

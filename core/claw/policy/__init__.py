@@ -7,7 +7,17 @@
 
 from claw.policy.facts import Run, ToolFact, fact_of
 from claw.policy.judge import judge, judge_all, narrow, resolve
-from claw.policy.layers import LAYERS, Entry, Layer, Scope, Sections, build, layers_for, sections_for
+from claw.policy.layers import (
+    LAYERS,
+    Entry,
+    Layer,
+    Scope,
+    Sections,
+    build,
+    for_group,
+    layers_for,
+    sections_for,
+)
 from claw.policy.reach import Reach
 from claw.policy.ruling import Conflict, Judgement, Ruling
 from claw.policy.strays import strays
@@ -26,6 +36,7 @@ __all__ = [
     "ToolFact",
     "build",
     "fact_of",
+    "for_group",
     "judge",
     "judge_all",
     "layers_for",

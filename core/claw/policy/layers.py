@@ -1,6 +1,6 @@
 """From the file to nine plain values: what each layer allows and denies in this run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -205,7 +205,7 @@ def sections_for(config: Any, run: Run) -> Sections:
         agent=_scope(here, shared, mine),
         tools_provider=_for_provider("tools", "", house, run),
         agent_provider=_for_provider(here, shared, mine, run),
-        group=_for_group(config, run),
+        group=for_group(config, run),
         sandboxes=tuple(boxes),
         subagents=tuple(broods),
         channels=tuple(config.settings.channels),
@@ -246,18 +246,23 @@ def _step(name: str) -> str:
     return text if text.startswith("[") else f".{text}"
 
 
-def _for_group(config: Any, run: Run) -> Scope | None:
-    """First hit: a sender in this group, this group, a sender in the default entry, the default entry."""
+def for_group(config: Any, run: Run) -> Scope | None:
+    """What the file gives in a group: first hit of a sender in this group, this group, a sender in the default entry, the
+    default entry. An account's own groups stand in the place of the channel's; None where nothing is said.
+    """
     wanted = run.channel.strip().lower()
     channel = next((name for name in config.settings.channels if name.lower() == wanted), None)
     if run.group is None or channel is None:
         return None
-    groups = config.settings.channels[channel].groups
+    section, path = config.settings.channels[channel], [channel]
+    account = section.accounts.get(run.account.strip())
+    if account is not None and "groups" in account.model_fields_set:
+        section, path = account, [channel, "accounts", run.account.strip()]
     for name in (run.group, "*"):
-        group = groups.get(name)
+        group = section.groups.get(name)
         if group is None:
             continue
-        key, whose = _group_key(config.raw, channel, name)
+        key, whose = _group_key(config.raw, path, name)
         if (sender := sender_key(group.tools_by_sender, run.sender)) is not None:
             return _scope(f"{key}.toolsBySender{_step(sender)}", whose, group.tools_by_sender[sender])
         if group.tools is not None:
@@ -265,13 +270,15 @@ def _for_group(config: Any, run: Run) -> Scope | None:
     return None
 
 
-def _group_key(raw: Mapping[str, Any], channel: str, name: str) -> tuple[str, str]:
+def _group_key(raw: Mapping[str, Any], path: Sequence[str], name: str) -> tuple[str, str]:
     """Where a group is written: below ``channels`` or at the top, in a map or in a list (then its id explains it)."""
     held = raw.get("channels") or {}
-    head = ("channels", channel) if channel in held else (channel,)
-    groups = (held.get(channel) or raw.get(channel) or {}).get("groups") or {}
-    if isinstance(groups, list):
-        for index, entry in enumerate(groups):
+    head = ("channels", *path) if path[0] in held else tuple(path)
+    here: Any = raw
+    for step in (*head, "groups"):
+        here = (here.get(step) if isinstance(here, Mapping) else None) or {}
+    if isinstance(here, list):
+        for index, entry in enumerate(here):
             if name in {str(entry[key]) for key in ("chatId", "chat_id", "id") if key in entry}:
                 return dotted((*head, "groups", index)), name
     return dotted((*head, "groups", name)), ""
