@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     """One channel for each account under ``channels.discord``."""
     from claw_discord.channel import DiscordChannel
-    from claw_discord.settings import DiscordSettings, refuse_two_places, token_of
+    from claw_discord.settings import DiscordSettings, refuse_no_address, refuse_two_places, token_of
 
     tokens: dict[str, Secret] = {}
 
     def ready(name: str, settings: DiscordSettings) -> None:
+        refuse_no_address(settings)
         tokens[name] = token_of(name, settings, config.environ, tokens)
 
     accounts = config.accounts("discord", DiscordSettings, "token", ready=ready)

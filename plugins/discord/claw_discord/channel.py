@@ -37,7 +37,7 @@ from claw_discord.inbox import Inbox
 from claw_discord.outbound import Refused
 from claw_discord.rendering import render
 from claw_discord.seen import Seen
-from claw_discord.settings import DiscordSettings
+from claw_discord.settings import DiscordSettings, token_key
 
 if TYPE_CHECKING:
     import httpx2
@@ -111,7 +111,8 @@ class DiscordChannel:
         """What Discord says of this bot; nothing is changed."""
         from claw_discord.diagnosis import diagnose
 
-        return await diagnose(self._settings, self._token(), self._http(self._settings.api_base))
+        http = self._http(self._settings.api_base)
+        return await diagnose(self._settings, token_key(self.account), self._token(), http)
 
     async def run(self, door: Door) -> None:
         """Listen until cancelled; what is missed while nobody listens is asked for at the next start."""
@@ -278,6 +279,10 @@ class DiscordChannel:
         """Show for ten seconds that an answer is coming."""
         channel = await self._channel_of(address, message_id)
         await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
+
+    async def settled(self, address: Address, message_id: str = "") -> None:
+        """What ``typing`` showed goes by itself; that a command of Discord's own is thought about does not."""
+        self._inbox.settled(message_id)
 
     # --- the ways there
 

@@ -16,8 +16,13 @@ CONTENT_FLAGS = 1 << 18 | 1 << 19
 """The text of messages, granted to a large bot after review, or to a small one by a switch."""
 
 
-async def diagnose(settings: "DiscordSettings", token: str, http: "httpx2.AsyncClient") -> list[Finding]:
-    """``users/@me`` and ``applications/@me``; no gateway connection is made."""
+async def diagnose(
+    settings: "DiscordSettings", key: str, token: str, http: "httpx2.AsyncClient"
+) -> list[Finding]:
+    """``users/@me`` and ``applications/@me``; no gateway connection is made.
+
+    :param key: where the token is written.
+    """
     import httpx2
 
     base, known = settings.api_base.rstrip("/"), {"Authorization": f"Bot {token}"}
@@ -29,7 +34,7 @@ async def diagnose(settings: "DiscordSettings", token: str, http: "httpx2.AsyncC
         return [Finding("", "unreachable", problem, say("try again in a while"))]
     if me.status_code == 401:
         mend = say("copy the token from the developer portal, page Bot")
-        return [Finding("", "credentials", say("Discord knows no bot with this token"), mend)]
+        return [Finding(key, "credentials", say("Discord knows no bot with this token"), mend)]
     if me.is_error or application.is_error:
         status = max(me.status_code, application.status_code)
         return [Finding("", "refused", say("Discord answered with HTTP {status}", status=status))]

@@ -11,6 +11,7 @@ from typing import Any
 
 from claw import Address, Around, Attachment, Heard, Inbound, Sender
 
+from claw_discord.commands import line_of
 from claw_discord.places import FORUM, MEDIA, THREAD_KINDS, Place, Places
 
 READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"})
@@ -19,7 +20,7 @@ READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "I
 _DISCORD_EPOCH_MS = 1420070400000
 _SAID_BY_PEOPLE = frozenset({0, 19, 20, 23})  # message types: default, reply, and what a command left
 _FORWARD = 1  # message_reference.type
-_COMPONENT = 3  # interaction type
+COMMAND, _COMPONENT = 2, 3  # interaction types
 _STICKER_ENDINGS = {1: "png", 2: "png", 3: "json", 4: "gif"}
 _NO_PLACES = Places()
 
@@ -51,7 +52,7 @@ def to_inbound(
     if event == "MESSAGE_UPDATE":
         return reader.edit(data)
     if event == "INTERACTION_CREATE":
-        return reader.button(data)
+        return reader.command(data) if data.get("type") == COMMAND else reader.button(data)
     if event == "MESSAGE_REACTION_ADD" and reactions != "off":
         return reader.reaction(data, f"{session}:{frame.get('s')}", own_only=reactions == "own")
     return None
@@ -112,16 +113,24 @@ class _Reader:
         pressed = data.get("data") or {}
         if data.get("type") != _COMPONENT or not pressed.get("custom_id"):
             return None
-        message = data.get("message") or {}
         values = pressed.get("values") or ()
-        place = self._place({"channel_type": (data.get("channel") or {}).get("type"), **data})
+        text = str(values[0]) if values else str(pressed["custom_id"])
+        return self._interaction(data, "button", text, str((data.get("message") or {}).get("id") or ""))
+
+    def command(self, data: Mapping[str, Any]) -> Inbound | None:
+        """One of Discord's own commands, as the line that somebody could have written."""
+        chosen = data.get("data") or {}
+        return self._interaction(data, "message", line_of(chosen), str(data["id"])) if chosen else None
+
+    def _interaction(self, data: Mapping[str, Any], kind: str, text: str, message_id: str) -> Inbound:
+        place = self._place({"channel_type": channel_kind(data), **data})
         return Inbound(
             self._address(place, place.id if place.is_thread else None),
-            str(values[0]) if values else str(pressed["custom_id"]),
+            text,
             sender_of({"author": data.get("user") or {}, **data}),
-            message_id=str(message.get("id") or ""),
+            message_id=message_id,
             event_id=str(data["id"]),
-            kind="button",
+            kind=kind,
             sent_at=sent_at(str(data["id"])),
             chat_type="group" if data.get("guild_id") else "direct",
             mentions_us=True,
@@ -245,9 +254,14 @@ def files_of(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def is_thread_message(data: Mapping[str, Any]) -> bool:
-    """Whether a message says of itself that it stands in a thread."""
-    return (data.get("channel_type") or 0) in THREAD_KINDS
+def channel_kind(data: Mapping[str, Any]) -> int:
+    """Of what kind the channel is in which something happened, as far as it says so itself."""
+    return int(data.get("channel_type") or (data.get("channel") or {}).get("type") or 0)
+
+
+def is_in_thread(data: Mapping[str, Any]) -> bool:
+    """Whether something says of itself that it happened in a thread."""
+    return channel_kind(data) in THREAD_KINDS
 
 
 def _file(file: Mapping[str, Any]) -> Attachment:

@@ -12,19 +12,22 @@ from typing import Any
 from claw import DeliveryError, Door, Inbound, say
 
 from claw_discord.client import Pace, label
-from claw_discord.inbound import is_thread_message, to_inbound
+from claw_discord.commands import registration
+from claw_discord.inbound import COMMAND, is_in_thread, to_inbound
 from claw_discord.places import DIRECT, Place, Places
 from claw_discord.seen import Seen
-from claw_discord.settings import DiscordSettings
+from claw_discord.settings import DiscordSettings, may_be_heard_in
 
 _log = logging.getLogger(__name__)
 
 _WAITING = 10_000
 _PAGE, _PAGES = 100, 5
 _CHATS_AT_ONCE = 50
-_DEFERRED_UPDATE = (
-    6  # answer to a pressed button: heard, nothing changes (developer docs, "Interaction Callback Type")
-)
+_DEFERRED_UPDATE = {"type": 6}
+"""Answer to a pressed button: heard, nothing changes (developer docs, "Interaction Callback Type")."""
+_THINKING = {"type": 5, "data": {"flags": 64}}
+"""Answer to a command: shown as being thought about, to that person alone, until it is taken back."""
+_THOUGHT_SECONDS = 14 * 60.0  # an interaction can be answered for 15 minutes
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -57,8 +60,9 @@ class Inbox:
         self._who, self._seen, self._places = label(account), seen, Places()
         self._line: asyncio.Queue[Mapping[str, Any] | _Gaps | _Owed] = asyncio.Queue()
         self._pressed: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+        self._settled: dict[str, asyncio.Event] = {}
         self._me = self._session = ""
-        self._busy = False
+        self._busy = self._listed = False
 
     def hear(self, frame: Mapping[str, Any]) -> None:
         """Take a dispatch in; returns at once."""
@@ -68,6 +72,7 @@ class Inbox:
             if event == "READY":
                 self._me, self._session = str(data["user"]["id"]), str(data.get("session_id") or "")
                 self._line.put_nowait(_Gaps())
+                self._pressed.put_nowait(frame)
             elif event == "GUILD_CREATE":
                 self._line.put_nowait(
                     _Gaps(str(data.get("id") or ""), places, _moment(data.get("joined_at")))
@@ -90,7 +95,8 @@ class Inbox:
             tasks.create_task(self._remember_debts())
             while True:
                 frame = await self._pressed.get()
-                tasks.create_task(self._press(door, frame))
+                ready = frame.get("t") == "READY"
+                tasks.create_task(self._list_commands(frame["d"]) if ready else self._press(door, frame))
 
     # --- what was said
 
@@ -137,7 +143,7 @@ class Inbox:
     async def _read(self, frame: Mapping[str, Any]) -> Inbound | None:
         data = frame["d"]
         try:
-            if is_thread_message(data) and self._places.get(str(data["channel_id"])) is None:
+            if is_in_thread(data) and self._places.get(str(data["channel_id"])) is None:
                 await self._look_up(str(data["channel_id"]))
             return to_inbound(
                 frame,
@@ -178,27 +184,24 @@ class Inbox:
     def _gaps(self, came: _Gaps) -> list[tuple[str, int]]:
         limit, now = self._settings.catch_up_minutes * 60.0, time.time()
         if came.guild:
-            return self._seen.guild_gaps(
-                came.guild, came.places, joined=came.joined, now=now, limit_seconds=limit
-            )
+            places = [
+                place
+                for place in came.places
+                if may_be_heard_in(self._settings, place.parent if place.is_thread else place.id)
+            ]
+            return self._seen.guild_gaps(came.guild, places, joined=came.joined, now=now, limit_seconds=limit)
         self._seen.begin(now)
         return self._seen.direct_gaps(now, limit)
 
     async def _catch_up(self, door: Door, gaps: Sequence[tuple[str, int]]) -> None:
-        """Ask chat by chat; once the service does not answer, the rest is owed."""
+        """Ask chat by chat, so many that what is said now does not wait long, and while the service answers; the rest
+        is owed."""
         answered = True
-        for chat, after in gaps[:_CHATS_AT_ONCE]:
-            if answered:
+        for number, (chat, after) in enumerate(gaps):
+            if answered and number < _CHATS_AT_ONCE:
                 answered = await self._fill(door, chat, after)
             else:
                 self._seen.owe(chat, str(after + 1))
-        if len(gaps) > _CHATS_AT_ONCE:
-            left = len(gaps) - _CHATS_AT_ONCE
-            _log.warning(
-                "%s: %s",
-                self._who,
-                say("{count} quiet channels were not asked for missed messages", count=left),
-            )
 
     async def _fill(self, door: Door, chat: str, after: int) -> bool:
         """Ask one chat for what came after a message, and hand it in, oldest first; False = the service is away."""
@@ -233,33 +236,85 @@ class Inbox:
         return {"guild_id": place.guild if place else None, "channel_type": kind, **data, "channel_id": chat}
 
     async def _remember_debts(self) -> None:
-        """What was not taken is asked for until it is, less and less often."""
-        pause = self._pace.again
+        """What was not taken is asked for until it is, less and less often while nothing comes of it."""
+        pause, before = self._pace.again, 0
         while True:
             await asyncio.sleep(pause)
-            owed = bool(self._seen.owed)
-            pause = min(pause * 2, self._pace.longest_pause) if owed else self._pace.again
+            owed = len(self._seen.owed)
+            stuck = owed and owed >= before
+            pause, before = min(pause * 2, self._pace.longest_pause) if stuck else self._pace.again, owed
             if owed and self._line.empty():
                 self._line.put_nowait(_Owed())
 
     # --- what was pressed
 
     async def _press(self, door: Door, frame: Mapping[str, Any]) -> None:
-        """A button: handed in, then confirmed; Discord shows a failure to the person after three seconds."""
+        """A button or a command: handed in, then confirmed; Discord tells the person of a failure after three seconds."""
         data = frame["d"]
         inbound = await self._read(frame)
-        if inbound is None or not await self._submit(door, inbound):
+        if inbound is None or inbound.message_id in self._settled:  # a resume repeats what we have
             return
+        if data.get("type") != COMMAND:
+            if await self._submit(door, inbound):
+                await self._confirm(data, _DEFERRED_UPDATE)
+            return
+        settled = self._settled[inbound.message_id] = asyncio.Event()
+        try:
+            if await self._submit(door, inbound) and await self._confirm(data, _THINKING):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_THOUGHT_SECONDS):
+                        await settled.wait()
+                await self._take_back(data)
+        finally:
+            del self._settled[inbound.message_id]
+
+    def settled(self, id: str) -> None:
+        """What a command asked for is said, or never will be."""
+        if id in self._settled:
+            self._settled[id].set()
+
+    async def _confirm(self, data: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
         try:
             await self._call(
                 "POST",
                 "/interactions/{webhook_id}/{webhook_token}/callback",
-                json={"type": _DEFERRED_UPDATE},
+                json=answer,
                 webhook_id=str(data["id"]),
-                webhook_token=str(data["token"]),
+                webhook_token=str(data.get("token")),
             )
         except DeliveryError as why:
-            _log.warning("%s: %s", self._who, say("a pressed button could not be confirmed: {why}", why=why))
+            told = say("what somebody pressed or chose could not be confirmed: {why}", why=why)
+            _log.warning("%s: %s", self._who, told)
+            return False
+        return True
+
+    async def _take_back(self, data: Mapping[str, Any]) -> None:
+        """What shows that a command is thought about; it would go by itself after a quarter of an hour."""
+        with suppress(DeliveryError):
+            await self._call(
+                "DELETE",
+                "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
+                webhook_id=str(data.get("application_id")),
+                webhook_token=str(data.get("token")),
+            )
+
+    async def _list_commands(self, ready: Mapping[str, Any]) -> None:
+        """Register our commands once in a process, and only when they are not."""
+        if self._listed or not self._settings.commands:
+            return
+        path = "/applications/{application_id}/commands"
+        try:
+            application = str(ready["application"]["id"])
+            there = await self._call(
+                "GET", path, query={"with_localizations": "true"}, application_id=application
+            )
+            wanted = registration(there)
+            if wanted is not None:
+                await self._call("PUT", path, json=wanted, application_id=application)
+            self._listed = True
+        except (DeliveryError, KeyError, TypeError, ValueError, AttributeError) as why:
+            told = say("the commands could not be listed with Discord: {why}", why=why)
+            _log.warning("%s: %s", self._who, told)
 
 
 def _id(data: Any) -> str:

@@ -1,11 +1,11 @@
 """``channels.discord`` in the config file."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlsplit
 
 from claw import ChannelConfig, ConfigError, Secret
-from pydantic import Field, model_validator
+from pydantic import Field
 
 API_BASE = "https://discord.com/api/v10"
 GATEWAY_URL = "wss://gateway.discord.gg/"
@@ -39,20 +39,10 @@ class DiscordSettings(ChannelConfig):
         le=1440,
         description="How old a message may be that came while we were away; 0 = leave them.",
     )
+    commands: bool = Field(True, description="List the chat commands where somebody types a slash.")
     media_max_mb: int = Field(25, ge=1, le=500, description="The largest file that is fetched.")
     api_base: str = Field(API_BASE, description="Where the REST API is; all accounts share one.")
     gateway_url: str = Field(GATEWAY_URL, description="Where the gateway is; all accounts share one.")
-
-    @model_validator(mode="after")
-    def _addresses_are_addresses(self) -> Self:
-        for value, schemes, name in (
-            (self.api_base, ("https", "http"), "apiBase"),
-            (self.gateway_url, ("wss", "ws"), "gatewayUrl"),
-        ):
-            parts = urlsplit(value)
-            if parts.scheme not in schemes or not parts.hostname:
-                raise ValueError(f"{name} must begin with {' or '.join(schemes)}:// and name a host")
-        return self
 
 
 def intents(settings: DiscordSettings, *, content: bool) -> int:
@@ -66,7 +56,16 @@ def intents(settings: DiscordSettings, *, content: bool) -> int:
     return asked | MESSAGE_CONTENT if content else asked
 
 
-def _key_of(account: str) -> str:
+def may_be_heard_in(settings: DiscordSettings, chat: str) -> bool:
+    """Whether the house lets anybody of a server's channel in at all: what it would refuse need not be asked for."""
+    group = settings.groups.get(chat, settings.groups.get("*"))
+    return settings.group_policy != "disabled" and (
+        settings.group_policy == "open" if group is None else group.enabled
+    )
+
+
+def token_key(account: str) -> str:
+    """Where the token of an account is written."""
     return "channels.discord.token" if account == "default" else f"channels.discord.accounts.{account}.token"
 
 
@@ -78,7 +77,7 @@ def token_of(
     :param others: the tokens of the accounts before it.
     :raises ConfigError: there is none behind the key, or another account has the same.
     """
-    key = _key_of(account)
+    key = token_key(account)
     token = settings.token
     if token is None and account == "default" and environ.get(TOKEN_VARIABLE):
         return Secret({"env": TOKEN_VARIABLE}, environ=environ)
@@ -96,8 +95,23 @@ def token_of(
         if taken.reveal().strip() == text.strip():
             problem = "is the token of {other} too, and one bot answers to one account only"
             fix = "Make a bot of its own in the developer portal, or take one of the two out"
-            raise ConfigError(key, problem, fix, other=_key_of(other))
+            raise ConfigError(key, problem, fix, other=token_key(other))
     return token
+
+
+def refuse_no_address(settings: DiscordSettings) -> None:
+    """Neither address may be something else than one.
+
+    :raises ConfigError: it is.
+    """
+    for value, schemes, key, such in (
+        (settings.api_base, ("https", "http"), "apiBase", API_BASE),
+        (settings.gateway_url, ("wss", "ws"), "gatewayUrl", GATEWAY_URL),
+    ):
+        parts = urlsplit(value)
+        if parts.scheme not in schemes or not parts.hostname:
+            problem, fix = "{value} is no address of this kind", "Write it such as {such}, or leave it out"
+            raise ConfigError(f"channels.discord.{key}", problem, fix, value=value, such=such)
 
 
 def refuse_two_places(accounts: Iterable[DiscordSettings]) -> None:

@@ -610,6 +610,23 @@ async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tm
 # --- what only one platform has
 
 
+@pytest.mark.parametrize("stage", _SOCKETS[2:], indirect=True)
+async def test_a_command_of_the_services_own_is_answered_and_no_longer_thought_about(stage, tmp_path):
+    async with served(stage, FakeProvider(says("a plan")), tmp_path) as house:
+        await until(lambda: stage.fake.rest.registered)
+        await stage.fake.commands("status", channel=stage.group.chat, user=stage.ann)
+        (status,) = await told(house, stage, stage.group)
+        await until(lambda: stage.fake.rest.confirmed and not stage.fake.rest.thinking)
+        assert "fake/m1" in status.text
+        await stage.fake.commands("new", "make a plan", channel=stage.group.chat, user=stage.boss)
+        assert texts(await told(house, stage, stage.group, 3))[1:] == ["a new conversation", "a plan"]
+        await until(lambda: len(stage.fake.rest.confirmed) == 2 and not stage.fake.rest.thinking)
+        await stage.fake.commands("status", channel=stage.direct(stage.eve).chat, user=stage.eve)
+        (offer,) = await told(house, stage, stage.direct(stage.eve))
+        assert "pairing approve" in offer.text
+        await until(lambda: len(stage.fake.rest.confirmed) == 3 and not stage.fake.rest.thinking)
+
+
 @pytest.mark.parametrize("stage", _SOCKETS[:1], indirect=True)
 async def test_a_token_that_expired_is_renewed_and_the_answer_stands(stage, tmp_path):
     async with served(stage, FakeProvider(says("before"), says("after")), tmp_path) as house:

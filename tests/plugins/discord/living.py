@@ -60,7 +60,8 @@ async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
 
 def channel_of(service: FakeDiscord, home: Path, *, pace: Pace = QUICK, **keys: Any) -> DiscordChannel:
     """The channel as the host gets it from the hook, with a quick pace."""
-    section = {"token": service.token, "apiBase": service.api_base, "gatewayUrl": service.gateway_url, **keys}
+    section = {"token": service.token, "apiBase": service.api_base, "gatewayUrl": service.gateway_url,
+               "groups": {"*": {}}, **keys}  # fmt: skip
     config = bench.plugin_config({"channels": {"discord": section}}, "discord", home=home)
     [made] = bench.brought(claw_discord, config)["register_channels"]
     settings, token = (

@@ -399,6 +399,15 @@ class TestSaying:
         await channel.send(says("inside", address=here(thread=thread)))
         assert service.shown(thread) == ["inside"] and service.shown() == []
 
+    async def test_the_message_that_a_thread_hangs_under_is_not_quoted_in_it(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        said = await service.says("start")
+        await service.open_thread(FakeDiscord.CHANNEL, said["id"], "talk")
+        await channel.send(says("inside", address=here(thread=said["id"]), reply_to=said["id"]))
+        [posted] = service.asked("POST", "/messages")
+        assert "message_reference" not in posted.body
+
     async def test_a_quoted_message_that_is_gone_does_not_stop_the_answer(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:
@@ -408,8 +417,10 @@ class TestSaying:
     async def test_nobody_is_ever_pinged(self, service: FakeDiscord, channel: DiscordChannel) -> None:
         [id] = (await channel.send(says(f"<@{FakeDiscord.ALICE}> @everyone"))).message_ids
         await channel.edit(here(), id, f"<@{FakeDiscord.ALICE}> again")
+        await channel.poll(here(), f"<@{FakeDiscord.ALICE}>?", ("yes", "no"))
         assert service.rest.pinged == []
-        assert all(one.body["allowed_mentions"] == {"parse": []} for one in service.log if one.body)
+        said = [one.body for one in service.log if "/messages" in one.path]
+        assert [body["allowed_mentions"] for body in said] == [{"parse": []}] * 3
 
     async def test_the_same_key_shows_one_message(
         self, service: FakeDiscord, channel: DiscordChannel
@@ -590,6 +601,22 @@ class TestStreaming:
         assert service.shown() == ["Once upon a time"] and writer.shown == receipt.message_ids
         assert service.messages[receipt.message_ids[0]]["components"][0]["components"][0]["custom_id"] == "m"
         assert service.messages[receipt.message_ids[0]]["referenced_message"]["id"] == question["id"]
+
+    async def test_what_is_too_many_in_the_end_is_taken_back(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        writer = channel.stream(says(""))
+        await writer.show("word " * 500)
+        await until(lambda: len(service.shown()) == 2, 10)
+        await writer.finish(says("short"))
+        assert service.shown() == ["short"]
+
+    async def test_what_a_process_before_us_had_begun_is_found_by_its_key_and_becomes_the_answer(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        [begun] = (await channel.send(says("Half an", "turn-1:0"))).message_ids
+        receipt = await channel.send(says("Half an answer, whole", "turn-1:0"))
+        assert receipt.message_ids == (begun,) and service.shown() == ["Half an answer, whole"]
 
     async def test_what_outgrows_one_message_goes_on_in_the_next(
         self, service: FakeDiscord, channel: DiscordChannel

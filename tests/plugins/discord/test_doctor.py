@@ -38,7 +38,8 @@ async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_connects_nowhere(
 
 async def test_a_token_that_nobody_has_is_told(discord: FakeDiscord, tmp_path: Path) -> None:
     [one] = await found(channel_of(discord, tmp_path, token="nobody-has-this"))
-    assert one.kind == "credentials" and "developer portal" in one.mend
+    assert (one.about, one.kind) == ("channels.discord.token", "credentials")
+    assert "developer portal" in one.mend
     assert "nobody-has-this" not in one.problem + one.mend
 
 

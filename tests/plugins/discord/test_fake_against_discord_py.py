@@ -37,8 +37,9 @@ class Echo(discord.Client):
         self.edits.append(event)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
-        self.pressed.append(interaction)
-        await interaction.response.defer()
+        if interaction.type is discord.InteractionType.component:
+            await interaction.response.defer()
+            self.pressed.append(interaction)
 
     async def on_resumed(self) -> None:
         self.resumed += 1
@@ -181,7 +182,41 @@ async def test_buttons_are_shown_pressed_and_answered_in_time(service: FakeDisco
         pressed = await service.presses(str(sent.id), "yes")
         await service.until(lambda: pressed in service.rest.confirmed)
         assert service.rest.confirmed[pressed][0] == 6
+        await hears(client, lambda: client.pressed)
         assert client.pressed[0].data["custom_id"] == "yes"
+
+
+async def test_commands_are_registered_chosen_and_thought_about_until_that_is_taken_back(
+    service: FakeDiscord,
+) -> None:
+    client = Echo()
+    tree = discord.app_commands.CommandTree(client)
+    chosen: list[tuple[str, bool]] = []
+
+    @tree.command(name="model", description="Which model answers")
+    async def model(interaction: discord.Interaction, text: str = "") -> None:
+        await interaction.response.defer(ephemeral=True, thinking=True)
+        chosen.append((text, service.rest.thinking == {str(interaction.id): True}))
+        await interaction.delete_original_response()
+
+    async with living_with(service, client):
+        [registered] = await tree.sync()
+        assert (registered.name, registered.options[0].name) == ("model", "text")
+        assert [one.name for one in await tree.fetch_commands()] == ["model"]
+        await service.commands("model", "openai/gpt")
+        await service.commands("model")
+        await service.until(lambda: len(service.asked("DELETE", "/messages/@original")) == 2)
+        assert chosen == [("openai/gpt", True), ("", True)] and service.rest.thinking == {}
+
+
+async def test_a_command_of_the_wrong_form_is_refused(service: FakeDiscord) -> None:
+    client = Echo()
+    async with living_with(service, client):
+        for wrong in ({"name": "Two Words"}, {"description": ""}, {"description": "x" * 101}):
+            body = [{"type": 1, "name": "fine", "description": "A command", **wrong}]
+            with pytest.raises(discord.HTTPException) as refused:
+                await client.http.bulk_upsert_global_commands(int(FakeDiscord.ME), body)
+            assert (refused.value.status, refused.value.code) == (400, 50035)
 
 
 async def test_a_thread_is_opened_under_a_message_and_written_into(service: FakeDiscord) -> None:

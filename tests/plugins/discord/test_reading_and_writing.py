@@ -6,7 +6,7 @@ from typing import Any
 import claw_discord
 import claw_discord.client
 import pytest
-from claw import Button, ConfigError, DeliveryError
+from claw import Button, ConfigError, DeliveryError, UsageError
 from claw.testing import bench
 from claw_discord import outbound
 from claw_discord.inbound import id_at, readable, sent_at, to_inbound
@@ -82,6 +82,32 @@ class TestReading:
         assert inbound is not None
         [sticker] = inbound.attachments
         assert (sticker.kind, sticker.name, sticker.key) == ("sticker", "wave", "sticker:8.gif")
+
+    @pytest.mark.parametrize(("format", "ending"), [(1, "png"), (2, "png"), (3, "json"), (4, "gif")])
+    def test_a_sticker_of_each_format_has_its_ending(self, format: int, ending: str) -> None:
+        inbound = to_inbound(
+            message("", sticker_items=[{"id": "8", "name": "wave", "format_type": format}]), ME
+        )
+        assert inbound is not None and inbound.attachments[0].key == f"sticker:8.{ending}"
+
+    def test_what_was_chosen_from_a_list_is_its_value(self) -> None:
+        data = {"id": "9", "type": 3, "channel_id": CHANNEL, "user": {"id": ALICE}}
+        chosen = to_inbound(
+            {"t": "INTERACTION_CREATE", "d": data | {"data": {"custom_id": "list", "values": ["b"]}}}, ME
+        )
+        assert chosen is not None and (chosen.kind, chosen.text) == ("button", "b")
+
+    def test_everybody_is_not_us_and_an_answer_to_us_is(self) -> None:
+        everyone = to_inbound(message("@everyone look", mention_everyone=True), ME)
+        answer = to_inbound(message("why?", referenced_message={"id": "5", "author": {"id": ME}}), ME)
+        assert everyone is not None and answer is not None
+        assert (everyone.mentions_us, answer.mentions_us) == (False, True)
+
+    @pytest.mark.parametrize(("user", "by"), [(ALICE, ALICE), (ME, None), ("", None)])
+    def test_a_reaction_of_ours_is_not_heard(self, user: str, by: str | None) -> None:
+        data = {"user_id": user, "channel_id": CHANNEL, "message_id": "5", "emoji": {"name": "👍"}}
+        heard = to_inbound({"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, ME, reactions="all")
+        assert (heard and heard.sender.id) == by
 
     def test_a_post_in_a_forum_says_so(self) -> None:
         places = Places()
@@ -166,6 +192,36 @@ class TestWriting:
         assert [len(row["components"]) for row in outbound.components(buttons)] == [5, 2]
         with pytest.raises(DeliveryError, match="25 buttons"):
             outbound.components(buttons * 4)
+
+    def test_what_is_too_long_for_its_place_is_cut_where_no_meaning_is_lost(self) -> None:
+        [row] = outbound.components([Button("x" * 81, "v")])
+        assert len(row["components"][0]["label"]) == 80
+        asked = outbound.poll("q" * 301, ["o" * 56])["poll"]
+        assert len(asked["question"]["text"]) == 300 and len(asked["answers"][0]["poll_media"]["text"]) == 55
+        assert len(outbound.thread("t " * 80)["name"]) <= 100 and outbound.thread(" \n")["name"] == "claw"
+        with pytest.raises(UsageError):
+            outbound.poll("Which?", ["x"] * 11)
+
+    def test_a_message_holds_two_thousand_characters_and_ten_megabytes(self) -> None:
+        assert outbound.message(says("x" * 2000))["content"] and outbound.FILE_BYTES == 10 << 20
+        with pytest.raises(DeliveryError, match="2000"):
+            outbound.message(says("x" * 2001))
+
+    def test_a_text_that_is_no_markdown_fits_also_when_its_signs_do_not(self) -> None:
+        assert outbound.message(says("*" * 900, plain=True))["content"] == r"\*" * 900
+        assert outbound.message(says("*" * 1900, plain=True))["content"] == "*" * 1900
+
+    @pytest.mark.parametrize(
+        ("written", "named"),
+        [
+            ("👍", "👍"),
+            ("<:party:123>", "party:123"),
+            ("<a:party:123>", "party:123"),
+            ("party:123", "party:123"),
+        ],
+    )
+    def test_an_emoji_is_named_as_a_route_wants_it(self, written: str, named: str) -> None:
+        assert outbound.emoji(written) == named
 
     @pytest.mark.parametrize("text", ["", " \n"])
     def test_an_empty_text_is_no_message(self, text: str) -> None:
@@ -297,11 +353,18 @@ class TestSettings:
             self.brought({"token": "a", "accounts": accounts})
 
     @pytest.mark.parametrize(
-        "section", [{"apiBase": "discord.com"}, {"gatewayUrl": "https://gateway"}, {"tokn": "x"}]
+        "section",
+        [
+            {"apiBase": "discord.com"},
+            {"apiBase": "https://"},
+            {"gatewayUrl": "https://gateway"},
+            {"tokn": "x"},
+        ],
     )
     def test_what_cannot_be_is_refused_before_anything_starts(self, section: dict[str, Any]) -> None:
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError) as refused:
             self.brought({"token": "a", **section})
+        assert refused.value.key == f"channels.discord.{next(iter(section))}" and refused.value.fix
 
     def test_the_token_shows_nowhere(self) -> None:
         [channel] = self.brought({"token": "very-secret-token"})

@@ -57,6 +57,7 @@ class FakeDiscord:
         self.closed_channels: set[str] = set()
         self.deaf_users: set[str] = set()
         self.interactions: dict[str, tuple[float, str]] = {}
+        self.chosen: set[str] = set()
         self.gateway = Gateway(self.tokens, heartbeat_ms, self._greeting)
         self.rest = Rest(self)
         self.port = 0
@@ -197,15 +198,30 @@ class FakeDiscord:
     async def presses(self, message_id: str, custom_id: str, *, user: str = ALICE) -> str:
         """Somebody presses a button; the interaction's id."""
         message = self.messages[message_id]
-        place = self.channels[message["channel_id"]]
+        pressed = {"component_type": 2, "custom_id": custom_id, "id": 1}
+        return await self._interacts(3, message["channel_id"], user, data=pressed, message=message)
+
+    async def commands(self, name: str, text: str = "", *, channel: str = CHANNEL, user: str = ALICE) -> str:
+        """Somebody chooses one of the registered commands; the interaction's id.
+
+        :raises StopIteration: there is none of that name.
+        """
+        command = next(one for one in self.rest.registered if one["name"] == name)
+        given = [{"type": 3, "name": option["name"], "value": text} for option in command.get("options", ())]
+        chosen = {"id": command["id"], "name": name, "type": 1, **({"options": given} if text else {})}
+        return await self._interacts(2, channel, user, data=chosen)
+
+    async def _interacts(self, kind: int, channel: str, user: str, **more: Any) -> str:
+        place = self.channels[channel]
         id, token = self._ids.next(), token_hex(8)
         self.interactions[id] = time.monotonic(), token
+        if kind == 2:
+            self.chosen.add(id)
         person = {"user": self.users[user], **things.member()}
         who: dict[str, Any] = {"member": person, "guild_id": self.GUILD} if place.get("guild_id") else {}
         await self.gateway.dispatch("INTERACTION_CREATE", {
-            "id": id, "application_id": self.ME, "type": 3, "token": token, "version": 1,
-            "channel_id": place["id"], "channel": place, "message": message,
-            "data": {"component_type": 2, "custom_id": custom_id, "id": 1},
+            "id": id, "application_id": self.ME, "type": kind, "token": token, "version": 1,
+            "channel_id": place["id"], "channel": place, **more,
             "attachment_size_limit": 10 << 20, "app_permissions": "0", "locale": "en-US", "entitlements": [],
             "authorizing_integration_owners": {}, "context": 0, **(who or {"user": self.users[user]}),
         })  # fmt: skip
@@ -228,6 +244,10 @@ class FakeDiscord:
     def messages_of(self, channel: str) -> list[dict[str, Any]]:
         """Oldest first."""
         return [one for one in self.messages.values() if one["channel_id"] == channel]
+
+    def new_id(self) -> str:
+        """An id of something new."""
+        return self._ids.next()
 
     def make_message(self, text: str, channel: str, author: str, **more: Any) -> dict[str, Any]:
         """Put a message into the archive, untold."""

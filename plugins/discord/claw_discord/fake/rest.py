@@ -75,6 +75,8 @@ class Rest:
     :ivar log: requests in the order of arrival.
     :ivar pinged: ids of people who were rung by a message of ours.
     :ivar confirmed: interactions that were answered: id → (type, seconds it took).
+    :ivar thinking: commands that are shown as being thought about: id → whether to that person alone.
+    :ivar registered: the application's commands, as they are listed behind a slash.
     """
 
     def __init__(self, world: "FakeDiscord") -> None:
@@ -82,6 +84,8 @@ class Rest:
         self.log: list[Received] = []
         self.pinged: list[str] = []
         self.confirmed: dict[str, tuple[int, float]] = {}
+        self.thinking: dict[str, bool] = {}
+        self.registered: list[dict[str, Any]] = []
         self._forced: list[list[Any]] = []
         self._by_nonce: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -109,6 +113,9 @@ class Rest:
             ("DELETE", one + "/reactions/{emoji}/@me", self.unreact),
             ("POST", "/channels/{channel}/typing", self.typing),
             ("POST", "/interactions/{id}/{token}/callback", self.confirm),
+            ("DELETE", "/webhooks/{app}/{token}/messages/@original", self.take_back),
+            ("GET", "/applications/{app}/commands", self.commands),
+            ("PUT", "/applications/{app}/commands", self.overwrite_commands),
         ]
         return [web.route(method, BASE + path, self._served(answer)) for method, path, answer in table]
 
@@ -132,7 +139,7 @@ class Rest:
         return serve
 
     async def _truth(self, handler: Any, request: web.Request, received: Received) -> web.Response:
-        public = received.path.startswith("/interactions/")
+        public = received.path.startswith(("/interactions/", "/webhooks/"))
         try:
             known = {f"Bot {token}" for token in self._world.tokens}
             if not public and request.headers.get("Authorization") not in known:
@@ -259,15 +266,53 @@ class Rest:
     async def typing(self, at: Mapping[str, str], asked: Received) -> None:
         return None
 
-    async def confirm(self, at: Mapping[str, str], asked: Received) -> None:
+    async def confirm(self, at: Mapping[str, str], asked: Received) -> Any:
         asked_at, token = self._world.interactions.get(at["id"], (0.0, ""))
         if token != at["token"] or time.monotonic() - asked_at > _BUTTON_SECONDS:
             raise Refusal(404, 10062, "Unknown interaction")
         if at["id"] in self.confirmed:
             raise Refusal(400, 40060, "Interaction has already been acknowledged.")
-        if (asked.body or {}).get("type") not in (4, 5, 6, 7, 9):
+        kind = (asked.body or {}).get("type")
+        is_command = at["id"] in self._world.chosen
+        if kind not in ((4, 5, 9) if is_command else (4, 5, 6, 7, 9)):
             raise invalid("type", "BASE_TYPE_CHOICES", "no such type of answer")
-        self.confirmed[at["id"]] = asked.body["type"], time.monotonic() - asked_at
+        self.confirmed[at["id"]] = kind, time.monotonic() - asked_at
+        alone = bool((asked.body.get("data") or {}).get("flags", 0) & 64)
+        if kind == 5:
+            self.thinking[at["id"]] = alone
+        if asked.query.get("with_response", "").lower() not in ("1", "true"):
+            return None
+        shown = {"response_message_loading": kind == 5, "response_message_ephemeral": alone}
+        return {
+            "interaction": {
+                "id": at["id"],
+                "type": 2 if is_command else 3,
+                **(shown if kind in (4, 5) else {}),
+            },
+            "resource": {"type": kind},
+        }
+
+    async def take_back(self, at: Mapping[str, str], asked: Received) -> None:
+        tokens = {token: id for id, (_, token) in self._world.interactions.items()}
+        if self.thinking.pop(tokens.get(at["token"], ""), None) is None:
+            raise Refusal(404, 10008, "Unknown Message")
+
+    async def commands(self, at: Mapping[str, str], asked: Received) -> Any:
+        return self.registered
+
+    async def overwrite_commands(self, at: Mapping[str, str], asked: Received) -> Any:
+        for one in asked.body:
+            check_command(one)
+        if len({(one.get("type", 1), one["name"]) for one in asked.body}) < len(asked.body):
+            raise invalid("name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "names must be unique")
+        more = {
+            "application_id": self._world.ME,
+            "version": "1",
+            "default_member_permissions": None,
+            "nsfw": False,
+        }
+        self.registered = [{"id": self._world.new_id(), "type": 1, **one, **more} for one in asked.body]
+        return self.registered
 
     def _known(self, at: Mapping[str, str]) -> dict[str, Any]:
         message = self._world.messages.get(at["message"])
@@ -308,6 +353,21 @@ def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...])
     )
     if not right:
         raise invalid("components", "BASE_TYPE_BAD_LENGTH", "The components are wrong")
+
+
+def check_command(command: Mapping[str, Any]) -> None:
+    """What the service refuses in a command (developer docs, "Application Command Naming").
+
+    :raises Refusal: as it says so.
+    """
+    options = command.get("options") or []
+    for one in (command, *options):
+        if not re.fullmatch(r"[-_'\w]{1,32}", one.get("name") or "") or one["name"] != one["name"].lower():
+            raise invalid("name", "APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
+        if not 1 <= len(one.get("description") or "") <= 100:
+            raise invalid("description", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+    if len(options) > 25:
+        raise invalid("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length.")
 
 
 async def _received(request: web.Request) -> Received:

@@ -1,0 +1,51 @@
+"""The chat commands as Discord's own: listed when somebody types a slash, and heard as the lines they stand for. Pure.
+
+Shapes from https://discord.com/developers/docs/interactions/application-commands#application-command-object.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from claw import chat_menu
+
+_SLASH, _TEXT_OPTION = 1, 3  # kinds of command and of option
+_WORDS_CHARS = 100
+_REST = "text"
+
+
+def menu() -> list[dict[str, Any]]:
+    """The commands as they are registered, in the language in use; what follows a name is one option."""
+    return [_command(name, meaning, usage) for name, meaning, usage in chat_menu()]
+
+
+def _command(name: str, meaning: str, usage: str) -> dict[str, Any]:
+    made = {"type": _SLASH, "name": name, "description": meaning[:_WORDS_CHARS]}
+    option = {"type": _TEXT_OPTION, "name": _REST, "description": usage[:_WORDS_CHARS]}
+    return made | ({"options": [option]} if usage else {})
+
+
+def registration(there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
+    """What to register in the place of what is; None when all of ours are there.
+
+    :param there: the commands of the application. Others than ours stay: another program may answer them.
+    """
+    ours = menu()
+    names = {one["name"] for one in ours}
+    known = {one["name"]: one for one in there if one.get("type", _SLASH) == _SLASH and one["name"] in names}
+    if all(one["name"] in known and _same(known[one["name"]], one) for one in ours):
+        return None
+    return [*(one for one in there if one is not known.get(one.get("name", ""))), *ours]
+
+
+def _same(there: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    options = [
+        {name: option.get(name) for name in ("type", "name", "description")}
+        for option in there.get("options") or ()
+    ]
+    return there.get("description") == ours["description"] and options == ours.get("options", [])
+
+
+def line_of(pressed: Mapping[str, Any]) -> str:
+    """A command that somebody chose, as the line that they could have written."""
+    given = (str(option.get("value") or "") for option in pressed.get("options") or ())
+    return " ".join([f"/{pressed['name']}", *given]).strip()

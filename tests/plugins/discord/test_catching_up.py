@@ -1,0 +1,264 @@
+"""What was missed, and what was not taken: which chats are asked, in which order, and what happens meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw_discord.channel import DiscordChannel
+from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake.things import THREAD
+from claw_discord.seen import Seen
+from claw_discord.settings import DiscordSettings, may_be_heard_in
+from plugins.discord.living import QUICK, House, channel_of, here, listening, says, until
+
+pytestmark = pytest.mark.xdist_group("discordpy")
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeDiscord]:
+    async with FakeDiscord() as running:
+        yield running
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+async def before(service: FakeDiscord, tmp_path: Path, **keys: Any) -> None:
+    """A process that heard one message, and is gone."""
+    house = House()
+    async with listening(channel_of(service, tmp_path, **keys), house):
+        await service.says("before")
+        await house.until(1)
+
+
+def missed(service: FakeDiscord, text: str, channel: str = FakeDiscord.CHANNEL) -> None:
+    service.make_message(text, channel, FakeDiscord.ALICE)
+
+
+def archives_asked(service: FakeDiscord) -> list[str]:
+    return [one.path.split("/")[2] for one in service.asked("GET", "/messages")]
+
+
+class TestWhichChats:
+    @pytest.mark.parametrize(
+        ("section", "heard"),
+        [
+            ({}, False),
+            ({"groups": {"1": {}}}, True),
+            ({"groups": {"2": {}}}, False),
+            ({"groups": {"*": {}}}, True),
+            ({"groups": {"1": {"enabled": False}, "*": {}}}, False),
+            ({"groupPolicy": "open"}, True),
+            ({"groupPolicy": "open", "groups": {"1": {"enabled": False}}}, False),
+            ({"groupPolicy": "disabled", "groups": {"1": {}}}, False),
+        ],
+    )
+    def test_a_channel_counts_when_the_house_might_let_somebody_in_there(
+        self, section: dict[str, Any], heard: bool
+    ) -> None:
+        assert may_be_heard_in(DiscordSettings(**section), "1") is heard
+
+    async def test_only_listed_channels_and_their_threads_are_asked(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
+        elsewhere = service.place("elsewhere")
+        beside = service.place("beside", kind=THREAD, parent=elsewhere)
+        groups = {FakeDiscord.CHANNEL: {}}
+        await before(service, tmp_path, groups=groups)
+        for place in (FakeDiscord.CHANNEL, thread, elsewhere, beside):
+            missed(service, f"in {place}", place)
+        async with listening(channel_of(service, tmp_path, groups=groups), house):
+            await house.until(2)
+            await asyncio.sleep(0.05)
+        assert sorted(house.texts) == sorted([f"in {FakeDiscord.CHANNEL}", f"in {thread}"])
+        assert set(archives_asked(service)) == {FakeDiscord.CHANNEL, thread}
+
+    async def test_of_very_many_chats_none_is_left_out_and_what_is_said_now_does_not_wait_for_all(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        await before(service, tmp_path)
+        places = [service.place(f"p{number}") for number in range(70)]
+        for place in places:
+            missed(service, place, place)
+        pace = replace(QUICK, again=0.3)
+        async with listening(channel_of(service, tmp_path, pace=pace), house, up=False):
+            await until(lambda: len(house.taken) >= 50)
+            await service.says("now")
+            await until(lambda: "now" in house.texts)
+            at_that_time = len(house.taken)
+            await house.until(71)
+        assert at_that_time < 71 and set(house.texts) == {*places, "now"}
+
+    async def test_a_channel_that_may_not_be_read_holds_up_no_other(
+        self, service: FakeDiscord, house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        other = service.place("other")
+        await before(service, tmp_path)
+        missed(service, "to be read", other)
+        missed(service, "hidden")
+        service.fail(f"GET /channels/{FakeDiscord.CHANNEL}/messages", Answer(403, {"code": 50001}), 99)
+        async with listening(channel_of(service, tmp_path), house):
+            await house.until(1)
+            await asyncio.sleep(0.2)
+        assert house.texts == ["to be read"] and archives_asked(service).count(FakeDiscord.CHANNEL) == 1
+        assert "missed messages of" in caplog.text
+
+    def test_the_chats_with_the_newest_words_are_asked_first(self) -> None:
+        seen = Seen({"alive": 1.0, "chats": {"1": 10, "2": 20, "3": 30}, "direct": ["1", "2", "3"]})
+        seen.begin(2.0)
+        assert [chat for chat, _ in seen.direct_gaps(2.0, 3600)] == ["3", "2", "1"]
+
+
+class TestAsking:
+    async def test_a_service_that_does_not_answer_is_asked_again_for_all_of_it(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        other = service.place("other")
+        await before(service, tmp_path)
+        missed(service, "here")
+        missed(service, "there", other)
+        service.fail("GET /channels/*/messages", Answer(503), 2)
+        async with listening(channel_of(service, tmp_path), house):
+            await house.until(2)
+        assert sorted(house.texts) == ["here", "there"]
+
+    async def test_more_than_one_turn_of_pages_is_asked_for_in_the_end(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        await before(service, tmp_path)
+        for number in range(620):
+            missed(service, f"missed {number}")
+        async with listening(channel_of(service, tmp_path), house):
+            await until(lambda: house.texts[-1:] == ["missed 619"])
+        assert house.texts == [f"missed {number}" for number in range(620)]
+
+    async def test_what_comes_while_a_chat_is_owed_something_waits_behind_it(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        house.answers = [False]
+        async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=0.2)), house):
+            await service.says("one")
+            await until(lambda: not house.answers)
+            await service.says("two")
+            await asyncio.sleep(0.05)
+            assert house.texts == []
+            await until(lambda: house.texts == ["one", "two"])
+
+    async def test_a_flood_beyond_what_the_line_holds_is_asked_for_later(
+        self, service: FakeDiscord, tmp_path: Path
+    ) -> None:
+        channel = channel_of(service, tmp_path)
+        said = {"id": "1", "channel_id": "7", "author": {"id": "2"}}
+        for number in range(10_003):
+            channel._inbox.hear({"t": "MESSAGE_CREATE", "d": {**said, "id": str(number + 1)}})
+        assert channel._seen.owed == {"7": 10_000}
+
+    async def test_a_process_that_died_amid_its_work_asks_from_before_it(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        release = asyncio.Event()
+
+        class SlowHouse(House):
+            async def submit(self, inbound: Any) -> bool:
+                await release.wait()
+                return await super().submit(inbound)
+
+        slow = SlowHouse()
+        channel = channel_of(service, tmp_path)
+        async with listening(channel, slow):
+            began = channel.state.last_frame_at
+            await service.says("not yet on disk")
+            await until(lambda: not channel._inbox.idle())
+            await asyncio.sleep(0.1)
+            assert began and channel._noted() and channel._seen.alive <= began + 0.05
+
+
+class TestButtons:
+    async def test_a_button_is_confirmed_in_time_while_messages_wait(
+        self, service: FakeDiscord, tmp_path: Path
+    ) -> None:
+        release = asyncio.Event()
+
+        class BusyHouse(House):
+            async def submit(self, inbound: Any) -> bool:
+                if inbound.kind == "message":
+                    await release.wait()
+                return await super().submit(inbound)
+
+        async with listening(channel_of(service, tmp_path), BusyHouse()):
+            await service.says("a long queue")
+            message = service.make_message("Run?", FakeDiscord.CHANNEL, FakeDiscord.ME)
+            pressed = await service.presses(message["id"], "y")
+            await until(lambda: pressed in service.rest.confirmed)
+            release.set()
+
+
+class TestBeginningAnew:
+    async def test_a_second_identify_waits_as_discord_wants_it(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        pace = replace(QUICK, identify=0.4)
+        loop = asyncio.get_running_loop()
+        async with listening(channel_of(service, tmp_path, pace=pace), house):
+            began = loop.time()
+            await service.invalidate()
+            await service.gateway.until(lambda: service.gateway.count(2) == 2)
+            assert loop.time() - began >= 0.4
+
+    async def test_the_pauses_between_failures_grow(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        service.fail("GET /users/@me", Answer(503), 99)
+        made = channel_of(service, tmp_path, pace=replace(QUICK, first_pause=0.05, longest_pause=30.0))
+        async with listening(made, house, up=False):
+            await asyncio.sleep(1.5)
+            assert 2 <= made.state.reconnects <= 6
+
+    async def test_a_pause_that_discord_asks_for_is_taken(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        banned = Answer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "1"})
+        service.fail("GET /users/@me", banned)
+        made = channel_of(service, tmp_path)
+        async with listening(made, house, up=False):
+            await until(lambda: made.state.state == "up")
+        first, second = service.asked("GET", "/users/@me")
+        assert second.at - first.at >= 1
+
+    async def test_a_day_without_identifies_is_no_silence(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        limit = {"total": 1000, "remaining": 0, "reset_after": 500, "max_concurrency": 1}
+        service.fail("GET /gateway/bot", Answer(body={"url": "", "session_start_limit": limit}))
+        made = channel_of(service, tmp_path, pace=replace(QUICK, silence=0.2))
+        async with listening(made, house, up=False):
+            await until(lambda: made.state.state == "up")
+        assert len(service.asked("GET", "/users/@me")) == 1 and made.state.reconnects == 0
+
+    async def test_an_intent_that_is_not_wanted_is_not_asked_for(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        async with listening(channel_of(service, tmp_path, messageContent=False), house):
+            assert service.gateway.intents == 37377 & ~(1 << 15)
+
+    async def test_a_service_that_cannot_be_reached_has_certainly_taken_nothing(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        from claw import DeliveryError
+        from claw_discord.client import point_at
+
+        made: DiscordChannel = channel_of(service, tmp_path)
+        async with listening(made, house):
+            point_at("http://127.0.0.1:9/api/v10", service.gateway_url)
+            try:
+                with pytest.raises(DeliveryError, match="cannot be reached") as away:
+                    await made.send(says("hello", address=here()))
+            finally:
+                point_at(service.api_base, service.gateway_url)
+        assert not away.value.outcome_unknown and not away.value.permanent

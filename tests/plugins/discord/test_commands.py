@@ -1,0 +1,172 @@
+"""The chat commands as Discord's own: listed behind a slash, heard as lines, and confirmed in time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw import chat_menu
+from claw_discord.channel import DiscordChannel
+from claw_discord.commands import line_of, menu, registration
+from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake.rest import check_command
+from claw_discord.fake.things import THREAD
+from plugins.discord.living import House, channel_of, here, listening, until
+
+pytestmark = pytest.mark.xdist_group("discordpy")
+COMMANDS = f"/applications/{FakeDiscord.ME}/commands"
+FOREIGN = {"id": "1", "type": 1, "name": "weather", "description": "Another program's"}
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeDiscord]:
+    async with FakeDiscord() as running:
+        yield running
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+async def channel(service: FakeDiscord, house: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
+    made = channel_of(service, tmp_path)
+    async with listening(made, house):
+        await until(lambda: service.rest.registered)
+        yield made
+
+
+class TestTheMenu:
+    def test_it_holds_every_chat_command_as_discord_takes_it(self) -> None:
+        assert [one["name"] for one in menu()] == [name for name, _, _ in chat_menu()]
+        for one in menu():
+            check_command(one)
+
+    def test_what_is_there_already_is_left(self) -> None:
+        stored = [{"id": "5", "version": "9", "nsfw": False, **one} for one in menu()]
+        assert registration(stored) is None and registration([FOREIGN, *stored]) is None
+
+    def test_commands_of_another_program_stay_and_ours_are_renewed(self) -> None:
+        old: list[dict[str, Any]] = [{**one, "id": "5", "description": "as it was"} for one in menu()]
+        message_command = {"id": "2", "type": 3, "name": "status", "description": ""}
+        assert registration([FOREIGN, *old, message_command]) == [FOREIGN, message_command, *menu()]
+        assert registration(old[:-1]) == registration([]) == menu()
+
+    @pytest.mark.parametrize("change", [{"options": []}, {"options": [{"type": 4, "name": "text"}]}])
+    def test_a_command_with_other_options_is_another(self, change: dict[str, Any]) -> None:
+        first = next(one for one in menu() if one.get("options"))
+        assert registration([one | (change if one == first else {}) for one in menu()]) == menu()
+
+    @pytest.mark.parametrize(
+        ("chosen", "line"),
+        [
+            ({"name": "status"}, "/status"),
+            ({"name": "model", "options": [{"name": "text", "value": "openai/gpt"}]}, "/model openai/gpt"),
+            ({"name": "new", "options": [{"name": "text", "value": " "}]}, "/new"),
+        ],
+    )
+    def test_a_command_is_the_line_that_it_stands_for(self, chosen: dict[str, Any], line: str) -> None:
+        assert line_of(chosen) == line
+
+    async def test_it_is_registered_once_and_not_again_when_it_is_there(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel, tmp_path: Path
+    ) -> None:
+        service.gateway.forget()
+        await service.drop()
+        await service.gateway.until(lambda: service.gateway.count(2) == 2)
+        async with listening(channel_of(service, tmp_path), House()):
+            await until(lambda: len(service.asked("GET", COMMANDS)) == 2)
+            await asyncio.sleep(0.05)
+        assert len(service.asked("PUT", COMMANDS)) == 1 and len(service.asked("GET", COMMANDS)) == 2
+
+    async def test_it_may_be_left_out(self, service: FakeDiscord, house: House, tmp_path: Path) -> None:
+        async with listening(channel_of(service, tmp_path, commands=False), house):
+            await service.says("hi")
+            await house.until(1)
+        assert service.asked("GET", COMMANDS) == [] and service.rest.registered == []
+
+    @pytest.mark.parametrize(
+        "answer", [Answer(403, {"code": 50001, "message": "Missing Access"}), Answer(body="odd"), Answer(503)]
+    )
+    async def test_a_service_that_will_not_list_them_ends_nothing(
+        self,
+        service: FakeDiscord,
+        house: House,
+        tmp_path: Path,
+        answer: Answer,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        service.fail(f"GET {COMMANDS}", answer)
+        async with listening(channel_of(service, tmp_path), house):
+            await until(lambda: "could not be listed" in caplog.text)
+            await service.says("hi")
+            await house.until(1)
+
+
+class TestChoosing:
+    async def test_a_command_is_heard_as_its_line_and_shown_as_thought_about_to_that_person_alone(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        id = await service.commands("model", "openai/gpt")
+        [inbound] = await house.until(1)
+        assert (inbound.kind, inbound.text, inbound.mentions_us) == ("message", "/model openai/gpt", True)
+        assert (inbound.message_id, inbound.event_id, inbound.address) == (id, id, here())
+        assert (inbound.sender.id, inbound.chat_type) == (FakeDiscord.ALICE, "group")
+        await until(lambda: service.rest.thinking == {id: True})
+        kind, seconds = service.rest.confirmed[id]
+        assert kind == 5 and seconds < 3
+        await channel.settled(inbound.address, inbound.message_id)
+        await until(lambda: service.rest.thinking == {})
+
+    async def test_one_that_is_answered_before_it_is_confirmed_is_not_thought_about_for_long(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        service.fail("POST /interactions/*", Answer(body={}, hang_seconds=0.1, done=True))
+        id = await service.commands("status")
+        await house.until(1)
+        await channel.settled(here(), id)
+        await until(lambda: service.asked("DELETE", "/messages/@original"))
+        await until(lambda: service.rest.thinking == {})
+
+    async def test_one_that_was_not_taken_is_not_confirmed(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        house.answers = [False]
+        await service.commands("status")
+        await until(lambda: not house.answers)
+        await asyncio.sleep(0.05)
+        assert service.rest.confirmed == {}
+
+    async def test_one_that_comes_twice_ends_nothing(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        id = await service.commands("status")
+        assert service.gateway.session
+        frame = service.gateway.session.frames[-1]
+        await service.gateway.dispatch("INTERACTION_CREATE", frame["d"])
+        await service.says("still here")
+        await until(lambda: "still here" in house.texts)
+        assert len(service.asked("POST", "/callback")) == 1
+        await channel.settled(here(), id)
+        await until(lambda: service.rest.thinking == {})
+
+    @pytest.mark.parametrize("told", [True, False])
+    async def test_in_a_thread_it_belongs_to_the_threads_channel(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel, told: bool
+    ) -> None:
+        thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
+        if told:
+            await service.says("first", channel=thread)
+            await house.until(1)
+        await service.commands("status", channel=thread)
+        await until(lambda: "/status" in house.texts)
+        assert house.taken[-1].address == here(thread=thread)
+
+    async def test_in_private_it_is_private(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        await service.commands("status", channel=service.direct_with(FakeDiscord.ALICE)["id"])
+        [inbound] = await house.until(1)
+        assert (inbound.chat_type, inbound.sender.name) == ("direct", "Alice")
