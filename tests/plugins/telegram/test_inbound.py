@@ -215,6 +215,19 @@ def test_the_parts_of_an_album_stand_together_in_the_place_of_the_last() -> None
     assert joined([album]) == album
 
 
+def test_an_album_has_the_words_of_all_its_parts_and_calls_us_when_one_does() -> None:
+    def part(id: int, **more: Any) -> dict[str, Any]:
+        return {
+            "update_id": id,
+            "message": message(photo=[{"file_id": f"p{id}"}], media_group_id="g", **more),
+        }
+
+    mark = [{"type": "mention", "offset": 0, "length": 9}]
+    parts = [part(1), part(2, caption="@claw_bot look", caption_entities=mark), part(3, caption="and here")]
+    album = read(parts, BOT)
+    assert album and (album.text, album.mentions_us) == ("look\nand here", True)
+
+
 KEYS = ["message_id", "chat", "from", "id", "date", "text", "entities", "photo", "type", "offset", "length"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

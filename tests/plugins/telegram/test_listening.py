@@ -77,6 +77,39 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
     assert made == ["closed"] * 3
 
 
+async def test_after_a_success_the_pauses_begin_anew() -> None:
+    answers = [DeliveryError("broke"), DeliveryError("broke"), [], DeliveryError("broke"), refused(401)]
+    pauses: list[float] = []
+
+    class Script:
+        async def call(self, method: str, params: object, *, seconds: float) -> object:
+            said = answers.pop(0)
+            if isinstance(said, DeliveryError):
+                raise said
+            return said
+
+        async def aclose(self) -> None: ...
+
+    poller = Poller(
+        Script,  # type: ignore[arg-type]
+        Bot(1, "b"),
+        submit=lambda inbound, update: Door().submit(inbound),
+        came=lambda: None,
+        troubled=lambda found, why: pauses.append(found.seconds),
+        pace=Pace(first=0.01),
+    )
+    with pytest.raises(Refused):
+        await poller.run()
+    first, second, third, _ = pauses
+    assert third <= 0.01 < second and first <= 0.01
+
+
+async def test_the_first_poll_tells_at_once_how_things_stand() -> None:
+    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, poll=30)) as (channel, _):
+        await soon(lambda: channel.state.state == "up")
+        assert fake.calls("getUpdates")[0]["timeout"] == 0
+
+
 async def test_a_stuck_send_holds_up_no_poll() -> None:
     async with FakeTelegram() as fake, listening(fake) as (channel, door):
         released = fake.hang("sendMessage")

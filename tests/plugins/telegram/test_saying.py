@@ -9,7 +9,7 @@ from claw_telegram.api import Api, Refused
 from claw_telegram.fake import FakeTelegram, Refusal
 from claw_telegram.saying import keyboard, media_method, saying
 from claw_telegram.split import LIMIT
-from plugins.telegram.bench import TOKEN, channel_at
+from plugins.telegram.bench import TOKEN, channel_at, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, out
 
 
@@ -86,6 +86,15 @@ async def test_buttons_stand_below_the_last_of_several_messages() -> None:
         fake.fail("sendMessage", Refusal(400, "Bad Request: message is too long"))
         await channel.send(out(text[:4000], buttons=buttons))
         assert keys_shown(fake) == [False, True]
+
+
+async def test_buttons_come_with_the_last_edit_of_an_answer_that_grew() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        writer = channel.stream(out(""))
+        await writer.show("Ru")
+        await soon(fake.shown)
+        await writer.finish(out("Run?", buttons=(Button("Yes", "y"),)))
+        assert (fake.shown(), keys_shown(fake)) == (["Run?"], [True])
 
 
 def keys_shown(fake: FakeTelegram) -> list[bool]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import claw_telegram
 import pytest
@@ -89,6 +90,26 @@ async def test_an_album_is_one_message_and_acknowledged_after_it_was_taken() -> 
             fake.says(photo=[{"file_id": f"p{number}"}], media_group_id="g")
         await soon(lambda: not fake.pending)
         assert [[file.key for file in one.attachments] for one in door.heard] == [["p1", "p2", "p3"]] * 2
+
+
+async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_for() -> None:
+    async with FakeTelegram() as fake:
+        network, door = Network(), Door()
+        section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
+        config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
+        (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
+        channel.pace = replace(QUICK, album=0.1)  # type: ignore[attr-defined]
+        async with running(channel, door):  # type: ignore[arg-type]
+            await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
+            calls = []
+            for id in (2, 1):
+                photo = fake.message(photo=[{"file_id": f"p{id}"}], media_group_id="g")
+                update = json.dumps({"update_id": id, "message": photo}).encode()
+                calls.append(asyncio.ensure_future(route.answer(post(route, body=update))))
+                await asyncio.sleep(0.03)
+            assert [answer.status for answer in await asyncio.gather(*calls)] == [200, 200]
+        await network.aclose()
+    assert [[file.key for file in one.attachments] for one in door.heard] == [["p1", "p2"]]
 
 
 async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
