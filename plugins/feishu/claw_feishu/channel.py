@@ -182,11 +182,18 @@ class FeishuChannel(Telling):
     def webhook(self) -> WebRoute:
         """The place where the platform calls this account."""
         path = self.settings.webhook_path or f"/webhook/{CHANNEL}/{self.account}"
-        return route(path, self._lock, self._receive_webhook, self._time)
+        return route(path, self._lock, self._receive_webhook, self._time, self._refused)
 
     async def _receive_webhook(self, event: dict[str, Any]) -> dict[str, Any] | None:
         self.heard()
+        self._state = replace(self._state, last_error="")
         return await self.receive(event)
+
+    def _refused(self, mend: str) -> None:
+        """A request that may be the platform's was refused: without a word nobody would know why nothing comes."""
+        if mend != self._state.last_error:
+            _log.warning("feishu: %s", mend)
+        self._state = replace(self._state, last_error=mend)
 
     def _time(self) -> float:
         return self.now()
@@ -306,7 +313,6 @@ class FeishuChannel(Telling):
             except FeishuError as why:
                 if why.code != RECALLED:
                     raise
-                body["uuid"] = once(uuid, "anew")
         if answer is None:
             query = {"receive_id_type": receiver(address.chat)}
             answer = await self.tenant.call(

@@ -37,8 +37,6 @@ def decrypt(key: str, text: str) -> str:
 
     try:
         raw = base64.b64decode(text, validate=True)
-        if len(raw) < 2 * BLOCK or len(raw) % BLOCK:
-            raise Undecipherable("it is not a whole number of blocks")
         opened = Cipher(algorithms.AES(_aes_key(key)), modes.CBC(raw[:BLOCK])).decryptor()
         padded = opened.update(raw[BLOCK:]) + opened.finalize()
         strip = PKCS7(BLOCK * 8).unpadder()

@@ -52,14 +52,16 @@ class Kept(Generic[T]):
         return self._answers.get(key, (None, 0.0))[0]
 
     async def ask(self, key: str, question: Callable[[str], Awaitable[T]]) -> T | None:
-        """The kept answer, or a new one."""
+        """The kept answer, or a new one. One that takes too long could not be had."""
         value, until = self._answers.get(key, (None, 0.0))
         if _now() < until:
             return value
         value = None
-        with suppress(DeliveryError, KeyError, TypeError, ValueError):
-            value = await question(key)
-        self.put(key, value)
+        try:
+            with suppress(DeliveryError, KeyError, TypeError, ValueError):
+                value = await question(key)
+        finally:
+            self.put(key, value)
         return value
 
 
@@ -78,6 +80,7 @@ class Directory:
 
     async def dressed(self, inbound: Inbound, bot: Bot) -> Inbound | None:
         """The same message with names and what it quotes; None when nobody can say in which chat it is."""
+        until = _now() + SECONDS
         inbound = await self._placed(inbound)
         chat, thread = inbound.address.chat, inbound.address.thread
         if not chat:
@@ -88,7 +91,7 @@ class Directory:
             self._chats.put(chat, Chat(direct=True))  # a button does not say what kind of chat it stands in
         name, place, quoted = "", None, None
         with suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout_at(until):
                 name = await self._people.ask(inbound.sender.id, self._person) or ""
                 if inbound.chat_type != "direct":
                     place = await self._chats.ask(chat, self._chat)

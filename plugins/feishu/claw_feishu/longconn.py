@@ -100,7 +100,8 @@ class LongConnection:
                 self._telling.down(str(why), fatal=True)
                 await asyncio.sleep(self._pace.rest_seconds)
             except Broken as why:
-                self._telling.down(str(why.__cause__ or why), fatal=False)
+                told = str(why.__cause__ or "") or why.args[0]  # a timeout says nothing of itself
+                self._telling.down(told, fatal=False)
                 if why.args[1:]:  # it had stood
                     pause = self._pace.pause_seconds
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))

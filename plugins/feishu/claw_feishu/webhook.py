@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from claw import WebAnswer, WebRequest, WebRoute
+from claw import WebAnswer, WebRequest, WebRoute, say
 
 from claw_feishu.crypto import Undecipherable, decrypt, same, signature
 from claw_feishu.inbound import token_of
@@ -29,11 +29,12 @@ class Refused(Exception):
     """Not the platform's, or nothing that we read.
 
     :ivar status: of the HTTP answer.
+    :ivar mend: for the operator, where it may be the platform all the same; empty for what anybody may send.
     """
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, mend: str = "") -> None:
         super().__init__(why)
-        self.status, self.why = status, why
+        self.status, self.why, self.mend = status, why, mend
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Lock:
         if not (stamp.isascii() and stamp.isdecimal() and len(stamp) < 16):
             raise Refused(401, "the request has no time")
         if abs(now - int(stamp)) > self.skew_seconds:
-            raise Refused(401, "the request is too old, or from the future")
+            raise Refused(401, "the request is too old, or from the future", _clock())
 
     def read(self, method: str, headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
         """The event inside a request.
@@ -78,22 +79,26 @@ class Lock:
         self.admit(method, headers, now)
         signed = SIGNATURE in headers
         if signed and not same(self._signature(headers, body), headers[SIGNATURE]):
-            raise Refused(401, "the signature is wrong")
+            raise Refused(401, "the signature is wrong", _other_key())
         if not signed and len(body) > CHECK_BYTES:
             raise Refused(401, "the request is not signed")
-        sealed = _object(body).get("encrypt")
+        outer = _object(body)
+        sealed = outer.get("encrypt")
         if not isinstance(sealed, str):
-            raise Refused(400, "the body is not encrypted")
+            raise Refused(400, "the body is not encrypted", _no_key() if self._knows_token(outer) else "")
         try:
             event = _object(decrypt(self.encrypt_key, sealed))
         except Undecipherable as why:
-            raise Refused(400, str(why)) from why
-        token = token_of(event)
-        if not isinstance(token, str) or not same(self.token, token):
-            raise Refused(403, "the verification token is wrong")
+            raise Refused(400, str(why), _other_key()) from why
+        if not self._knows_token(event):
+            raise Refused(403, "the verification token is wrong", _other_token())
         if not signed and event.get("type") != ADDRESS_CHECK:
             raise Refused(401, "the request is not signed")
         return event
+
+    def _knows_token(self, event: Mapping[str, Any]) -> bool:
+        token = token_of(event)
+        return isinstance(token, str) and same(self.token, token)
 
     def _signature(self, headers: Mapping[str, str], body: bytes) -> str:
         return signature(headers[TIMESTAMP], headers[NONCE], self.encrypt_key, body)
@@ -109,35 +114,61 @@ def _object(text: str | bytes) -> dict[str, Any]:
     return value
 
 
-def route(path: str, lock: Callable[[], Lock], receive: Receive, now: Callable[[], float]) -> WebRoute:
+def _clock() -> str:
+    return say("a webhook was refused by its time: is the clock of this machine right?")
+
+
+def _other_key() -> str:
+    return say("a webhook was refused: compare encryptKey with the Encrypt Key in the developer console")
+
+
+def _other_token() -> str:
+    return say(
+        "a webhook was refused: compare verificationToken with the Verification Token in the developer console"
+    )
+
+
+def _no_key() -> str:
+    return say("a webhook was refused, it is not encrypted: set the Encrypt Key in the developer console too")
+
+
+def route(
+    path: str,
+    lock: Callable[[], Lock],
+    receive: Receive,
+    now: Callable[[], float],
+    tell: Callable[[str], None] = lambda mend: None,
+) -> WebRoute:
     """The place where the platform calls.
 
     :param lock: gives the secrets, read anew for each request, so that a changed one holds at once.
     :param receive: asked with an event that is the platform's.
+    :param tell: hears what the operator may have to mend when a request is refused.
     """
+
+    def refusal(why: Refused) -> WebAnswer:
+        if why.mend:
+            tell(why.mend)
+        return _json(why.status, {"msg": why.why})
 
     def admit(request: WebRequest) -> WebAnswer | None:
         try:
             lock().admit(request.method, request.headers, now())
         except Refused as why:
-            return _refusal(why)
+            return refusal(why)
         return None
 
     async def answer(request: WebRequest) -> WebAnswer:
         try:
             event = lock().read(request.method, request.headers, request.body, now())
         except Refused as why:
-            return _refusal(why)
+            return refusal(why)
         if event.get("type") == ADDRESS_CHECK:
             return _json(200, {"challenge": event.get("challenge")})
         told = await receive(event)
         return _json(503, {"msg": "try again later"}) if told is None else _json(200, told)
 
     return WebRoute(path, answer, admit, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS)
-
-
-def _refusal(why: Refused) -> WebAnswer:
-    return _json(why.status, {"msg": why.why})
 
 
 def _json(status: int, value: Mapping[str, Any]) -> WebAnswer:

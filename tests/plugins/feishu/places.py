@@ -64,11 +64,11 @@ async def channel(feishu: FakeFeishu, pace: Pace = QUICK, **settings: Any) -> As
 
 @asynccontextmanager
 async def listening(
-    feishu: FakeFeishu, door: Door | None = None, *, up: bool = True, **settings: Any
+    feishu: FakeFeishu, door: Door | None = None, *, up: bool = True, pace: Pace = QUICK, **settings: Any
 ) -> AsyncIterator[tuple[FeishuChannel, Door]]:
     """The channel, listening; by webhook when the settings say so."""
     door = door or Door()
-    async with channel(feishu, **settings) as one:
+    async with channel(feishu, pace, **settings) as one:
         task = asyncio.create_task(one.run(door))
         if one.settings.mode == "webhook":
             feishu.webhook = calls(one.webhook())

@@ -198,6 +198,20 @@ async def test_messages_go_out_are_answered_edited_and_taken_back(sdk: Peer) -> 
         assert late["code"] == 230011
 
 
+async def test_a_card_in_a_message_gives_way_to_another(sdk: Peer) -> None:
+    async with fake() as feishu:
+        card = {"msg_type": "interactive", "content": json.dumps(card_json("one")), "receive_id": "oc_1"}
+        create = ("im.v1", "message", "create", "CreateMessageRequest")
+        id = (await sdk.call(feishu, *create, receive_id_type="chat_id", request_body=card))["data"][
+            "message_id"
+        ]
+        patch = ("im.v1", "message", "patch", "PatchMessageRequest")
+        told = await sdk.call(
+            feishu, *patch, message_id=id, request_body={"content": json.dumps(card_json("two"))}
+        )
+        assert told["code"] == 0 and feishu.text_of(id) == "two"
+
+
 async def test_reactions_and_names(sdk: Peer) -> None:
     async with fake() as feishu:
         await feishu.says("hi", message_id="om_r", chat="oc_9")

@@ -115,6 +115,17 @@ async def test_a_long_answer_goes_on_in_the_next_card() -> None:
         assert all(len(piece.encode()) <= 25_000 for piece in shown(feishu))
 
 
+async def test_a_card_that_is_full_is_finished_when_the_next_one_begins() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("字" * 7000)
+        await writer.show("字" * 9000)
+        await feishu.until(lambda: len(feishu.ours) == 2 and len(shown(feishu)[1]) == 1000)
+        first, second = (feishu.card_of(one.message_id) for one in feishu.ours)
+        assert (first.streaming, second.streaming) == (False, True)
+        await writer.abandon()
+
+
 async def test_a_final_text_that_is_shorter_takes_spare_cards_back() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
@@ -146,14 +157,17 @@ async def test_a_card_that_breaks_half_way_gives_way_to_a_post() -> None:
         assert [one.deleted for one in feishu.messages.values()] == [True, False]
 
 
-async def test_a_card_whose_streaming_the_service_ended_still_takes_the_answer() -> None:
+@pytest.mark.parametrize("code", [200850, 300309])
+async def test_a_card_whose_streaming_the_service_ended_still_takes_the_answer(code: int) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
         feishu.card_of(feishu.ours[0].message_id).streaming = False  # after ten minutes
-        await writer.finish(outbound(text="some **text**"))
+        feishu.fail("/content", refusal(code, "streaming mode is closed"))
+        receipt = await writer.finish(outbound(text="some **text**"))
         assert shown(feishu) == ["some **text**"]
-        assert len(feishu.ours) == 1
+        assert receipt.message_ids == tuple(feishu.messages), "in the same card"
+        assert feishu.calls("/settings") == []
 
 
 async def test_a_limit_while_it_grows_slows_it_down_and_loses_nothing() -> None:
@@ -178,6 +192,51 @@ async def test_a_final_write_that_fails_for_now_can_be_finished_by_a_later_send(
         receipt = await us.send(outbound(text="some text", replaces=writer.shown))
         assert shown(feishu) == ["some text"]
         assert receipt.message_ids == writer.shown
+
+
+async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_new_house() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        feishu.card_of(feishu.ours[0].message_id).sequence = 2345
+        receipt = await us.send(outbound(text="some text", replaces=writer.shown))
+        assert shown(feishu) == ["some text"]
+        assert receipt.message_ids == writer.shown
+        await writer.abandon()
+
+
+async def test_the_calls_of_a_card_carry_keys_of_their_own() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        for key in ("k1", "k2"):
+            writer = us.stream(outbound(key=key))
+            await grow(writer, "half an answer and more", feishu)
+            await writer.finish(outbound(text="whole", key=key))
+        keys = [call.body["uuid"] for call in feishu.calls("cardkit/v1/cards/")]
+        assert len(keys) == len(set(keys)) >= 6
+
+
+async def test_a_limit_makes_the_pause_between_two_writes_longer() -> None:
+    async with FakeFeishu() as feishu, channel(feishu, Pace(card_seconds=0.05)) as us:
+        writer = us.stream(outbound())
+        await writer.show("a")
+        feishu.fail("/content", refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "0"}), times=2)
+        for end in range(1, 60):
+            await writer.show("a" * end)
+            await asyncio.sleep(0.01)
+        assert len(feishu.calls("/content")) <= 7, "0.05 s, 0.1 s, then every 0.2 s"
+        await writer.abandon()
+
+
+async def test_a_card_that_cannot_be_taken_back_looks_finished() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await grow(writer, "some te", feishu)
+        feishu.fail("/content", refusal(300305, "element broken"), times=100)
+        feishu.fail("DELETE", refusal(230026, "No permission to recall this message."))
+        await writer.finish(outbound(text="some **text**"))
+        card, post = feishu.ours
+        assert not feishu.card_of(card.message_id).streaming
+        assert feishu.text_of(post.message_id) == "some **text**"
 
 
 async def test_a_new_house_finishes_the_card_that_another_began() -> None:

@@ -1,11 +1,12 @@
 """The webhook's lock: who does not know the key gets nothing, and costs little."""
 
+import base64
 import json
 from typing import Any
 
 import pytest
 from claw import WebRequest
-from claw_feishu.crypto import same, signature
+from claw_feishu.crypto import Undecipherable, decrypt, encrypt, same, signature
 from claw_feishu.fake import FakeFeishu, events
 from claw_feishu.webhook import Lock, Refused, route
 from hypothesis import given, strategies as st
@@ -99,8 +100,10 @@ def test_an_unsigned_address_check_is_answered_when_it_was_encrypted_and_an_unsi
                 read(headers, body)
     with pytest.raises(Refused):
         read({"content-length": "100"}, json.dumps(check).encode())
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="not signed"):
         LOCK.admit("POST", {"content-length": "5000"}, NOW)
+    with pytest.raises(Refused, match="not signed"):  # the length of a body that comes in chunks may be a lie
+        read({"content-length": "100"}, signed({**check, "challenge": "c" * 5000})[1])
     with pytest.raises(Refused):
         LOCK.admit("POST", {}, NOW)
 
@@ -123,6 +126,20 @@ def test_only_post_carries_events(method: str) -> None:
 @given(st.text(max_size=8), st.text(max_size=8))
 def test_secrets_are_equal_when_they_are_and_an_empty_one_never_is(one: str, other: str) -> None:
     assert same(one, other) == (one == other and one != "")
+
+
+@given(st.text(max_size=60) | st.binary(max_size=80).map(lambda raw: base64.b64encode(raw).decode()))
+def test_what_was_not_encrypted_with_our_key_is_told_apart(text: str) -> None:
+    with pytest.raises(Undecipherable):
+        decrypt(KEY, text)
+
+
+def test_what_is_no_base64_is_refused_and_not_picked_over() -> None:
+    sealed = encrypt(KEY, "{}")
+    assert decrypt(KEY, sealed) == "{}"
+    for spoilt in (f"!{sealed}", f"{sealed[:20]}\n{sealed[20:]}", f"{sealed}="):
+        with pytest.raises(Undecipherable):
+            decrypt(KEY, spoilt)
 
 
 async def test_a_changed_key_holds_from_the_next_request_on() -> None:
@@ -148,6 +165,59 @@ async def test_the_platform_calls_again_after_15_seconds_5_minutes_an_hour_and_6
             times.append(said.times)
         assert times == [1, 2, 3, 4, 5, 5]
         assert not said.acked
+
+
+def test_a_body_may_have_a_megabyte_and_ten_seconds() -> None:
+    async def receive(event: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    there = route("/x", lambda: LOCK, receive, lambda: NOW)
+    assert (there.body_bytes, there.body_seconds) == (1 << 20, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "mend"),
+    [
+        ({}, {"encryptKey": "another-key"}, "compare encryptKey"),
+        ({}, {"verificationToken": "another-token"}, "compare verificationToken"),
+        ({"key": ""}, {}, "set the Encrypt Key in the developer console"),
+        ({"ahead": 400}, {}, "is the clock of this machine right?"),
+        ({"ahead": -400}, {}, "is the clock of this machine right?"),
+    ],
+)
+async def test_why_nothing_comes_is_told_once_until_something_comes(
+    theirs: dict[str, Any], ours: dict[str, Any], mend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode="webhook", **ours) as (us, door):
+        assert feishu.webhook
+        said = events.message("om_1", "oc_1", "ou_1", "text", {"text": "hi"}, at=feishu.now())
+        sent = feishu.event("im.message.receive_v1", said)
+        at = feishu.now() + theirs.get("ahead", 0)
+        for _ in range(3):
+            status, _ = await feishu.webhook(
+                *events.request(sent, theirs.get("key", feishu.encrypt_key), at=at)
+            )
+            assert status >= 400
+        assert door.heard == [] and us.state.state == "up" and mend in us.state.last_error
+        assert caplog.text.count(mend) == 1
+        key, token = ours.get("encryptKey", feishu.encrypt_key), ours.get("verificationToken")
+        sent["header"]["token"] = token or feishu.verification_token
+        assert (await feishu.webhook(*events.request(sent, key, at=feishu.now())))[0] == 200
+        assert us.state.last_error == "" and len(door.heard) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({}, b"{}"), ({}, b"x"), ({"X-Lark-Signature": "a"}, b"{}")],
+    ids=["empty", "no JSON", "half signed"],
+)
+async def test_what_anybody_may_post_is_no_news_for_the_operator(
+    headers: dict[str, str], body: bytes
+) -> None:
+    async with FakeFeishu() as feishu, listening(feishu, mode="webhook") as (us, _):
+        assert feishu.webhook
+        assert (await feishu.webhook(headers, body))[0] >= 400
+        assert us.state.last_error == ""
 
 
 async def test_the_address_is_checked_by_the_console() -> None:

@@ -23,6 +23,8 @@ __all__ = ["Answer", "Call", "FakeFeishu", "Shown", "refusal"]
 
 RETRY_SECONDS = (15, 300, 3600, 6 * 3600)
 """When a webhook that did not answer 200 is called again."""
+SERVICE = 33554678
+"""The number that the address of a long connection names; a ping that carries another is not answered."""
 PERSON, CHAT, GROUP = (
     "ou_881e8247625e31527b4d15a31471504c",
     "oc_7654321098765432109876543210abcd",
@@ -302,7 +304,7 @@ class FakeFeishu(Service):
                 ("trace_id", "fake"),
             )  # fmt: skip
             await socket.send(
-                frames.encode(Frame(frames.DATA, 33554678, headers, piece, seq_id=number + 1, log_id=7))
+                frames.encode(Frame(frames.DATA, SERVICE, headers, piece, seq_id=number + 1, log_id=7))
             )
 
     async def send_raw(self, data: bytes) -> None:
@@ -311,6 +313,8 @@ class FakeFeishu(Service):
 
     def _upgrade(self, call: Call) -> Answer | Callable[[Socket], Awaitable[None]]:
         self.log.append(call)
+        if rule := self._rule(call):
+            return rule
         if call.query.get("ticket") != "fake":
             return Answer(400, headers={"handshake-status": "403", "handshake-msg": "no ticket"})
         if len(self._sockets) >= self.most_connections:
@@ -336,7 +340,7 @@ class FakeFeishu(Service):
 
     async def _heard(self, socket: Socket, frame: Frame) -> None:
         if frame.method == frames.CONTROL:
-            if frame.header("type") == "ping":
+            if frame.header("type") == "ping" and frame.service == SERVICE:
                 self.pings += 1
                 config = json.dumps(self._client_config).encode()
                 await socket.send(
@@ -384,7 +388,8 @@ class FakeFeishu(Service):
         given = call.body or {}
         if given.get("AppID") != self.app_id or given.get("AppSecret") != self.app_secret:
             return Answer(body={"code": 1000040344, "msg": "no credential"})
-        url = f"ws://127.0.0.1:{self._server.port}/ws/v2?device_id={self.fresh('7')}&service_id=33554678&ticket=fake"
+        asked = f"device_id={self.fresh('7')}&service_id={SERVICE}&ticket=fake"
+        url = f"ws://127.0.0.1:{self._server.port}/ws/v2?{asked}"
         return Answer(
             body={"code": 0, "msg": "ok", "data": {"URL": url, "ClientConfig": self._client_config}}
         )

@@ -141,6 +141,7 @@ class Service:
             ("POST", rf"{one}/reply", self._reply),
             ("GET", one, self._get),
             ("PUT", one, self._edit),
+            ("PATCH", one, self._change_card),
             ("DELETE", one, self._recall),
             ("POST", rf"{one}/reactions", self._react),
             ("GET", rf"{one}/reactions", self._reacted),
@@ -298,6 +299,18 @@ class Service:
         shown.msg_type, shown.content = call.body["msg_type"], json.loads(call.body["content"])
         shown.edits += 1
         return ok(self._told(shown))
+
+    def _change_card(self, call: Call, found: "re.Match[str]") -> Answer:
+        """Another card in a message; one of CardKit has calls of its own."""
+        shown = self.messages.get(found[1])
+        if shown is None or shown.sender != self.app_id or shown.msg_type != "interactive":
+            return refusal(230054, "This operation is not supported for this message type.")
+        if shown.content.get("type") == "card" or tables(call.body["content"]) > TABLES:
+            return refusal(230099, "Failed to create card content, ext=ErrCode: 11310; ErrMsg: not this card")
+        shown.content = json.loads(call.body["content"])
+        self._desk.keep(shown.message_id, shown.content)
+        shown.edits += 1
+        return ok({})
 
     def _recall(self, call: Call, found: "re.Match[str]") -> Answer:
         shown = self.messages.get(found[1])

@@ -1,0 +1,206 @@
+"""The long connection: what keeps it alive, what ends it, and what it does with what is broken, late or too much."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from claw_feishu import frames
+from claw_feishu.fake import SERVICE, Answer, FakeFeishu
+from claw_feishu.frames import Frame
+from claw_feishu.longconn import AT_ONCE, PARTS, Fatal, LongConnection, Telling
+from plugins.feishu.places import QUICK, Door, channel, listening
+
+
+def part(
+    id: str, at: int, of: int, payload: bytes = b"", kind: str = "event", method: int = frames.DATA
+) -> bytes:
+    headers = (("type", kind), ("message_id", id), ("sum", str(of)), ("seq", str(at)))
+    return frames.encode(Frame(method, SERVICE, headers, payload))
+
+
+def event(feishu: FakeFeishu, id: str) -> bytes:
+    said = {"sender": {"sender_id": {"open_id": "ou_1"}}, "message": {
+        "message_id": id, "chat_id": "oc_1", "chat_type": "p2p", "message_type": "text", "content": '{"text": "hi"}',
+    }}  # fmt: skip
+    return json.dumps(feishu.event("im.message.receive_v1", said)).encode()
+
+
+async def test_pings_go_out_at_the_pace_of_the_service_and_of_its_newest_pong() -> None:
+    async with FakeFeishu(ping_seconds=0.05) as feishu, listening(feishu) as (us, _):
+        await feishu.until(lambda: feishu.pings >= 4)
+        assert us.state.last_frame_at
+        feishu.ping_seconds = 60
+        await asyncio.sleep(0.2)
+        before = feishu.pings
+        await asyncio.sleep(0.3)
+        assert feishu.pings == before, "the pong said so"
+        assert feishu.connections == 1
+
+
+async def test_a_quiet_connection_whose_pings_are_answered_is_left_alone() -> None:
+    pace = replace(QUICK, silence_seconds=0.05)
+    async with FakeFeishu(ping_seconds=0.2) as feishu, listening(feishu, pace=pace) as (us, _):
+        await asyncio.sleep(0.9)
+        assert (feishu.connections, us.state.state) == (1, "up")
+
+
+async def test_a_dead_connection_is_noticed_within_two_pings_and_the_patience() -> None:
+    pace = replace(QUICK, silence_seconds=0.1)
+    async with FakeFeishu(ping_seconds=0.1) as feishu, listening(feishu, pace=pace) as (us, _):
+        feishu.mute = True
+        began = asyncio.get_running_loop().time()
+        await feishu.until(lambda: feishu.connections > 1, 2)
+        assert asyncio.get_running_loop().time() - began < 1.5
+        assert us.state.last_error == "the connection was lost" and us.state.reconnects >= 1
+
+
+@pytest.mark.parametrize("where", ["ws/endpoint", "GET /ws/v2"])
+async def test_a_service_that_does_not_answer_does_not_make_us_deaf(where: str) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.hang(where)
+        async with listening(feishu, up=False, pace=replace(QUICK, connect_seconds=0.1)) as (us, _):
+            await feishu.until(lambda: us.state.state == "up")
+            assert us.state.last_error
+
+
+async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_connection_counts_as_one() -> (
+    None
+):
+    pace = replace(QUICK, pause_seconds=0.05, most_seconds=10.0)
+    async with FakeFeishu() as feishu:
+        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=100)
+        async with listening(feishu, up=False, pace=pace) as (us, _):
+            await asyncio.sleep(0.8)
+            assert 2 <= len(feishu.calls("ws/endpoint")) <= 6
+            assert us.state.reconnects == 0
+
+
+async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:
+    pace = replace(QUICK, pause_seconds=0.02, most_seconds=60.0)
+    async with FakeFeishu() as feishu, listening(feishu, pace=pace):
+        for number in range(1, 8):
+            await feishu.until(lambda number=number: feishu.connections == number, 2)
+            feishu.drop()
+
+
+async def test_a_handshake_that_is_forbidden_is_something_for_a_person() -> None:
+    async with FakeFeishu() as feishu:
+        forbidden = Answer(400, headers={"handshake-status": "403", "handshake-msg": "app is banned"})
+        feishu.fail("GET /ws/v2", forbidden, times=1)
+        async with listening(feishu, up=False, pace=replace(QUICK, rest_seconds=0.2)) as (us, _):
+            await feishu.until(lambda: us.state.state == "failed")
+            assert "app is banned" in us.state.detail and "developer console" in us.state.detail
+
+
+@pytest.mark.parametrize("url", ["ws://127.0.0.1:9/ws", "http://x/", ""])
+async def test_only_beside_a_platform_on_this_machine_is_an_open_connection_made(url: str) -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.fail("ws/endpoint", Answer(body={"code": 0, "data": {"URL": url}}))
+        with pytest.raises(Fatal, match="no safe address"):
+            await LongConnection(us.tenant, us.receive, Telling(), QUICK).endpoint("https://open.feishu.cn")
+
+
+async def test_what_cannot_be_read_is_acknowledged_and_what_is_no_frame_is_passed_over() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        await feishu.send_raw(b"\xff\xff")
+        await feishu.send_raw(part("m1", 0, 1, b"no JSON"))
+        await feishu.send_raw(part("m2", 0, 1, event(feishu, "om_1")))
+        await feishu.until(lambda: len(feishu.answers) == 2)
+        answers = [frames.decode(data) for data in feishu.answers]
+        assert [json.loads(answer.payload) for answer in answers] == [{"code": 200}] * 2
+        assert all(answer.header("biz_rt").isdigit() for answer in answers)
+        assert len(door.heard) == feishu.connections == 1
+
+
+async def test_a_frame_that_is_far_too_large_ends_the_connection_and_not_us() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, _):
+        await feishu.send_raw(part("m1", 0, 1, b"x" * (5 << 20)))
+        await feishu.until(lambda: feishu.connections == 2 and us.state.state == "up")
+
+
+async def test_parts_of_one_connection_are_not_joined_with_those_of_the_next() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+        whole = event(feishu, "om_1")
+        await feishu.send_raw(part("m1", 0, 2, whole[:50]))
+        await asyncio.sleep(0.05)
+        feishu.drop()
+        await feishu.until(lambda: feishu.connections == 2 and us.state.state == "up")
+        await feishu.send_raw(part("m1", 1, 2, whole[50:]))
+        await feishu.send_raw(part("m2", 0, 1, event(feishu, "om_2")))
+        await feishu.until(lambda: door.heard)
+        assert [heard.message_id for heard in door.heard] == ["om_2"]
+
+
+async def test_parts_whose_rest_never_comes_do_not_pile_up() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        whole = event(feishu, "om_1")
+        await feishu.send_raw(part("old", 0, 2, whole[:50]))
+        for number in range(PARTS):
+            await feishu.send_raw(part(f"m{number}", 0, 2, b"half"))
+        await feishu.send_raw(part("old", 1, 2, whole[50:]))
+        await feishu.send_raw(part("last", 0, 1, event(feishu, "om_2")))
+        await feishu.until(lambda: door.heard)
+        assert [heard.message_id for heard in door.heard] == ["om_2"], "the oldest was given up"
+
+
+async def test_the_same_event_may_come_in_parts_again() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        whole = event(feishu, "om_1")
+        for _ in range(2):
+            await feishu.send_raw(part("m1", 0, 2, whole[:50]))
+            await feishu.send_raw(part("m1", 1, 2, whole[50:]))
+        await feishu.until(lambda: len(door.heard) == 2)
+        assert len(feishu.answers) == 2
+
+
+class Busy(Door):
+    """A house that takes its time.
+
+    :ivar most: how many it was asked to take at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.now, self.most = asyncio.Event(), 0, 0
+
+    async def submit(self, inbound: Any) -> bool:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.gate.wait()
+        self.now -= 1
+        return await super().submit(inbound)
+
+
+async def test_a_flood_is_taken_a_part_at_a_time() -> None:
+    async with FakeFeishu(ack_seconds=30) as feishu, listening(feishu, door := Busy(), resolveNames=False):
+        for number in range(AT_ONCE + 20):
+            await feishu.says("x", chat=f"oc_{number}")
+        await feishu.until(lambda: door.most == AT_ONCE)
+        await asyncio.sleep(0.05)
+        assert door.most == AT_ONCE
+        door.gate.set()
+        await feishu.until(lambda: len(feishu.acked) == AT_ONCE + 20)
+
+
+async def test_a_directory_that_hangs_delays_one_message_and_no_acknowledgement_of_those_behind_it() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        feishu.hang("contact/v3/users", times=100)
+        began = asyncio.get_running_loop().time()
+        for number in range(5):
+            await feishu.says(str(number))
+        await feishu.until(lambda: len(feishu.acked) == 5)
+        assert asyncio.get_running_loop().time() - began < 2.5, "the service waits three seconds"
+        assert [heard.text for heard in door.heard] == list("01234")
+        assert len(feishu.calls("contact/v3/users")) == 1
+
+
+async def test_a_reaction_in_a_place_that_nobody_names_in_time_is_acknowledged_in_time() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        feishu.hang("GET /open-apis", times=100)
+        began = asyncio.get_running_loop().time()
+        pushed = await feishu.reacts("om_unknown", "OK")
+        await feishu.until(lambda: pushed.acked)
+        assert asyncio.get_running_loop().time() - began < 2.5
+        assert door.heard == []
