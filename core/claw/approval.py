@@ -189,6 +189,10 @@ class Approvals:
         self._wake(question.id)
         return Outcome(True, _SAID[verdict](question.request.tool), question)
 
+    def seconds_left(self, question: Question) -> float:
+        """For how long it can be answered from now on, whatever the settings have become."""
+        return max(0.0, (question.expires_at_ms - self._clock.now_ms()) / 1000)
+
     def withdraw(self, session_key: str) -> int:
         """Close the open questions of a session, as after ``/stop``; answers with their number."""
         now = self._clock.now_ms()

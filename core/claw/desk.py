@@ -5,6 +5,7 @@ What differs from place to place (how a running turn is stopped, how a further m
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from claw.message import Inbound
 from claw.meter import cost_of
 from claw.overrides import NONE, Override
 from claw.prompt import price
+from claw.question import Request
 from claw.route import Route
 from claw.stage import Stage, Wish, chosen_by, set_stage
 from claw.tool import Tool
@@ -63,7 +65,7 @@ class Desk:
     async def status(self) -> Mapping[str, str]:
         """Agent, model, conversation, how full the context is, what was chosen here."""
         stage = await self._stage()
-        used, messages = await self._past()
+        used, messages, compactions = await self._past()
         percent = round(100 * used / stage.window_tokens)
         context = say(
             "{used} of {window} tokens ({percent} %)",
@@ -78,6 +80,9 @@ class Desk:
             say("conversation"): stage.route.session_key,
             say("messages"): str(messages),
             say("context"): context,
+            say("made shorter"): say("{count:time|times}", count=compactions)
+            if compactions
+            else say("never"),
             say("cost"): spent,
             say("tools"): str(len(stage.tools)),
         }
@@ -99,7 +104,7 @@ class Desk:
     async def costs(self) -> Costs:
         """What a request takes, by the rule of four characters a token."""
         stage = await self._stage()
-        used, _ = await self._past()
+        used, *_ = await self._past()
         sections = [(piece.section.name, price(piece.text).tokens) for piece in stage.pieces if piece.text]
         tools = [(tool.name, price(_schema(tool)).tokens) for tool in stage.tools.values()]
         return Costs(used, stage.window_tokens, tuple(sections), tuple(tools), await self._spent())
@@ -151,7 +156,14 @@ class Desk:
             return ()
         may = partial(approvals.may_decide, inbound.address.channel, inbound.sender, self.route.owner)
         asked = [(one.id, one.request) for one in approvals.pending() if may(one.request.for_owners)]
-        return [(id, f"{request.agent} · {request.tool}\n{request.shown}") for id, request in asked]
+        return [(id, f"{request.agent} · {request.tool}\n{self._seen(request)}") for id, request in asked]
+
+    def _seen(self, request: Request) -> str:
+        """What it is about; in a chat with others not what was asked in another one."""
+        here, there = (replace(one, thread=None) for one in (self.inbound.address, request.origin))
+        if self.direct or here == there:
+            return request.shown
+        return say("asked in another chat; /approve shows it whole there, or where nobody else reads")
 
     async def compact(self, focus: str) -> str:
         """Have the older part summarised now; a turn that runs goes on."""
@@ -176,11 +188,11 @@ class Desk:
     async def _stage(self) -> Stage:
         return await set_stage(self.inbound, self.route, self.app.rooms, self.wish)
 
-    async def _past(self) -> tuple[int, int]:
-        """Tokens that the last call read, and the number of messages."""
+    async def _past(self) -> tuple[int, int, int]:
+        """Tokens that the last call read, the number of messages, and how often the past was made shorter."""
         session = await self.app.rooms.sessions.open(self.route.session_key, self.route.agent_id)
         try:
-            return session.usage.context_tokens, len(session.messages)
+            return session.usage.context_tokens, len(session.messages), session.past.compactions
         finally:
             session.release()
 

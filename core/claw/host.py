@@ -29,7 +29,7 @@ from claw.kit import BUILTIN, Brought, Kit, account_of, channel_key
 from claw.manifest import Found, ToolLine
 from claw.prompt import PromptSection
 from claw.provider import Unusable
-from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing
+from claw.standing import IDLE, INCOMPATIBLE, LOADED, QUARANTINED, Standing, refuse_missing
 from claw.tool import Tool, ToolContext
 from claw.wall import USUAL, Leeway, bounded, name_of
 from claw.words import say
@@ -103,7 +103,7 @@ class Host:
                 self._load(standing.id)
         for plugin in tuple(self._brought):
             self._ask_others_hooks(plugin)
-        self._stop_if_required_is_missing()
+        refuse_missing(self.standings)
         kit, self._stands = self._kit(), True
         return kit
 
@@ -276,14 +276,6 @@ class Host:
         self.diagnostics.append(line)
         if self._stands:
             self._complain(line)
-
-    def _stop_if_required_is_missing(self) -> None:
-        for standing in self.standings:
-            if standing.required and standing.state not in (LOADED, IDLE):
-                stage, problem, mend = standing.fault_parts()
-                raise PluginError(
-                    standing.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend
-                )
 
     def _kit(self) -> Kit:
         sections: list[PromptSection] = []

@@ -295,6 +295,7 @@ class Serving:
             if tries == 1:  # the next ones are told of together, if they all fail
                 again = say("channel {name}: {why}. It is tried again", name=name, why=why)
                 self.app.complain(say("{problem}. {fix}", problem=again, fix=fix) if fix else again)
+                self._failed.add(name)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         told = say("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
@@ -389,7 +390,7 @@ class Serving:
 
     async def _present(self, question: Question) -> bool:
         """Put a question to the chat that its turn came from, with buttons where there are any."""
-        whole = as_message(question, self._approvals.timeout_seconds if self._approvals else 0)
+        whole = as_message(question, self._approvals.seconds_left(question) if self._approvals else 0)
         channel = self._channel_of(whole.address)
         if channel is None:
             return False

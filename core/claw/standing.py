@@ -9,7 +9,7 @@ from typing import Any
 
 from claw.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 from claw.config.outline import ANY_ENDPOINT, Wanted
-from claw.errors import ConfigError
+from claw.errors import ConfigError, PluginError
 from claw.manifest import API_VERSION, Found, Manifest, fits
 from claw.words import say
 
@@ -238,3 +238,14 @@ def _default_of(found: Sequence[Found], provider: str) -> str:
             if line.name == provider:
                 return line.default_model
     return ""
+
+
+def refuse_missing(standings: Sequence[Standing]) -> None:
+    """Go no further without a plugin that the file requires.
+
+    :raises PluginError: one is not there, or was set aside; with its cause and mend.
+    """
+    for one in standings:
+        if one.required and one.state not in (LOADED, IDLE):
+            stage, problem, mend = one.fault_parts()
+            raise PluginError(one.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend)

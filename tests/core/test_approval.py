@@ -354,6 +354,21 @@ async def test_another_process_may_take_the_answer(desk: Desk) -> None:
     assert (await task).allowed
 
 
+async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) -> None:
+    first, second = desk.open(), desk.open()
+    one, id = await desk.ask(first, request())
+    other = asyncio.create_task(second.ask(request()))
+    await asyncio.sleep(0.01)
+
+    assert by(second, id, "once").counts
+    decisions = [(await task) for task in (one, other)]
+
+    assert sorted(decision.allowed for decision in decisions) == [False, True]
+    assert len(desk.shown) == 1
+    [refused] = [decision for decision in decisions if not decision.allowed]
+    assert refused.why == "what was allowed once has been used already"
+
+
 # --- always
 
 

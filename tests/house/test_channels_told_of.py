@@ -63,10 +63,13 @@ async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
         async with House(FakeProvider(), home=tmp_path, config=config, plugins={"http": claw_http}) as house:
             house.app.leeway = Leeway(pause_seconds=30.0)
             stop = asyncio.Event()
-            running = asyncio.ensure_future(Serving(house.app).run(stop))
+            serving = Serving(house.app)
+            running = asyncio.ensure_future(serving.run(stop))
             [line] = await until(lambda: [line for line in house.complaints if "taken" in line])
+            assert serving.report().channels[0].state.state == "failed"
             stop.set()
             await running
+            assert [one for one in house.complaints if "taken" in one] == [line], "once"
     assert "gateway.port" in line and "tried again" in line
 
 

@@ -427,6 +427,56 @@ async def test_open_questions_are_told_to_those_who_may_answer() -> None:
         )
 
 
+async def test_in_a_group_nobody_reads_what_was_asked_in_another_chat() -> None:
+    async with House(clean(folder="secret-plans"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as house:
+        asked = asyncio.Event()
+
+        async def present(question: Question) -> bool:
+            asked.set()
+            return True
+
+        house.app.rooms.approvals.present = present
+        turn = asyncio.create_task(house.hear("clean up"))
+        await asked.wait()
+        listed = await type_in(house, "/approve", sender="u1", group=True) or ""
+
+        assert "secret-plans" not in listed
+        assert "asked in another chat" in listed
+        id = listed.partition(":")[0]
+        assert await type_in(house, f"/approve {id} deny", sender="u1", group=True) == "wipe: not allowed"
+        await turn
+
+
+async def test_in_the_group_where_it_was_asked_it_is_listed_whole() -> None:
+    async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as house:
+        asked = asyncio.Event()
+
+        async def present(question: Question) -> bool:
+            asked.set()
+            return True
+
+        house.app.rooms.approvals.present = present
+        address = Address("acme", "g1", thread="t1")
+        inbound = Inbound(address, "clean up", Sender("u2"), chat_type="group", mentions_us=True)
+        turn = asyncio.create_task(house.hear(inbound))
+        await asked.wait()
+        listed = await type_in(house, "/approve", sender="u1", group=True) or ""
+
+        assert "folder: build" in listed
+        await type_in(house, f"/approve {listed.partition(':')[0]} deny", sender="u1", group=True)
+        await turn
+
+
+async def test_the_whole_of_a_long_call_is_asked_about_to_its_last_word() -> None:
+    long = " ".join(f"folder-{number}" for number in range(240)) + " and-the-end"
+    async with House(clean(folder=long), tools=[FakeTool("wipe")], config=ASKED) as house:
+        person = Person(house)
+        await house.hear("clean up")
+
+    assert len(long) > 2_500
+    assert person.asked[0].request.shown == f"folder: {long}"
+
+
 async def test_what_was_allowed_is_listed_and_taken_back_on_the_command_line(monkeypatch: Any) -> None:
     async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED) as house:
         Person(house, "always")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,14 @@ def test_a_line_says_which_chat_the_work_it_comes_from_is_about(tmp_path):
     assert "channel" not in told["of the house"]
     assert [Filter(channel="feishu/default").takes(one) for one in told.values()].count(True) == 1
     assert for_people({**told["of sales"], "text": "feishu/sales: hello"}).endswith(" feishu/sales: hello")
+
+
+def test_of_another_day_a_line_tells_the_date():
+    line = {"time": "2026-03-01T12:00:00.000Z", "level": "info", "logger": "claw", "text": "ready"}
+    there = datetime.fromisoformat(line["time"]).astimezone()
+
+    assert for_people(line, today=there.date()) == f"{there:%H:%M:%S} ready"
+    assert for_people(line, today=there.date() + timedelta(1)) == f"{there:%Y-%m-%d %H:%M:%S} ready"
 
 
 def test_following_goes_on_across_a_turn_over_and_loses_nothing(tmp_path):

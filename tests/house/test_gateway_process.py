@@ -3,14 +3,17 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from claw import __version__
+from claw.cli.gateway import lines_of
 from claw.errors import BusyError
 from claw.gateway.presence import hold, holder
-from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, look
+from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, Run, Seen, look
 from house.gateways import STUBBORN, Running, home, is_ready, until  # noqa: F401
 
 SECRET = "hunter2-0123456789abcdef"
@@ -91,6 +94,30 @@ def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_co
     assert "config.yaml" in said.err and "Traceback" not in said.err
     assert holder(home.home) is None
     assert "config.yaml" in home.claw("gateway", "status").out
+
+
+def test_a_gateway_that_is_another_version_than_what_is_installed_says_so():
+    def told(version):
+        run = Run(7, socket.gethostname(), READY, 1.0, 1.0, {"version": version})
+        return "\n".join(lines_of(Seen(7, run, 1.0)))
+
+    assert f"it is claw 0.0.9, and claw {__version__} is installed; claw gateway restart" in told("0.0.9")
+    assert "installed" not in told(__version__)
+
+
+def test_a_restart_with_a_file_that_no_start_would_take_stops_nothing(home):  # noqa: F811
+    with Running(home) as running:
+        home.configured("agents: [")
+
+        said = home.claw("gateway", "restart")
+
+        assert said.code == 3
+        assert said.err.startswith("nothing was stopped") and "config.yaml" in said.err
+        assert holder(home.home) == running.process.pid
+        home.configured("plugins: {entries: {nobody: {required: true}}}")
+        said = home.claw("gateway", "restart")
+        assert said.code == 4 and "nobody" in said.err
+        assert holder(home.home) == running.process.pid
 
 
 def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):  # noqa: F811
@@ -321,8 +348,13 @@ def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):  # noqa:
     of_channel = home.claw("logs", "--channel", "post").out
     assert "with " in of_channel and "ready after" not in of_channel
     assert of_channel == home.claw("logs", "--channel", "post/default").out
-    assert home.claw("logs", "--channel", "post/work").out == ""
-    assert home.claw("logs", "--level", "loud").code == 2
+    nothing = home.claw("logs", "--channel", "post/work")
+    assert (nothing.code, nothing.out) == (0, "") and "fits" in nothing.err
+    for word, near in (("loud", ""), ("warn", "did you mean warning?"), ("ERROR", "did you mean error?")):
+        refused = home.claw("logs", "--level", word)
+        assert (
+            refused.code == 2 and f"--level: {word} is none of debug," in refused.err and near in refused.err
+        )
 
 
 def test_following_the_log_shows_what_comes(home):  # noqa: F811

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from claw import __version__
 from claw.cli.show import document, table
 from claw.clock import SYSTEM
-from claw.errors import ConfigError
+from claw.errors import ClawError, ConfigError
 from claw.survey import home_of
 from claw.words import say
 
@@ -60,7 +61,8 @@ def stop(
 
 @app.command()
 def restart(safe: Safe = None) -> None:
-    """Stop it, and start it in the background; what was under way goes on."""
+    """Stop it, and start it in the background; what was under way goes on. A wrong config file stops nothing."""
+    _would_start(safe)
     _stop(now=False)
     raise typer.Exit(code=_start(safe))
 
@@ -103,6 +105,26 @@ def install(
     )
     typer.echo(say("to start it now and from now on:"))
     typer.echo(shown(service.commands))
+
+
+def _would_start(safe: bool | None) -> None:
+    """Hold the file against what a start would say, while there is a gateway that could go on.
+
+    :raises ClawError: it would be refused.
+    """
+    from claw.app import look_round
+    from claw.gateway.reload import guarded
+    from claw.gateway.status import look
+    from claw.standing import refuse_missing
+
+    if look(home_of(os.environ)).pid is None:
+        return
+    try:
+        house = look_round()
+        refuse_missing((guarded(house) if safe else house).standings)
+    except ClawError:
+        typer.echo(say("nothing was stopped: a gateway would not start with this"), err=True)
+        raise
 
 
 def _start(safe: bool | None) -> int:
@@ -176,6 +198,7 @@ def facts_of(seen: Any) -> dict[str, Any]:
         "pid": seen.pid,
         "state": told.state if told else None,
         "host": told.host if told else None,
+        "version": body.get("version"),
         "startedAt": told.started_at if told else None,
         "quietSeconds": round(seen.quiet_seconds, 1) if told else None,
         "stuck": is_stuck(seen),
@@ -232,6 +255,9 @@ def lines_of(seen: Any) -> list[str]:
         lines.append(say("claw gateway start starts it"))
     if seen.elsewhere:
         lines.append(say("it runs on {host}", host=facts["host"]))
+    if facts["version"] not in (None, __version__):
+        told = "it is claw {version}, and claw {now} is installed; claw gateway restart takes that up"
+        lines.append(say(told, version=facts["version"], now=__version__))
     if facts["safe"]:
         lines.append(
             say("safe mode: only claw's own plugins are used; claw gateway restart tries the others again")

@@ -7,6 +7,8 @@ import sys
 import time
 from contextlib import closing
 from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -44,8 +46,11 @@ def logs(
     from claw.gateway.reading import Filter, Reader
 
     if level not in _LEVELS:
+        near = "".join(get_close_matches(level.lower(), _LEVELS, 1, 0.5))
+        fix = "did you mean {near}?" if near else ""
+        known = ", ".join(_LEVELS)
         raise UsageError(
-            "there is no level {name}", fix="levels: {names}", name=level, names=", ".join(_LEVELS)
+            "{word} is none of {known}", where="--level", fix=fix, word=level, known=known, near=near
         )
     path = home_of(os.environ) / "logs" / FILE
     wanted = Filter(level_of(level), channel, moment(since, time.time()) if since else 0.0)
@@ -55,7 +60,9 @@ def logs(
             document("logs", {"file": str(path), "lines": newest})
             return
         if not newest and not follow:
-            typer.echo(say("nothing is written in {path}", path=path), err=True)
+            there = path.exists() and path.stat().st_size
+            told = "no line of {path} fits" if there else "nothing is written in {path}"
+            typer.echo(say(told, path=path), err=True)
         for fields in newest:
             _show(fields, as_json)
         while follow:
@@ -85,5 +92,6 @@ def moment(text: str, now: float) -> float:
 def _show(fields: dict[str, Any], as_json: bool) -> None:
     from claw.gateway.logs import for_people
 
-    text = json.dumps(fields, ensure_ascii=False) if as_json else for_people(fields, colour=on_terminal())
-    sys.stdout.write(text + "\n")
+    today = datetime.now().date()
+    for_eyes = partial(for_people, colour=on_terminal(), today=today)
+    sys.stdout.write((json.dumps(fields, ensure_ascii=False) if as_json else for_eyes(fields)) + "\n")

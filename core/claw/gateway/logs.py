@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -171,11 +171,17 @@ class Sink(logging.Handler):
             self.screen.flush()
 
 
-def for_people(fields: dict[str, Any], *, colour: bool = False, level: int | None = None) -> str:
-    """A line of the log as a person reads it: time of day here, level unless it is plain information, where, text."""
+def for_people(
+    fields: dict[str, Any], *, colour: bool = False, level: int | None = None, today: date | None = None
+) -> str:
+    """A line of the log as a person reads it: time of day here, level unless it is plain information, where, text.
+
+    :param today: of any other day the date stands before the time; None = no day is told.
+    """
     number = level if level is not None else level_of(str(fields.get("level", "info")))
     try:
-        moment = datetime.fromisoformat(str(fields.get("time"))).astimezone().strftime("%H:%M:%S")
+        there = datetime.fromisoformat(str(fields.get("time"))).astimezone()
+        moment = there.strftime("%H:%M:%S" if today in (None, there.date()) else "%Y-%m-%d %H:%M:%S")
     except ValueError:
         moment = "--:--:--"
     place = "/".join(str(fields[name]) for name in ("channel", "account") if fields.get(name))

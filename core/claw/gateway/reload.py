@@ -12,7 +12,7 @@ from claw.config.source import NAMES
 from claw.errors import ClawError, ConfigError
 from claw.gateway.status import time_of
 from claw.manifest import FIRST_PARTY
-from claw.standing import BLOCKED, IDLE, LOADED, Standing
+from claw.standing import BLOCKED, refuse_missing
 from claw.store import SYSTEM as DISK
 from claw.words import say
 
@@ -67,18 +67,6 @@ def judge(environ: Mapping[str, str], running: House, *, safe: bool = False) -> 
     except OSError as refused:
         return Verdict(None, str(refused))
     return Verdict(guarded(house) if safe else house, text=text)
-
-
-def refuse_missing(standings: tuple[Standing, ...]) -> None:
-    """A plugin that is required and cannot be there makes the file one that no start would take.
-
-    :raises ClawError: with its cause and mend.
-    """
-    for one in standings:
-        if one.required and one.state not in (LOADED, IDLE):
-            told = "plugin {id} is required, and {why}"
-            fix = "{mend}" if one.mend else ""
-            raise ClawError(told, fix=fix, id=one.id, why=one.why or one.state, mend=one.mend)
 
 
 def guarded(house: House) -> House:

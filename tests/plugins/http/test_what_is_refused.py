@@ -1,0 +1,137 @@
+"""Refusals that a caller can read: limits of our own paths, methods of routes, faults of ours, bodies in the way."""
+
+import asyncio
+import json
+
+import pytest
+from claw import WebAnswer, WebRoute
+from claw_http import front
+from plugins.http.bench import TOKEN, listening, parsed
+
+
+async def everything(request):
+    return WebAnswer(200, b"{}")
+
+
+HOOK = ("acme", WebRoute("/hooks/acme", everything))
+
+
+def head(path="/v1/chat/completions", **lines):
+    told = {
+        "host": "localhost", "connection": "close", "authorization": f"Bearer {TOKEN}",
+        "content-type": "application/json", **lines,
+    }  # fmt: skip
+    rows = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items())
+    return f"POST {path} HTTP/1.1\r\n{rows}\r\n".encode()
+
+
+async def test_a_call_of_more_than_twenty_mebibytes_is_refused_before_a_byte_of_it_comes():
+    async with listening() as house:
+        said = parsed(await house.raw(head(content_length=str((20 << 20) + 1)), seconds=2))
+        assert (said.status, said.code) == (413, "request_too_large")
+
+        with pytest.raises(TimeoutError):  # what may come is waited for
+            await house.raw(head(content_length=str(20 << 20)), seconds=0.3)
+
+
+async def test_a_call_without_a_length_is_cut_at_the_limit(monkeypatch):
+    monkeypatch.setattr(front, "OWN_BODY_BYTES", 1000)
+    async with listening() as house:
+        said = parsed(await house.raw(head(transfer_encoding="chunked") + b"7d0\r\n" + b"x" * 2000 + b"\r\n"))
+        assert (said.status, said.code) == (413, "request_too_large")
+        assert house.door.heard == []
+
+
+async def test_a_call_that_comes_slowly_is_given_up(monkeypatch):
+    monkeypatch.setattr(front, "OWN_BODY_SECONDS", 0.1)
+    async with listening() as house:
+        said = parsed(await house.raw(head(content_length="100") + b'{"messages"', seconds=2))
+        assert (said.status, said.code) == (408, "request_timeout")
+
+
+async def test_who_sends_a_body_that_nobody_reads_still_reads_why():
+    async with listening() as house:
+        body = b"x" * 200_000
+        said = parsed(
+            await house.raw(head(authorization="Bearer wrong", content_length=str(len(body))) + body)
+        )
+        assert (said.status, said.code) == (401, "invalid_api_key")
+
+
+async def test_a_route_is_asked_by_its_methods_alone():
+    asked = []
+
+    async def answer(request):
+        asked.append(request.method)
+        return WebAnswer(200, b"{}")
+
+    def admit(request):
+        asked.append(request.method)
+
+    route = WebRoute("/hooks/acme", answer, methods=frozenset({"POST", "PUT"}), admit=admit)
+    async with listening(("acme", route)) as house:
+        said = await house.ask("GET", "/hooks/acme")
+        assert (said.status, said.headers["allow"], asked) == (405, "POST, PUT", [])
+
+
+async def test_a_route_that_hangs_is_answered_for_it(monkeypatch, caplog):
+    monkeypatch.setattr(front, "ROUTE_SECONDS", 0.1)
+
+    async def hangs(request):
+        await asyncio.Event().wait()
+
+    async with listening(("acme", WebRoute("/hooks/acme", hangs))) as house:
+        said = await house.ask("POST", "/hooks/acme", b"{}")
+        assert (said.status, said.code) == (500, "internal_error")
+    assert "plugin acme: its route /hooks/acme failed: TimeoutError" in caplog.text
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://evil.example:80"])
+async def test_a_page_that_points_its_own_name_here_calls_no_webhook(origin):
+    async with listening(HOOK) as house:
+        said = await house.ask(
+            "POST", "/hooks/acme", b"{}", host=origin.removeprefix("http://"), origin=origin
+        )
+        assert (said.status, said.code) == (403, "origin_not_allowed")
+        assert (await house.ask("POST", "/hooks/acme", b"{}", host="tunnel.example")).status == 200
+
+
+async def test_a_fault_of_ours_is_one_answer_without_details(caplog):
+    async with listening() as house:
+
+        async def submit(inbound):
+            raise RuntimeError("a secret detail")
+
+        house.door.submit = submit
+        said = await house.chat("hello")
+        assert (said.status, said.plain["error"]["type"]) == (500, "server_error")
+        assert b"secret detail" not in said.body
+        assert (await house.ask("GET", "/health", token=None)).status == 200
+    assert "a secret detail" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["user", "model"])
+async def test_a_name_of_more_than_512_characters_is_none(name):
+    async with listening() as house:
+        assert (await house.chat("hello", **{name: "x" * 512})).status == 200
+        said = await house.chat("hello", **{name: "x" * 513})
+        assert (said.status, said.plain["error"]["param"]) == (400, name)
+
+
+async def test_every_refusal_has_the_one_shape_and_is_kept_by_nobody():
+    async with listening(HOOK) as house:
+        said = [
+            await house.ask("GET", "/nothing"),
+            await house.ask("GET", "/v1/models", token=None),
+            await house.ask("PUT", "/v1/models"),
+            await house.ask("GET", "/v1/models", host="evil.example"),
+            await house.ask("POST", "/v1/chat/completions", b"{"),
+            await house.ask("POST", "/v1/chat/completions", b"{}", content_type="text/plain"),
+            await house.chat("hello", n=3),
+        ]
+    assert [one.status for one in said] == [404, 401, 405, 403, 400, 415, 400]
+    for one in said:
+        assert set(json.loads(one.body)["error"]) == {"message", "type", "param", "code"}
+        assert one.headers["content-type"] == "application/json"
+        assert one.headers["cache-control"] == "no-store"
+        assert one.headers["x-content-type-options"] == "nosniff"
