@@ -230,6 +230,13 @@ async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text
     assert said.body.endswith(b"data: [DONE]\n\n")
 
 
+async def test_a_stream_counts_for_who_asks_for_it_alone():
+    async with listening() as house:
+        said = await house.chat("tell", stream=True)
+    events = [json.loads(line[6:]) for line in said.body.decode().splitlines() if line.startswith("data: {")]
+    assert all(event["choices"] and "usage" not in event for event in events)
+
+
 @given(st.lists(st.text(max_size=20), max_size=6), st.text(max_size=20))
 def test_a_stream_holds_the_final_text_whatever_was_shown_before(shown, final):
     written = block = ""

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from claw import WebAnswer, WebRoute
-from claw_http import front
+from claw_http import attempts, bodies, connection, front
 from plugins.http.bench import TOKEN, listening, parsed
 
 
@@ -135,3 +136,52 @@ async def test_every_refusal_has_the_one_shape_and_is_kept_by_nobody():
         assert one.headers["content-type"] == "application/json"
         assert one.headers["cache-control"] == "no-store"
         assert one.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(("count", "status"), [(16, 200), (17, 400)])
+async def test_a_message_has_sixteen_images_at_most(count, status):
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
+    async with listening() as house:
+        body = {"messages": [{"role": "user", "content": [image] * count}]}
+        said = await house.ask("POST", "/v1/chat/completions", json.dumps(body).encode())
+        assert said.status == status
+        assert len(house.door.heard) == (1 if status == 200 else 0)
+
+
+async def test_a_caller_who_leaves_while_his_message_is_taken_in_does_not_tear_that():
+    async with listening() as house:
+        begun, go_on, taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def submit(inbound):
+            begun.set()
+            await go_on.wait()
+            taken.set()
+            return True
+
+        house.door.submit = submit
+        caller = asyncio.ensure_future(house.chat("hello"))
+        await begun.wait()
+        caller.cancel()
+        await asyncio.gather(caller, return_exceptions=True)
+        async with asyncio.timeout(2):
+            while (await house.ask("GET", "/health")).plain["waiting"]:
+                await asyncio.sleep(0.01)
+        go_on.set()
+        await asyncio.wait_for(taken.wait(), 2)
+
+
+def test_the_manual_names_the_limits_that_are():
+    manual = " ".join((Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8").split())
+    for told in (
+        f"A body may have `body_bytes` ({WebRoute('/', everything).body_bytes >> 20} MiB)",
+        f"take `body_seconds` ({WebRoute('/', everything).body_seconds:g})",
+        f"{bodies.AT_ONCE} bodies ({bodies.TOGETHER_BYTES >> 20} MiB together) are read at once",
+        f"It has {front.ROUTE_SECONDS:g} seconds.",
+        f"within {connection.HEAD_SECONDS:g} seconds and {connection.HEAD_BYTES >> 10} KiB",
+        f"of more than {connection.IDLE_CONNECTIONS} connections without a request",
+        f"The body of a call of the API may have {front.OWN_BODY_BYTES >> 20} MiB",
+        f"and take {front.OWN_BODY_SECONDS:g} seconds",
+        "Ten wrong tokens a minute from one address, or a hundred from all",
+    ):
+        assert told in manual, told
+    assert (attempts.PER_ADDRESS, attempts.ALTOGETHER, attempts.WINDOW_SECONDS) == (10, 100, 60.0)
