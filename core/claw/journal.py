@@ -349,6 +349,24 @@ class Journal:
         names = ("turn", "session", "beganAtMs", "endedAtMs", "outcome", "attempts", "owed", "undelivered")
         return [dict(zip((*names, "possiblyRepeated"), row, strict=True)) for row in rows]
 
+    def unanswered(self) -> list[dict[str, Any]]:
+        """Chats in which messages wait that no turn has taken: how many, and since when."""
+        rows = self._database.read(
+            """SELECT channel, account, chat, count(*), min(accepted_at_ms) FROM inbox WHERE state = 'new'
+            GROUP BY channel, account, chat ORDER BY min(number)"""
+        )
+        names = ("channel", "account", "chat", "messages", "sinceMs")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def notices(self) -> list[dict[str, Any]]:
+        """What is owed, or could not be delivered, without a turn: answers to commands, codes for strangers …"""
+        rows = self._database.read(
+            """SELECT channel, account, chat, owed_at_ms, state, why FROM owed
+            WHERE state != 'paid' AND turn NOT IN (SELECT turn FROM turns) ORDER BY number"""
+        )
+        names = ("channel", "account", "chat", "owedAtMs", "state", "why")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
     def counts(self) -> tuple[int, int]:
         """How many messages wait for a turn, and how many replies are owed."""
         ((waiting,),) = self._database.read("SELECT count(*) FROM inbox WHERE state = 'new'")

@@ -161,6 +161,8 @@ class Pairing:
                 minutes=minutes,
             )
         wanted = "".join(letter for letter in code.upper() if letter not in " -")
+        if not wanted:
+            raise UsageError("the code is blank", fix="claw pairing list shows who waits, and their codes")
         for person in self.pending():
             if secrets.compare_digest(person.code.encode(), wanted.encode("utf-8", "replace")):
                 return person

@@ -162,6 +162,23 @@ async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_i
     assert house.dropped == [("of a member", "overflow"), ("more of a member", "overflow")]
 
 
+async def test_each_hears_in_short_of_what_came_with_their_own_rights():
+    house, two = House(), queue("collect", cap=2)
+    house.say("one", two)
+    await house.until_runs(1)
+    for text in ("first", "second"):
+        house.say(f"{text} of a member", two)
+        house.say(f"{text} of the owner", two, rights="the owner")
+    house.let_go(3)
+    await house.until_runs(3)
+    await house.until_idle()
+
+    assert house.said() == [["one"], ["second of a member"], ["second of the owner"]]
+    assert "first of a member" in house.turns[1].preface and "owner" not in house.turns[1].preface
+    assert "first of the owner" in house.turns[2].preface and "member" not in house.turns[2].preface
+    assert house.dropped == []
+
+
 @pytest.mark.parametrize(
     ("key", "kind"),
     [

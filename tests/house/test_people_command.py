@@ -88,6 +88,7 @@ def test_who_was_denied_waits_no_more(home: Path) -> None:
     [
         (("approve", "AAAAAAAA"), "nobody who waits has the code AAAAAAAA"),
         (("deny", "AAAAAAAA"), "nobody who waits has the code AAAAAAAA"),
+        (("approve", " - "), "the code is blank"),
         (("forget", "7"), "7 names no channel"),
         (("forget", "telegram:7"), "telegram:7 was not paired"),
     ],

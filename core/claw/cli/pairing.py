@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from claw import survey
-from claw.cli.show import document, table
+from claw.cli.show import document, plain, table
 from claw.errors import UsageError
 from claw.pairing import VALID_SECONDS, Pairing, Person
 from claw.store import Database, make_folder
@@ -37,7 +37,7 @@ def list_(as_json: AsJson = False) -> None:
         typer.echo(say("nobody waits, and nobody was let in"))
         return
     rows = [
-        [one.code or "-", say("waits") if one.code else say("paired"), one.channel, one.account, _plain(one.sender),
+        [one.code or "-", say("waits") if one.code else say("paired"), one.channel, one.account, plain(one.sender),
          one.name, _moment(one.at)]
         for one in (*waiting, *people)
     ]  # fmt: skip
@@ -80,9 +80,9 @@ def forget(
         gone = pairing.forget(channel, account, id)
     if not gone:
         raise UsageError(
-            "{person} was not paired", fix="claw pairing list shows who was", person=_plain(person)
+            "{person} was not paired", fix="claw pairing list shows who was", person=plain(person)
         )
-    typer.echo(say("{person} may not write any more, unless a list names them", person=_plain(person)))
+    typer.echo(say("{person} may not write any more, unless a list names them", person=plain(person)))
 
 
 def _database() -> Database:
@@ -100,7 +100,7 @@ def _pairing() -> Iterator[Pairing]:
 
 
 def _named(person: Person) -> dict[str, str]:
-    id = _plain(person.sender)
+    id = plain(person.sender)
     return {"person": f"{person.name} ({id})" if person.name else id, "channel": person.channel}
 
 
@@ -114,11 +114,6 @@ def _told(person: Person) -> dict[str, Any]:
     if person.code:
         return {**body, "code": person.code, "until": _moment(person.at + VALID_SECONDS)}
     return {**body, "since": _moment(person.at)}
-
-
-def _plain(text: str) -> str:
-    """An id as one can print it: it came from outside."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _moment(at: float) -> str:

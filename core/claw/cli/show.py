@@ -34,6 +34,11 @@ def table(
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
+def plain(text: str) -> str:
+    """A text as one can print it: it came from outside."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def on_terminal() -> bool:
     """Whether a person with colours reads stdout."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

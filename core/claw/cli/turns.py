@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from claw.cli.show import document, table
+from claw.cli.show import document, plain, table
 from claw.survey import home_of
 from claw.words import say
 
@@ -21,33 +21,46 @@ def _top() -> None:
 @app.command("list")
 def list_(
     stuck: Annotated[
-        bool, typer.Option("--stuck", help="Only those that have not ended, or owe something.")
+        bool,
+        typer.Option(
+            "--stuck", help="Only what has not ended: turns, messages that wait, what is owed or was lost."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """The newest turns of channels and terminals; exit 1 when --stuck finds one."""
+    """The newest turns of channels and terminals; exit 1 when --stuck finds something."""
     from claw.journal import Journal
     from claw.store import Database
 
     path = home_of(os.environ) / "state.db"
-    turns: list[dict[str, Any]] = []
+    found: dict[str, list[dict[str, Any]]] = {"turns": []}
     if path.exists():
         database = Database(path)
-        turns = Journal(database).turns(limit, open_only=stuck)
+        journal = Journal(database)
+        found = {"turns": journal.turns(limit, open_only=stuck)}
+        if stuck:
+            found |= {"waiting": journal.unanswered(), "notices": journal.notices()}
         database.close()
+    elif stuck:
+        found |= {"waiting": [], "notices": []}
+    rows = [
+        *map(_row, found["turns"]),
+        *map(_waits, found.get("waiting", ())),
+        *map(_notice, found.get("notices", ())),
+    ]
     if as_json:
-        document("turns", {"turns": turns})
-    elif not turns:
+        document("turns", found)
+    elif not rows:
         typer.echo(say("nothing is stuck") if stuck else say("no turn is recorded"), err=True)
     else:
         columns = [say("turn"), say("began"), say("conversation"), say("outcome"), say("owed"), say("why")]
         table(
             columns,
-            [_row(turn) for turn in turns],
+            [[*map(plain, row)] for row in rows],
             {say("failed"): "red", say("delivered"): "green", say("not delivered"): "red"},
         )
-    raise typer.Exit(code=1 if stuck and turns else 0)
+    raise typer.Exit(code=1 if stuck and rows else 0)
 
 
 def _row(turn: dict[str, Any]) -> list[str]:
@@ -55,5 +68,32 @@ def _row(turn: dict[str, Any]) -> list[str]:
     if outcome == "delivered" and turn["undelivered"]:  # it had an answer, and a part of it did not arrive
         outcome = "not delivered"
     why = turn["undelivered"] or (say("possibly sent twice") if turn["possiblyRepeated"] else "")
-    began = datetime.fromtimestamp(turn["beganAtMs"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return [turn["turn"], began, turn["session"], say(outcome), str(turn["owed"] or ""), why]
+    return [
+        turn["turn"],
+        _moment(turn["beganAtMs"]),
+        turn["session"],
+        say(outcome),
+        str(turn["owed"] or ""),
+        why,
+    ]
+
+
+def _waits(chat: dict[str, Any]) -> list[str]:
+    told = say("{count:message waits|messages wait} for a turn", count=chat["messages"])
+    return ["-", _moment(chat["sinceMs"]), _place(chat), told, "", ""]
+
+
+def _notice(notice: dict[str, Any]) -> list[str]:
+    if notice["state"] in ("owed", "sending"):
+        return ["-", _moment(notice["owedAtMs"]), _place(notice), say("a notice"), "1", ""]
+    why = f"{notice['state']}: {notice['why']}"
+    return ["-", _moment(notice["owedAtMs"]), _place(notice), say("not delivered"), "", why]
+
+
+def _place(chat: dict[str, Any]) -> str:
+    account = "" if chat["account"] == "default" else f"/{chat['account']}"
+    return f"{chat['channel']}{account}:{chat['chat']}"
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
