@@ -23,10 +23,12 @@ from claw import (
     Limits,
     Outbound,
     Receipt,
+    Writer,
     say,
 )
 
 from claw_telegram.api import QUIET, Api, Refused
+from claw_telegram.drafting import DraftWriter, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Bot, Json, bot_of
 from claw_telegram.menu import menu
 from claw_telegram.poller import Pace, Poller, Trouble, trouble
@@ -258,8 +260,8 @@ class TelegramChannel:
             ids += await self._say(said)
         return Receipt(tuple(ids))
 
-    def stream(self, outbound: Outbound) -> EditWriter:
-        """A reply that grows by edits."""
+    def stream(self, outbound: Outbound) -> Writer:
+        """A reply that grows by edits, or in a direct chat, where that is wished, as a draft."""
 
         async def post(piece: Outbound) -> str:
             return (await self._say(self._saying(piece)))[0]
@@ -274,7 +276,16 @@ class TelegramChannel:
 
         group = outbound.address.chat.startswith(("-", "@"))
         pause = GROUP_EDIT_SECONDS if group else PRIVATE_EDIT_SECONDS
-        return EditWriter(outbound, pieces=split, post=post, edit=edit, delete=delete, pause_seconds=pause)
+        writer = EditWriter(outbound, pieces=split, post=post, edit=edit, delete=delete, pause_seconds=pause)
+        if group or not self._of.settings.drafts:
+            return writer
+
+        async def draw(text: str) -> None:
+            said = replace(self._saying(outbound), reply_to=None, draft=draft_id(outbound.key))
+            for last in split(text)[-1:]:
+                await self._say(replace(said, text=last))
+
+        return DraftWriter(writer, draw, pause_seconds=pause)
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
         """Put another text in the place of one of our messages."""

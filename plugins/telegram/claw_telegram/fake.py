@@ -56,7 +56,8 @@ class _Fault:
 class FakeTelegram:
     """The service, and everybody who writes to the bot.
 
-    :param topics: chat id → topics that are there; in other chats none is.
+    :ivar topics: chat id → topics that are there; in other chats none is.
+    :ivar drafts: chat id → each draft that was shown: its number and its text.
     """
 
     CHAT, GROUP = 111222333, -1001987654321
@@ -75,6 +76,7 @@ class FakeTelegram:
         self.topics: dict[int, set[int]] = {}
         self.messages: dict[int, dict[int, Json]] = {}
         self.files: dict[str, bytes] = {}
+        self.drafts: dict[int, list[tuple[int, str]]] = {}
         self._updates = Updates()
         self._ids = itertools.count(100)
         self._faults: list[_Fault] = []
@@ -241,6 +243,8 @@ class FakeTelegram:
                 }
             case "sendMessage":
                 return self._post(call.params, *self._words(call.params, "text", TEXT))
+            case "sendMessageDraft":
+                return self._draft(call.params)
             case "editMessageText":
                 return self._edit(call.params)
             case "deleteMessage":
@@ -308,6 +312,14 @@ class FakeTelegram:
         made |= {"reply_markup": markup} if markup else {}
         self.messages.setdefault(chat, {})[made["message_id"]] = made
         return made
+
+    def _draft(self, params: Mapping[str, Any]) -> bool:
+        """What is being written, in a direct chat; an empty text shows that something is."""
+        if not isinstance(params["chat_id"], int) or params["chat_id"] < 0 or not params.get("draft_id"):
+            raise Refusal(400, "Bad Request: a draft has a number, and is shown in a private chat")
+        (words,) = self._words(params, "text", TEXT) if params.get("text") else ({"text": ""},)
+        self.drafts.setdefault(params["chat_id"], []).append((params["draft_id"], words["text"]))
+        return True
 
     def _quoted(self, params: Mapping[str, Any], chat: int) -> Json | None:
         wanted = params.get("reply_parameters") or {}

@@ -31,7 +31,7 @@ class Saying:
     """One message.
 
     :param text: Markdown. ``html`` says whether it goes out rendered, or as it is.
-    :param edits: id of the message that becomes this one.
+    :param edits: id of the message that becomes this one. ``draft``: number of the draft that it is, 0 for a message.
     """
 
     chat: str
@@ -42,11 +42,12 @@ class Saying:
     html: bool = True
     preview: bool = True
     edits: str | None = None
+    draft: int = 0
 
     @property
     def method(self) -> str:
         """Which call says it."""
-        return "editMessageText" if self.edits else "sendMessage"
+        return "sendMessageDraft" if self.draft else "editMessageText" if self.edits else "sendMessage"
 
     @property
     def params(self) -> dict[str, Any]:
@@ -54,6 +55,8 @@ class Saying:
         words = {"text": render(self.text), "parse_mode": "HTML"} if self.html else {"text": self.text}
         preview = {} if self.preview else {"link_preview_options": {"is_disabled": True}}
         keys = {"reply_markup": keyboard(self.buttons)} if self.buttons else {}
+        if self.draft:
+            return {**self.place, **words, "draft_id": self.draft}
         if self.edits:
             return {"chat_id": chat_id(self.chat), "message_id": int(self.edits), **words, **preview, **keys}
         return {**self.place, **words, **preview, **keys}

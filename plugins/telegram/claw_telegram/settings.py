@@ -34,6 +34,9 @@ class TelegramSettings(ChannelConfig):
         25, ge=0, le=50, description="How long Telegram may hold one question for news."
     )
     commands: bool = Field(True, description="Show the chat commands in Telegram's menu.")
+    drafts: bool = Field(
+        False, description="In a direct chat, show an answer that grows as a draft instead of by edits."
+    )
     link_preview: bool = Field(True, description="Let Telegram show a preview of the first link.")
 
 

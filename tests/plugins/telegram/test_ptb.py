@@ -161,6 +161,16 @@ async def test_the_older_of_two_pollers_and_every_one_beside_a_webhook_gets_a_40
         assert len(await bot.get_updates(timeout=0)) == 1
 
 
+async def test_a_draft_is_shown_in_a_private_chat_and_is_no_message() -> None:
+    async with FakeTelegram() as fake, a_bot(fake) as bot:
+        assert await bot.send_message_draft(CHAT, 7, "<b>Half</b> of", parse_mode="HTML")
+        assert await bot.send_message_draft(CHAT, 7)
+        assert fake.drafts == {CHAT: [(7, "Half of"), (7, "")]} and fake.shown() == []
+        for chat, number in ((FakeTelegram.GROUP, 7), (CHAT, 0)):
+            with pytest.raises(BadRequest):
+                await bot.send_message_draft(chat, number, "x")
+
+
 async def test_reactions_come_only_to_a_bot_that_asks_for_them_by_name() -> None:
     def reacts() -> None:
         person, chat = {"id": 1, "is_bot": False, "first_name": "A"}, {"id": CHAT, "type": "private"}
