@@ -116,6 +116,14 @@ def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_
     assert {text: redact(text) for text in told if redact(text) != text} == {}
 
 
+def test_a_template_has_one_chinese_sentence_in_whatever_file_it_stands() -> None:
+    said: dict[str, set[str]] = {}
+    for path in CORE.glob("locale/zh/*.json"):
+        for template, text in json.loads(path.read_text("utf-8")).items():
+            said.setdefault(template, set()).add(text)
+    assert {template: texts for template, texts in said.items() if len(texts) > 1} == {}
+
+
 def test_a_translation_belongs_to_a_template_that_is_still_said() -> None:
     said = {
         node.value
