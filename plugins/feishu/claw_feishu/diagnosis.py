@@ -2,10 +2,11 @@
 
 The console grants an app its rights one by one, and a feature whose right is missing fails without a word to the person
 who writes. So each feature is tried with a request that can do nothing (an id that nobody has, nobody to send to): the
-platform looks at rights first, and its answer 99991672 lists the scopes of which one is missing.
+platform looks at rights first, and its answer 99991672 lists the scopes of which one is missing. What nobody can try is
+hearing: an event whose scope is missing never comes. Those are looked up in the list of what the app was granted.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from claw_feishu.settings import FeishuSettings
 
 _IM = "/open-apis/im/v1"
+_SCOPES = "/open-apis/application/v6/scopes"
+_GRANTED = 1
 _NOBODY = "om_00000000000000000000000000000000"
 
 
@@ -57,6 +60,33 @@ def tries(settings: "FeishuSettings") -> Iterator[Try]:
         yield Try("names of people are known", "GET", person, {"user_id_type": "open_id"})
 
 
+@dataclass(frozen=True)
+class Hearing:
+    """Something that is heard only with a scope.
+
+    :param purpose: English template.
+    :param scopes: any one of them will do; the console has older and newer names.
+    """
+
+    purpose: str
+    scopes: tuple[str, ...]
+    grave: bool = True
+
+
+def hearings(settings: "FeishuSettings") -> Iterator[Hearing]:
+    """What an account with these settings wants to hear."""
+    if settings.dm_policy != "disabled":
+        yield Hearing("direct messages are heard", ("im:message.p2p_msg:readonly", "im:message.p2p_msg"))
+    groups = [group for group in settings.groups.values() if group.enabled]
+    if settings.group_policy == "open" or (settings.group_policy == "allowlist" and groups):
+        named = "im:message.group_at_msg:readonly", "im:message.group_at_msg", "im:message.group_msg"
+        yield Hearing("groups that mention the bot are heard", named)
+        if not all(group.require_mention for group in groups):
+            yield Hearing("what groups say without a mention is heard", named[2:])
+        elif settings.group_history:
+            yield Hearing("what groups said before they mention the bot is known", named[2:], grave=False)
+
+
 async def diagnose(channel: "FeishuChannel") -> list[Finding]:
     """Token, bot, streaming cards, rights, and in websocket mode whether a connection may be made."""
     found: dict[str, Finding] = {}
@@ -68,11 +98,12 @@ async def diagnose(channel: "FeishuChannel") -> list[Finding]:
                 mend = say("compare appId and appSecret with the app's page in the developer console")
                 return [Finding("", "credentials", why.problem, mend)]
             if why.code == SCOPE_MISSING:
-                found.setdefault(" ".join(why.scopes), _scope(why, purpose, channel.settings))
+                found.setdefault(" ".join(why.scopes), _scope(why.scopes, purpose, channel.settings))
             elif not why.permanent:
                 return [*found.values(), Finding("", "unreachable", why.problem, say("try again in a while"))]
             elif must:
                 found[purpose] = Finding("", "refused", f"{say(purpose)}: {why.problem}", why.fix)
+    found |= await _unheard(channel)
     if channel.settings.mode == "websocket":
         try:
             await LongConnection(channel.tenant, _nothing, Telling(), channel.pace).endpoint(
@@ -98,14 +129,28 @@ def _questions(channel: "FeishuChannel") -> Iterator[tuple[str, Callable[[], Awa
         )
 
 
-def _scope(why: FeishuError, purpose: str, settings: "FeishuSettings") -> Finding:
-    query = urlencode({"q": ",".join(why.scopes), "op_from": "openapi", "token_type": "tenant"}, safe=",:")
+async def _unheard(channel: "FeishuChannel") -> dict[str, Finding]:
+    """What the app was not granted to hear; nothing when the platform does not say what it was granted."""
+    try:
+        listed = (await channel.tenant.call("GET", _SCOPES))["data"]["scopes"]
+        granted = {one["scope_name"] for one in listed if one["grant_status"] == _GRANTED}
+    except (FeishuError, KeyError, TypeError):
+        return {}
+    return {
+        one.purpose: _scope(one.scopes, one.purpose, channel.settings, grave=one.grave)
+        for one in hearings(channel.settings)
+        if granted and granted.isdisjoint(one.scopes)
+    }
+
+
+def _scope(scopes: Sequence[str], purpose: str, settings: "FeishuSettings", *, grave: bool = True) -> Finding:
+    query = urlencode({"q": ",".join(scopes), "op_from": "openapi", "token_type": "tenant"}, safe=",:")
     link = f"{settings.base_url}/app/{settings.app_id}/auth?{query}"
     problem = say(
-        "no scope for this: {purpose}; missing: {scopes}", purpose=say(purpose), scopes=", ".join(why.scopes)
+        "no scope for this: {purpose}; missing: {scopes}", purpose=say(purpose), scopes=", ".join(scopes)
     )
     mend = say("add one of them at {link}, then create a version of the app and publish it", link=link)
-    return Finding("", "scope", problem, mend)
+    return Finding("", "scope", problem, mend, grave)
 
 
 async def _nothing(event: dict[str, Any]) -> None:

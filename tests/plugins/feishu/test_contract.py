@@ -236,6 +236,14 @@ async def test_reactions_and_names(sdk: Peer) -> None:
         assert (chat["data"]["name"], chat["data"]["chat_mode"]) == ("群", "group")
 
 
+async def test_what_the_app_was_granted_is_listed(sdk: Peer) -> None:
+    async with fake() as feishu:
+        feishu.missing_scopes.add("im:resource")
+        told = await sdk.call(feishu, "application.v6", "scope", "list", "ListScopeRequest")
+        granted = {one["scope_name"]: one["grant_status"] for one in told["data"]["scopes"]}
+        assert (granted["im:message.group_msg"], granted["im:resource"]) == (1, 2)
+
+
 async def test_files_go_up_and_come_down(sdk: Peer) -> None:
     data = {"bytes": base64.b64encode(b"\x89PNG....").decode()}
     async with fake() as feishu:

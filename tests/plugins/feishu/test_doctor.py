@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from claw import Finding
 from claw_feishu.fake import Answer, FakeFeishu
+from claw_feishu.fake.service import HEARING
 from plugins.feishu.places import channel
 from strangers import Machine
 
@@ -52,6 +53,60 @@ async def test_a_missing_scope_is_named_with_what_it_is_for_and_where_to_add_it(
         assert (one.kind, one.grave) == ("scope", True)
         assert scope in one.problem and purpose in one.problem
         assert f"{feishu.url}/app/{feishu.app_id}/auth?q={scope}&" in one.mend and "publish" in one.mend
+
+
+GROUPS: dict[str, Any] = {"groups": {"oc_team": {}}}
+
+
+@pytest.mark.parametrize(
+    ("scope", "settings", "purpose", "grave"),
+    [
+        ("im:message.p2p_msg:readonly", {}, "direct messages are heard", True),
+        ("im:message.group_msg", GROUPS, "what groups said before", False),
+        ("im:message.group_msg", {"groups": {"oc_1": {"requireMention": False}}}, "without a mention", True),
+    ],
+)
+async def test_what_would_never_be_heard_is_named(
+    scope: str, settings: dict[str, Any], purpose: str, grave: bool
+) -> None:
+    async with FakeFeishu() as feishu:
+        assert await found(feishu, **settings) == []
+        feishu.missing_scopes.add(scope)
+        [one] = await found(feishu, **settings)
+        assert (one.kind, one.grave) == ("scope", grave)
+        assert purpose in one.problem and scope in one.mend
+
+
+async def test_groups_are_heard_with_either_scope() -> None:
+    both = {"im:message.group_at_msg:readonly", "im:message.group_msg"}
+    async with FakeFeishu() as feishu:
+        feishu.missing_scopes |= both
+        [mentions, before] = await found(feishu, groupPolicy="open")
+        assert "mention the bot" in mentions.problem and mentions.grave and not before.grave
+        feishu.missing_scopes -= {"im:message.group_msg"}
+        assert await found(feishu, groupPolicy="open") == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"dmPolicy": "disabled"}, {"dmPolicy": "disabled", **GROUPS, "groupPolicy": "disabled"},
+     {"dmPolicy": "disabled", "groups": {"oc_1": {"enabled": False}}}],
+)  # fmt: skip
+async def test_who_is_not_to_be_heard_needs_no_scope(settings: dict[str, Any]) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.missing_scopes |= set(HEARING)
+        assert await found(feishu, **settings) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(400, {"code": 210508, "msg": "no"}), Answer(body={"code": 0, "data": {}}),
+     Answer(body={"code": 0, "data": {"scopes": []}}), Answer(body={"code": 0, "data": {"scopes": [{}]}})],
+)  # fmt: skip
+async def test_a_platform_that_does_not_say_what_was_granted_is_no_finding(answer: Answer) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("/application/v6/scopes", answer)
+        assert await found(feishu, **GROUPS) == []
 
 
 async def test_every_missing_scope_is_named_once() -> None:

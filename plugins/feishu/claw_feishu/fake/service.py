@@ -34,6 +34,13 @@ _SCOPES = (
     ("messages", "im:message:send_as_bot"),
 )
 
+HEARING = (
+    "im:message.p2p_msg:readonly",
+    "im:message.group_at_msg:readonly",
+    "im:message.group_msg",
+)
+"""Scopes without which events do not come."""
+
 Handle = Callable[[Call, "re.Match[str]"], Answer]
 
 
@@ -134,6 +141,7 @@ class Service:
         one = rf"{im}/messages/([\w-]+)"
         return (
             ("GET", "/open-apis/bot/v3/info", self._bot),
+            ("GET", "/open-apis/application/v6/scopes", self._granted),
             ("GET", r"/open-apis/contact/v3/users/([\w-]+)", self._person),
             ("GET", rf"{im}/chats/([\w-]+)", self._chat),
             ("GET", f"{im}/messages", self._in_thread),
@@ -190,6 +198,19 @@ class Service:
 
     def _bot(self, call: Call, found: "re.Match[str]") -> Answer:
         return ok(bot={"activate_status": 2, "app_name": "claw", "open_id": self.bot_open_id})
+
+    def _granted(self, call: Call, found: "re.Match[str]") -> Answer:
+        """Every scope that the app asked for; 1 = granted, 2 = not."""
+        names = dict.fromkeys((*HEARING, *(scope for _, scope in _SCOPES)))
+        told = [
+            {
+                "scope_name": name,
+                "grant_status": 2 if name in self.missing_scopes else 1,
+                "scope_type": "tenant",
+            }
+            for name in names
+        ]
+        return ok({"scopes": told})
 
     def _person(self, call: Call, found: "re.Match[str]") -> Answer:
         if found[1] not in self.people:
