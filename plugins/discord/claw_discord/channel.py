@@ -161,8 +161,10 @@ class DiscordChannel:
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file that came with a message.
 
-        :raises DeliveryError: it is too large, gone, or lies where Discord keeps no files.
+        :raises DeliveryError: it is too large, gone, or lies where Discord keeps no files, or the line broke.
         """
+        import httpx2
+
         most = self.limits.media_in_bytes
         if (attachment.size_bytes or 0) > most:
             raise _too_large(attachment.name, most)
@@ -173,15 +175,18 @@ class DiscordChannel:
             raise DeliveryError(
                 "{origin} is no place where Discord keeps files", permanent=True, origin=origin
             )
-        count = 0
-        async with self._http(origin).stream("GET", parts._replace(scheme="", netloc="").geturl()) as answer:
-            if answer.status_code != 200:
-                raise body.refusal(answer.status_code, 0, attachment.name)
-            async for piece in answer.aiter_bytes():
-                count += len(piece)
-                if count > most:
-                    raise _too_large(attachment.name, most)
-                yield piece
+        count, place = 0, parts._replace(scheme="", netloc="").geturl()
+        try:
+            async with self._http(origin).stream("GET", place) as answer:
+                if answer.status_code != 200:
+                    raise body.refusal(answer.status_code, 0, attachment.name)
+                async for piece in answer.aiter_bytes():
+                    count += len(piece)
+                    if count > most:
+                        raise _too_large(attachment.name, most)
+                    yield piece
+        except httpx2.HTTPError as broken:  # its own text may hold the signed address
+            raise DeliveryError("Discord did not answer: {why}", why=type(broken).__name__) from None
 
     async def _url_of(self, inbound: Inbound, attachment: Attachment) -> str:
         """Where a file lies now: addresses are signed for a day, so the message is asked for a fresh one."""

@@ -164,7 +164,10 @@ class FakeTelegram:
         self._faults.append(_Fault(method, refusal, times))
 
     def drop(self, method: str, times: int = 1, *, after: bool = False) -> None:
-        """Cut the connection at the next calls; ``after``: once they were carried out."""
+        """Cut the connection at the next calls; ``after``: once they were carried out.
+
+        :param method: of the Bot API; ``file`` = in the middle of a file.
+        """
         self._faults.append(_Fault(method, None, times, "drop after" if after else "drop"))
 
     def hang(self, method: str, times: int = 1) -> asyncio.Event:
@@ -189,8 +192,11 @@ class FakeTelegram:
                 answered = await self._answer(asked, reader)
                 if answered is None:
                     break
-                writer.write(answered)
+                cut = asked.path.startswith("/file/") and self._fault("file") is not None
+                writer.write(answered[: len(answered) // 2] if cut else answered)
                 await writer.drain()
+                if cut:
+                    break
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:

@@ -370,6 +370,28 @@ class TestHearing:
                     async for _ in made.fetch(inbound, told):
                         pass
 
+    async def test_a_file_that_breaks_off_is_not_taken_for_whole(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        await service.says("look", files={"a.png": b"x" * 300_000})
+        [inbound] = await house.until(1)
+        service.fail("GET /attachments/*", Answer(cut=True))
+        with pytest.raises(DeliveryError, match="did not answer") as broken:
+            async for _ in channel.fetch(inbound, inbound.attachments[0]):
+                pass
+        assert "hm=" not in str(broken.value) and not broken.value.permanent
+
+    async def test_a_file_that_is_gone_is_told(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel
+    ) -> None:
+        said = await service.says("look", files={"a.png": b"x"})
+        [inbound] = await house.until(1)
+        service.messages[said["id"]]["attachments"] = []
+        with pytest.raises(DeliveryError, match=r"no longer has the file a\.png") as gone:
+            async for _ in channel.fetch(inbound, inbound.attachments[0]):
+                pass
+        assert gone.value.permanent
+
     async def test_a_file_is_fetched_only_from_where_discord_keeps_files(
         self, service: FakeDiscord, house: House, channel: DiscordChannel
     ) -> None:

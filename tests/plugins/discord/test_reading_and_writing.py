@@ -240,6 +240,9 @@ class TestWriting:
         refused = outbound.refusal(status, code, "no", retry_after=7.5)
         assert (refused.permanent, refused.retry_after_seconds) == (permanent, pause)
 
+    def test_a_pause_of_no_length_is_a_second(self) -> None:
+        assert outbound.refusal(429, 0, "no").retry_after_seconds == 1.0
+
 
 class TestWhatWasMissed:
     NOW = 1_781_534_000.0
@@ -257,6 +260,18 @@ class TestWhatWasMissed:
         seen = Seen({"alive": self.NOW - 50, "chats": {"1": heard, "2": heard}})
         seen.begin(self.NOW)
         assert self.gaps(seen, Place("1", newest=heard), self.place("2", 10)) == [("2", heard)]
+
+    def test_the_place_with_the_newest_words_is_asked_first(self) -> None:
+        seen = Seen({"alive": self.NOW - 500})
+        seen.begin(self.NOW)
+        places = [self.place(id, ago) for id, ago in (("1", 300), ("2", 10), ("3", 100))]
+        assert [chat for chat, _ in self.gaps(seen, *places)] == ["2", "3", "1"]
+
+    def test_what_came_shortly_before_the_last_sign_of_life_is_asked_for_too(self) -> None:
+        seen = Seen({"alive": self.NOW - 500})
+        seen.begin(self.NOW)
+        places = [self.place("1", 500 + 100), self.place("2", 500 + 140)]
+        assert [chat for chat, _ in self.gaps(seen, *places)] == ["1"]
 
     def test_a_voice_channel_has_a_chat_and_a_category_has_none(self) -> None:
         seen = Seen({"alive": self.NOW - 500})

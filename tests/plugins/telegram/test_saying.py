@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claw import Attachment, Button, DeliveryError
+from claw import Attachment, Button, DeliveryError, Inbound, Sender
 from claw_telegram.api import Api, Refused
 from claw_telegram.fake import FakeTelegram, Refusal
 from claw_telegram.saying import keyboard, media_method, saying
@@ -140,6 +140,16 @@ async def test_a_refusal_says_whether_another_try_may_help_and_whether_it_may_ha
         with pytest.raises(Refused) as edit:
             await channel.edit(HERE, "5", "x")
         assert not edit.value.outcome_unknown, "an edit does no harm twice"
+
+
+async def test_a_file_that_breaks_off_is_not_taken_for_whole() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        file = Attachment("file", "a.bin", key=fake.keep(b"x" * 300_000))
+        fake.drop("file")
+        with pytest.raises(DeliveryError, match="broke") as broken:
+            async for _ in channel.fetch(Inbound(HERE, "", Sender("1")), file):
+                pass
+        assert TOKEN not in str(broken.value) and not broken.value.permanent
 
 
 async def test_a_call_that_is_not_answered_in_time_may_have_been_done() -> None:

@@ -343,7 +343,15 @@ class FakeDiscord:
         return [("READY", ready), ("GUILD_CREATE", things.guild(self.GUILD, "G", self.me, ours))]
 
     async def _file(self, request: web.Request) -> web.Response:
+        forced = self.rest.forced("GET", request.path)
         data = self._files.get(request.match_info["id"])
         if data is None or not request.query.get("hm"):
             return web.Response(status=404)
+        if forced and forced.cut:
+            half = web.StreamResponse(headers={"Content-Length": str(len(data))})
+            await half.prepare(request)
+            await half.write(data[: len(data) // 2])
+            assert request.transport is not None
+            request.transport.close()
+            return half
         return web.Response(body=data, content_type="application/octet-stream")

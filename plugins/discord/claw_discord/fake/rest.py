@@ -123,7 +123,7 @@ class Rest:
         async def serve(request: web.Request) -> web.StreamResponse:
             received = await _received(request)
             self.log.append(received)
-            forced = self._forced_for(received)
+            forced = self.forced(received.method, received.path)
             if forced and forced.hang_seconds:
                 await asyncio.sleep(forced.hang_seconds)
             if forced is None or forced.done:
@@ -154,9 +154,10 @@ class Rest:
             return _json(refusal.body, refusal.status)
         return web.Response(status=204) if body is None else _json(body)
 
-    def _forced_for(self, received: Received) -> Answer | None:
+    def forced(self, method: str, path: str) -> Answer | None:
+        """What is answered to this request in place of the truth."""
         for entry in self._forced:
-            if entry[2] > 0 and fnmatch.fnmatch(f"{received.method} {received.path}", entry[0]):
+            if entry[2] > 0 and fnmatch.fnmatch(f"{method} {path}", entry[0]):
                 entry[2] -= 1
                 return entry[1]  # type: ignore[no-any-return]
         return None
