@@ -467,6 +467,24 @@ async def test_in_the_group_where_it_was_asked_it_is_listed_whole() -> None:
         await turn
 
 
+async def test_a_new_conversation_leaves_no_question_of_the_old_one_open() -> None:
+    async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED) as house:
+        asked = asyncio.Event()
+
+        async def present(question: Question) -> bool:
+            asked.set()
+            return True
+
+        house.app.rooms.approvals.present = present
+        turn = asyncio.create_task(house.hear("clean up"))
+        await asked.wait()
+        assert len(house.app.rooms.approvals.pending()) == 1
+        fresh = asyncio.create_task(type_in(house, "/new"))
+        await turn
+        assert await fresh == "a new conversation"
+        assert house.app.rooms.approvals.pending() == ()
+
+
 async def test_the_whole_of_a_long_call_is_asked_about_to_its_last_word() -> None:
     long = " ".join(f"folder-{number}" for number in range(240)) + " and-the-end"
     async with House(clean(folder=long), tools=[FakeTool("wipe")], config=ASKED) as house:

@@ -85,6 +85,25 @@ def test_libraries_are_heard_from_warnings_on_and_we_from_information_on(tmp_pat
     ]
 
 
+def test_a_plugin_is_heard_as_claw_is_while_it_is_one_of_the_house(tmp_path):
+    plugin, other = logging.getLogger("claw_acme.channel"), logging.getLogger("claw_acme2")
+    with log_in(tmp_path) as (_, sink):
+        plugin.info("not yet")
+        sink.hear(["claw_acme", "", "deep.package"], logging.INFO)
+        plugin.info("listening")
+        plugin.debug("a detail")
+        other.info("no plugin of ours")
+        logging.getLogger().info("nobody")
+        sink.hear(["claw_acme"], logging.DEBUG)
+        plugin.debug("every request")
+        sink.hear([], logging.INFO)
+        plugin.info("no longer")
+    plugin.info("after all")
+
+    assert [line["text"] for line in lines(tmp_path)] == ["listening", "every request"]
+    assert not plugin.isEnabledFor(logging.INFO), "as it was"
+
+
 def test_a_line_of_a_hundred_thousand_characters_is_cut_and_says_so(tmp_path):
     with log_in(tmp_path) as (log, _):
         log.warning("a word " * 20_000)

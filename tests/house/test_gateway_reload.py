@@ -187,6 +187,26 @@ def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(
         assert running.end()[0] == 0
 
 
+def test_what_the_log_is_to_hear_and_keep_is_taken_up_too(home):  # noqa: F811
+    home.with_channel(body="import logging; log = logging.getLogger('stranger_post.line'); log.info('it listens')")
+    with Running(home) as running:
+        until(lambda: home.said("it listens"))
+        path = home.home / "config.json"
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "logging": {"level": "error", "maxSize": 10_000}})
+        )
+        until(lambda: b"maxSize" in (home.home / LAST_GOOD).read_bytes())
+        before = len(home.log())
+        path.write_text("{")
+        until(lambda: problem_of(home))
+        running.process.send_signal(signal.SIGHUP)
+        assert running.end()[0] == 0
+    later = home.log()[before:]
+    assert {line["level"] for line in later} == {"error"}, (
+        "no stopping, no stopped: information is not heard any more"
+    )
+
+
 def problem_of(home: Home) -> str:  # noqa: F811
     told = json.loads(home.claw("gateway", "status", "--json").out)
     return str((told["config"] or {}).get("problem", ""))

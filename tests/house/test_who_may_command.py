@@ -55,6 +55,7 @@ async def test_no_command_counts_of_who_may_not_talk(tmp_path, why):
     assert keys == [], "nothing was chosen"
     assert model.requests == []
     assert all("claw pairing approve" in text for text in channel.shown), "a code, or nothing"
+    assert bool(channel.shown) is (why == "a stranger")
 
 
 async def test_what_was_chosen_in_a_chat_holds_after_a_restart_and_also_after_new_until_reset(tmp_path):

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from claw.words import say
 
 FILE = "claw.jsonl"
 OWN = "claw"
-"""Our own logger; what libraries say through theirs is heard from WARNING on."""
+"""Our own logger. Plugins' are heard as it is; what libraries say through theirs is heard from WARNING on."""
 WHERE = ("plugin", "channel", "account", "session")
 """What a line may say of where it comes from: names for ``extra={…}`` of a logging call."""
 LINE_CHARS = 16_000
@@ -106,11 +106,22 @@ class Sink(logging.Handler):
         self.book, self.screen = book, screen
         self.redact: Callable[[str], str] = Redactor()
         self.own_level = logging.INFO
+        self._own = frozenset({OWN})
         self._lost, self._inside = 0, threading.local()
+
+    def hear(self, packages: Iterable[str], level: int) -> None:
+        """From now on hear claw itself and these packages, those of plugins, from ``level`` on."""
+        named = {OWN, *(package.partition(".")[0] for package in packages)} - {""}
+        before, self.own_level, self._own = self._own, level, frozenset(named)
+        for name in before - self._own:
+            logging.getLogger(name).setLevel(logging.NOTSET)
+        for name in self._own - {OWN}:
+            logging.getLogger(name).setLevel(level)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record down; never raises, and hears nothing that is logged meanwhile by who does the writing."""
-        if record.levelno < (self.own_level if _is_own(record.name) else logging.WARNING):
+        is_own = record.name.partition(".")[0] in self._own
+        if record.levelno < (self.own_level if is_own else logging.WARNING):
             return
         if getattr(self._inside, "busy", False):
             return
@@ -224,6 +235,7 @@ def logging_to(sink: Sink) -> Iterator[logging.Logger]:
         root.handlers[:], root_level, own_level, threading.excepthook = before
         root.setLevel(root_level)
         own.setLevel(own_level)
+        sink.hear((), sink.own_level)
         sink.book.close()
 
 

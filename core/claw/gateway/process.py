@@ -119,9 +119,7 @@ class Gateway:
 
     def _first_house(self, before: tuple[status.Run, ...]) -> House:
         house = look_round(self._environ)
-        settings = house.config.settings.logging
-        self._sink.own_level = level_of(settings.level)
-        self._sink.book.max_bytes, self._sink.book.keep = settings.max_size, settings.keep
+        self._log_as(house)
         if path := house.config.path:
             with suppress(OSError):
                 self._text = path.read_bytes()
@@ -139,6 +137,12 @@ class Gateway:
             else say("safe mode, as you asked for: only claw's own plugins are used")
         )
         return guarded(house)
+
+    def _log_as(self, house: House) -> None:
+        """What is heard, and how much of it is kept."""
+        settings = house.config.settings.logging
+        self._sink.hear((one.found.package for one in house.standings), level_of(settings.level))
+        self._sink.book.max_bytes, self._sink.book.keep = settings.max_size, settings.keep
 
     async def _serve(self, house: House) -> None:
         loop = asyncio.get_running_loop()
@@ -274,6 +278,7 @@ class Gateway:
             self._problem = self._sink.safe(still_runs(name_of(broken), self._since))
             self._log.error(self._problem, exc_info=broken)
             return house
+        self._log_as(verdict.house)
         self._problem, self._since, self._text = "", SYSTEM.now(), verdict.text
         self._log.info(say("the new configuration is in force"))
         self._kept(verdict.text)

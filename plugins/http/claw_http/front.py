@@ -93,7 +93,7 @@ class Front:
         finally:
             took = round((self._now() - began) * 1000)
             path = head.path if len(head.path) <= 200 else f"{head.path[:200]}…"
-            _log.info("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
+            _log.debug("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
 
     async def _pass(self, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
         own = self._own.get(head.path)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 from claw import Address, Attachment, ConfigError, DeliveryError, Outbound
@@ -228,6 +229,22 @@ async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text
     assert events[-1]["choices"] == [] and events[-1]["usage"]
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
     assert said.body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_counts_what_the_models_read_and_wrote_for_it(stream):
+    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    async with listening(answer=None) as house:
+        asked = asyncio.ensure_future(house.chat("tell", **options))
+        inbound = await heard(house)
+        await house.channel.settled(inbound.address, inbound.message_id)
+        await house.channel.send(replace(answer_to(inbound, "done"), tokens=(120, 5)))
+        said = await asked
+
+    counted = {"prompt_tokens": 120, "completion_tokens": 5, "total_tokens": 125}
+    lines = said.body.decode().splitlines()
+    told = json.loads(next(line for line in lines if "prompt_tokens" in line).removeprefix("data: "))
+    assert told["usage"] == counted
 
 
 async def test_a_stream_counts_for_who_asks_for_it_alone():
