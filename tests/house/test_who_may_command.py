@@ -8,7 +8,7 @@ from claw.builtin.chat_commands import COMMANDS
 from claw.message import Sender
 from claw.overrides import NONE
 from claw.testing import FakeChannel, FakeProvider, FakeTool, calls, says
-from house.test_serving import served
+from house.test_serving import Slow, served
 
 LINES = sorted(
     {*COMMANDS, "/model fake/other", "/think high", "/reasoning on", "/queue collect", "/new hello"}
@@ -109,6 +109,36 @@ async def test_an_approver_whom_the_group_does_not_admit_decides_nothing_there(t
         channel.says(allow, "boss2", kind="message", **GROUP)
         await asyncio.sleep(0.05)
     assert tool.calls == []
+
+
+async def test_approve_with_an_id_alone_allows_once(tmp_path):
+    channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
+    config = {**section(allowFrom=["u1"]), "approvals": {"tools": ["deploy"]}}
+    model = FakeProvider(calls("deploy"), says("it is out"))
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as house:
+        question = await asked(channel, "boss")
+        channel.says(f"/approve {question.buttons[0].value.split(':')[1].upper()}", "boss")
+        assert "deploy: allowed once" in await channel.until_shown(3)
+        assert house.app.rooms.approvals.grants() == ()
+    assert len(tool.calls) == 1
+
+
+@pytest.mark.parametrize(("line", "answers"), [("/queue followup", [2, 3]), ("/queue interrupt", [3])])
+async def test_the_queue_that_was_chosen_in_a_chat_is_how_its_messages_wait(tmp_path, line, answers):
+    channel, model = FakeChannel(), Slow(*(says("here") for _ in range(3)))
+    config = section(allowFrom=["u1"])
+    async with served(model, channel, home=tmp_path, config=config) as house:
+        said = [channel.says(line, "u1")]
+        await channel.until_shown(1)
+        said.append(channel.says("first", "u1"))
+        await asyncio.wait_for(model.asked.wait(), 5)
+        said.append(channel.says("second", "u1"))
+        await settled(house)
+        await asyncio.sleep(0.2)
+        model.gate.set()
+        await channel.until_shown(1 + len(answers))
+        await asyncio.sleep(0.1)
+    assert [one.answers for one in channel.sent[1:]] == [said[number - 1].message_id for number in answers]
 
 
 @pytest.mark.parametrize("line", ["/stop", "stop", "/new", "/reset"])

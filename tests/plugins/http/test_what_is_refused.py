@@ -59,6 +59,13 @@ async def test_who_sends_a_body_that_nobody_reads_still_reads_why():
         assert (said.status, said.code) == (401, "invalid_api_key")
 
 
+async def test_a_connection_with_a_body_that_nobody_reads_says_that_it_ends():
+    async with listening() as house:
+        half = head(authorization="Bearer wrong", content_length="100").replace(b"connection: close\r\n", b"")
+        said = parsed(await house.raw(half + b"half of it", seconds=3))
+        assert (said.status, said.headers["connection"]) == (401, "close")
+
+
 async def test_a_route_is_asked_by_its_methods_alone():
     asked = []
 
