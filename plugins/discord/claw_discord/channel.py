@@ -287,7 +287,7 @@ class DiscordChannel:
 
     async def settled(self, address: Address, message_id: str = "") -> None:
         """What ``typing`` showed goes by itself; that a command of Discord's own is thought about does not."""
-        self._inbox.settled(message_id)
+        self._inbox.presses.settled(message_id)
 
     # --- the ways there
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +12,9 @@ from typing import Any
 from claw import DeliveryError, Door, Inbound, say
 
 from claw_discord.client import Pace, label
-from claw_discord.commands import registration
-from claw_discord.inbound import COMMAND, is_in_thread, to_inbound
+from claw_discord.inbound import is_in_thread, to_inbound
 from claw_discord.places import DIRECT, Place, Places
+from claw_discord.presses import Call, Presses
 from claw_discord.seen import Seen
 from claw_discord.settings import DiscordSettings, may_be_heard_in
 
@@ -23,13 +23,6 @@ _log = logging.getLogger(__name__)
 _WAITING = 10_000
 _PAGE, _PAGES = 100, 5
 _CHATS_AT_ONCE = 50
-_DEFERRED_UPDATE = {"type": 6}
-"""Answer to a pressed button: heard, nothing changes (developer docs, "Interaction Callback Type")."""
-_THINKING = {"type": 5, "data": {"flags": 64}}
-"""Answer to a command: shown as being thought about, to that person alone, until it is taken back."""
-_THOUGHT_SECONDS = 14 * 60.0  # an interaction can be answered for 15 minutes
-
-Call = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +46,18 @@ class Inbox:
 
     :param call: :meth:`Connection.call`.
     :param seen: up to where each chat was heard.
+    :ivar presses: what is dealt with beside the line.
     """
 
     def __init__(self, account: str, settings: DiscordSettings, call: Call, seen: Seen, pace: Pace) -> None:
         self._account, self._settings, self._call, self._pace = account, settings, call, pace
         self._who, self._seen, self._places = label(account), seen, Places()
         self._line: asyncio.Queue[Mapping[str, Any] | _Gaps | _Owed] = asyncio.Queue()
-        self._pressed: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
-        self._settled: dict[str, asyncio.Event] = {}
+        self.presses = Presses(
+            self._who, call, read=self._read, submit=self._submit, lists_commands=settings.commands
+        )
         self._me = self._session = ""
-        self._busy = self._listed = False
+        self._busy = False
 
     def hear(self, frame: Mapping[str, Any]) -> None:
         """Take a dispatch in; returns at once."""
@@ -72,13 +67,13 @@ class Inbox:
             if event == "READY":
                 self._me, self._session = str(data["user"]["id"]), str(data.get("session_id") or "")
                 self._line.put_nowait(_Gaps())
-                self._pressed.put_nowait(frame)
+                self.presses.hear(frame)
             elif event == "GUILD_CREATE":
                 self._line.put_nowait(
                     _Gaps(str(data.get("id") or ""), places, _moment(data.get("joined_at")))
                 )
             elif event == "INTERACTION_CREATE":
-                self._pressed.put_nowait(frame)
+                self.presses.hear(frame)
             elif event in ("MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD"):
                 self._queue(frame, data)
         except (KeyError, TypeError, ValueError, AttributeError) as strange:
@@ -86,17 +81,14 @@ class Inbox:
 
     def idle(self) -> bool:
         """Whether everything that came was handed in."""
-        return self._line.empty() and self._pressed.empty() and not self._busy
+        return self._line.empty() and self.presses.idle() and not self._busy
 
     async def run(self, door: Door) -> None:
         """Hand in until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._hand_in(door))
             tasks.create_task(self._remember_debts())
-            while True:
-                frame = await self._pressed.get()
-                ready = frame.get("t") == "READY"
-                tasks.create_task(self._list_commands(frame["d"]) if ready else self._press(door, frame))
+            tasks.create_task(self.presses.run(door))
 
     # --- what was said
 
@@ -236,85 +228,22 @@ class Inbox:
         return {"guild_id": place.guild if place else None, "channel_type": kind, **data, "channel_id": chat}
 
     async def _remember_debts(self) -> None:
-        """What was not taken is asked for until it is, less and less often while nothing comes of it."""
+        """What was not taken is asked for until it is."""
         pause, before = self._pace.again, 0
         while True:
             await asyncio.sleep(pause)
             owed = len(self._seen.owed)
-            stuck = owed and owed >= before
-            pause, before = min(pause * 2, self._pace.longest_pause) if stuck else self._pace.again, owed
+            pause, before = pause_after(pause, owed, before, self._pace), owed
             if owed and self._line.empty():
                 self._line.put_nowait(_Owed())
 
-    # --- what was pressed
 
-    async def _press(self, door: Door, frame: Mapping[str, Any]) -> None:
-        """A button or a command: handed in, then confirmed; Discord tells the person of a failure after three seconds."""
-        data = frame["d"]
-        inbound = await self._read(frame)
-        if inbound is None or inbound.message_id in self._settled:  # a resume repeats what we have
-            return
-        if data.get("type") != COMMAND:
-            if await self._submit(door, inbound):
-                await self._confirm(data, _DEFERRED_UPDATE)
-            return
-        settled = self._settled[inbound.message_id] = asyncio.Event()
-        try:
-            if await self._submit(door, inbound) and await self._confirm(data, _THINKING):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_THOUGHT_SECONDS):
-                        await settled.wait()
-                await self._take_back(data)
-        finally:
-            del self._settled[inbound.message_id]
+def pause_after(pause: float, owed: int, before: int, pace: Pace) -> float:
+    """How long to wait until chats that are owed something are asked again: longer and longer while nothing comes of it.
 
-    def settled(self, id: str) -> None:
-        """What a command asked for is said, or never will be."""
-        if id in self._settled:
-            self._settled[id].set()
-
-    async def _confirm(self, data: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-        try:
-            await self._call(
-                "POST",
-                "/interactions/{webhook_id}/{webhook_token}/callback",
-                json=answer,
-                webhook_id=str(data["id"]),
-                webhook_token=str(data.get("token")),
-            )
-        except DeliveryError as why:
-            told = say("what somebody pressed or chose could not be confirmed: {why}", why=why)
-            _log.warning("%s: %s", self._who, told)
-            return False
-        return True
-
-    async def _take_back(self, data: Mapping[str, Any]) -> None:
-        """What shows that a command is thought about; it would go by itself after a quarter of an hour."""
-        with suppress(DeliveryError):
-            await self._call(
-                "DELETE",
-                "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
-                webhook_id=str(data.get("application_id")),
-                webhook_token=str(data.get("token")),
-            )
-
-    async def _list_commands(self, ready: Mapping[str, Any]) -> None:
-        """Register our commands once in a process, and only when they are not."""
-        if self._listed or not self._settings.commands:
-            return
-        path = "/applications/{application_id}/commands"
-        try:
-            application = str(ready["application"]["id"])
-            there = await self._call(
-                "GET", path, query={"with_localizations": "true"}, application_id=application
-            )
-            wanted = registration(there)
-            if wanted is not None:
-                await self._call("PUT", path, json=wanted, application_id=application)
-            self._listed = True
-        except (DeliveryError, KeyError, TypeError, ValueError, AttributeError) as why:
-            told = say("the commands could not be listed with Discord: {why}", why=why)
-            _log.warning("%s: %s", self._who, told)
+    :param owed: how many they are now, and were ``before`` the last pause.
+    """
+    return min(pause * 2, pace.longest_pause) if owed and owed >= before else pace.again
 
 
 def _id(data: Any) -> str:

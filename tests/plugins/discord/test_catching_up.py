@@ -10,6 +10,7 @@ import pytest
 from claw_discord.channel import DiscordChannel
 from claw_discord.fake import Answer, FakeDiscord
 from claw_discord.fake.things import THREAD
+from claw_discord.inbox import pause_after
 from claw_discord.seen import Seen
 from claw_discord.settings import DiscordSettings, may_be_heard_in
 from plugins.discord.living import QUICK, House, channel_of, here, listening, says, until
@@ -150,6 +151,14 @@ class TestAsking:
             assert house.texts == []
             await until(lambda: house.texts == ["one", "two"])
 
+    def test_it_is_asked_less_and_less_often_while_nothing_comes_of_it(self) -> None:
+        pace = replace(QUICK, again=1.0, longest_pause=10.0)
+        pauses, pause = [], pace.again
+        for owed, was in ((3, 0), (3, 3), (3, 3), (4, 3), (3, 4), (3, 3), (0, 3), (1, 0)):
+            pause = pause_after(pause, owed, was, pace)
+            pauses.append(pause)
+        assert pauses == [2.0, 4.0, 8.0, 10.0, 1.0, 2.0, 1.0, 2.0]
+
     async def test_a_flood_beyond_what_the_line_holds_is_asked_for_later(
         self, service: FakeDiscord, tmp_path: Path
     ) -> None:
@@ -172,11 +181,13 @@ class TestAsking:
         slow = SlowHouse()
         channel = channel_of(service, tmp_path)
         async with listening(channel, slow):
-            began = channel.state.last_frame_at
             await service.says("not yet on disk")
             await until(lambda: not channel._inbox.idle())
-            await asyncio.sleep(0.1)
-            assert began and channel._noted() and channel._seen.alive <= began + 0.05
+            noted, heard = channel._seen.alive, channel.state.last_frame_at
+            await until(lambda: channel.state.last_frame_at != heard)  # the next heartbeat
+            assert channel._noted() and channel._seen.alive == noted
+            release.set()
+            await until(lambda: channel._inbox.idle() and channel._noted() and channel._seen.alive > noted)
 
 
 class TestButtons:
