@@ -1,10 +1,12 @@
 """``channels.feishu`` in the config file."""
 
+import re
 from typing import Literal
 
 from claw import ChannelConfig, ConfigError, Secret
 from pydantic import Field
 
+_ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?$", re.ASCII)
 DOMAINS = {"feishu": "https://open.feishu.cn", "lark": "https://open.larksuite.com"}
 
 
@@ -63,6 +65,9 @@ def check(account: str, settings: FeishuSettings) -> None:
         key = f"{where}.appId"
         raise ConfigError(key, "is missing, so the channel does not start", fix, name=key)
     secret(settings.app_secret, f"{where}.appSecret")
+    if not _ADDRESS.match(settings.base_url):
+        fix = "Write feishu, lark, or the whole address of the platform, with https:// before it"
+        raise ConfigError(f"{where}.domain", "{domain} is no address", fix, domain=settings.domain)
     if settings.mode == "webhook":  # without both of them anybody could post events
         secret(settings.encrypt_key, f"{where}.encryptKey")
         secret(settings.verification_token, f"{where}.verificationToken")

@@ -69,6 +69,25 @@ def test_our_own_words_are_not_heard() -> None:
         assert to_inbound(FEISHU.event("im.message.receive_v1", event), BOT) is None
 
 
+def test_a_message_tells_when_it_was_written() -> None:
+    assert read("text", {"text": "hi"}).sent_at == 1.0
+
+
+@pytest.mark.parametrize("mention", [True, False])
+def test_the_old_envelope_tells_whether_a_group_means_us(mention: bool) -> None:
+    said = {
+        "type": "message", "chat_type": "group", "msg_type": "text", "open_id": "ou_1", "open_chat_id": "oc_1",
+        "open_message_id": "om_1", "text": "<at open_id=\"ou_us\">@claw</at> hi", "text_without_at_bot": " hi",
+        "is_mention": mention,
+    }  # fmt: skip
+    heard = to_inbound({"uuid": "u1", "ts": "1788000000.5", "type": "event_callback", "event": said}, BOT)
+    assert heard is not None
+    assert (heard.mentions_us, heard.chat_type, heard.event_id) == (mention, "group", "u1")
+    assert heard.sent_at == 1788000000.5
+    if mention:
+        assert heard.text == "hi"
+
+
 def test_another_bot_is_told_apart() -> None:
     assert read("text", {"text": "hi"}, sender_type="app").sender.is_bot
     assert not read("text", {"text": "hi"}).sender.is_bot

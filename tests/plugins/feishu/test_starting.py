@@ -58,6 +58,10 @@ def test_each_account_is_a_channel() -> None:
         ({"accounts": {"a": {**GOOD, "mode": "webhook"}}}, "channels.feishu.accounts.a.encryptKey"),
         ({**GOOD, "mode": "polling"}, "channels.feishu.mode"),
         ({**GOOD, "appID": "x"}, "channels.feishu.appID"),
+        ({**GOOD, "domain": "feishuu"}, "channels.feishu.domain"),
+        ({**GOOD, "domain": "open.feishu.cn"}, "channels.feishu.domain"),
+        ({**GOOD, "domain": ""}, "channels.feishu.domain"),
+        ({"accounts": {"a": {**GOOD, "domain": "wss://x"}}}, "channels.feishu.accounts.a.domain"),
     ],
 )
 def test_an_account_without_its_secrets_does_not_start_and_the_key_is_named(

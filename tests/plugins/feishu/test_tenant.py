@@ -41,6 +41,9 @@ async def test_many_who_find_the_token_stale_renew_it_once() -> None:
         await asyncio.gather(*(us.send(outbound(None, f"{n}", key=f"n{n}")) for n in range(10)))
         assert len(shown(feishu)) == 11
         assert len(feishu.calls("tenant_access_token")) == 2
+        us.tenant.forget("the one before")  # as a request says that was under way for long
+        await us.send(outbound(None, "last", key="last"))
+        assert len(feishu.calls("tenant_access_token")) == 2
 
 
 @pytest.mark.parametrize(

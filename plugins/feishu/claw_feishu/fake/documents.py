@@ -82,7 +82,7 @@ class Documents:
     def text_of(self, id: str) -> str:
         """What people read in a document."""
         lines = [self.all[id].title]
-        for block in self.all[id].blocks.values():
+        for block in self._in_order(id, id):
             runs = block.get(_KINDS.get(block["block_type"], ""), {}).get("elements", ())
             if block["block_type"] != 1:
                 lines.append("".join(run["text_run"]["content"] for run in runs))
@@ -93,7 +93,13 @@ class Documents:
             return refusal(DOC_GONE, "not found", 404)
         if fault := unfit(call, query={"page_size?": int, "page_token?": str}):
             return fault
-        return page(call, "items", list(self.all[found[1]].blocks.values()), 500)
+        return page(call, "items", list(self._in_order(found[1], found[1])), 500)
+
+    def _in_order(self, id: str, block: str) -> Iterator[dict[str, Any]]:
+        """A block of a document and all below it, as they are read."""
+        yield self.all[id].blocks[block]
+        for child in self.all[id].blocks[block].get("children", ()):
+            yield from self._in_order(id, child)
 
     def _append(self, call: Call, found: "re.Match[str]") -> Answer:
         document = self.all.get(found[1])
@@ -107,13 +113,18 @@ class Documents:
         if wrong or not 1 <= len(children) <= BLOCKS_A_CALL:
             return refusal(1770001, "invalid param")
         return self._repeats.answer(
-            call.query.get("client_token", ""), lambda: self._appended(document, found[2], children)
+            call.query.get("client_token", ""),
+            lambda: self._put(document, found[2], children, call.body.get("index", -1)),
         )
 
-    def _appended(self, document: Document, under: str, children: list[dict[str, Any]]) -> dict[str, Any]:
+    def _put(
+        self, document: Document, under: str, children: list[dict[str, Any]], index: int
+    ) -> dict[str, Any]:
         made = [{"block_id": self._fresh("dox"), "parent_id": under, **one} for one in children]
         document.blocks.update({one["block_id"]: one for one in made})
-        document.blocks[under].setdefault("children", []).extend(one["block_id"] for one in made)
+        there = document.blocks[under].setdefault("children", [])
+        at = len(there) if index < 0 else index
+        there[at:at] = [one["block_id"] for one in made]
         document.revision += 1
         return {"children": made, "document_revision_id": document.revision, "client_token": ""}
 
