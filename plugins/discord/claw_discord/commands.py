@@ -45,7 +45,10 @@ def _same(there: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     return there.get("description") == ours["description"] and options == ours.get("options", [])
 
 
-def line_of(pressed: Mapping[str, Any]) -> str:
-    """A command that somebody chose, as the line that they could have written."""
-    given = (str(option.get("value") or "") for option in pressed.get("options") or ())
-    return " ".join([f"/{pressed['name']}", *given]).strip()
+def line_of(chosen: Mapping[str, Any]) -> str:
+    """A command that somebody chose, as the line that they could have written; empty when it is none of ours."""
+    name = chosen.get("name")
+    if chosen.get("type", _SLASH) != _SLASH or name not in {ours for ours, _, _ in chat_menu()}:
+        return ""
+    given = (str(option.get("value") or "") for option in chosen.get("options") or ())
+    return " ".join([f"/{name}", *given]).strip()

@@ -118,9 +118,9 @@ class _Reader:
         return self._interaction(data, "button", text, str((data.get("message") or {}).get("id") or ""))
 
     def command(self, data: Mapping[str, Any]) -> Inbound | None:
-        """One of Discord's own commands, as the line that somebody could have written."""
-        chosen = data.get("data") or {}
-        return self._interaction(data, "message", line_of(chosen), str(data["id"])) if chosen else None
+        """A chat command that was chosen behind a slash, as the line that somebody could have written."""
+        line = line_of(data.get("data") or {})
+        return self._interaction(data, "message", line, str(data["id"])) if line else None
 
     def _interaction(self, data: Mapping[str, Any], kind: str, text: str, message_id: str) -> Inbound:
         place = self._place({"channel_type": channel_kind(data), **data})

@@ -17,7 +17,7 @@ FILE_BYTES = 10 << 20
 NONCE_CHARS = 25
 NONCE_SECONDS = 120.0
 """How long a nonce surely makes a repeat harmless: the page says "the past few minutes"."""
-_ROW, _ROWS, _LABEL_CHARS = 5, 5, 80
+_ROW, _ROWS, _LABEL_CHARS, _VALUE_CHARS = 5, 5, 80, 100
 _STYLES = {"primary": 1, "danger": 4}
 _PLAIN_STYLE = 2
 _QUESTION_CHARS, _OPTION_CHARS, _OPTIONS, _POLL_HOURS = 300, 55, 10, 24
@@ -81,11 +81,15 @@ def edited(text: str, buttons: Sequence[Button] | None = None) -> dict[str, Any]
 def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     """Buttons in rows of five.
 
-    :raises DeliveryError: there are more than a message can hold.
+    :raises DeliveryError: there are more than a message can hold, or one holds what would not come back.
     """
     if len(buttons) > _ROW * _ROWS:
         problem = "a Discord message holds {most} buttons, and this one has {count}"
         raise DeliveryError(problem, permanent=True, most=_ROW * _ROWS, count=len(buttons))
+    for button in buttons:
+        if not 1 <= len(button.value) <= _VALUE_CHARS:
+            problem = "the button {label} holds a value that is not 1 to {most} characters long"
+            raise DeliveryError(problem, permanent=True, label=button.label, most=_VALUE_CHARS)
     made = [
         {
             "type": 2,

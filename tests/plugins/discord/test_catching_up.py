@@ -211,6 +211,17 @@ class TestButtons:
 
 
 class TestBeginningAnew:
+    async def test_a_server_that_answers_no_heartbeat_is_left_and_the_session_goes_on(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        async with listening(channel_of(service, tmp_path), house):
+            service.gateway.zombie = True
+            await service.gateway.until(lambda: not service.gateway.connected)
+            service.gateway.zombie = False
+            await service.says("meanwhile")
+            await house.until(1)
+        assert (service.gateway.count(2), service.gateway.count(6)) == (1, 1)
+
     async def test_a_second_identify_waits_as_discord_wants_it(
         self, service: FakeDiscord, house: House, tmp_path: Path
     ) -> None:

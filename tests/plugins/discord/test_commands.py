@@ -65,9 +65,14 @@ class TestTheMenu:
             ({"name": "status"}, "/status"),
             ({"name": "model", "options": [{"name": "text", "value": "openai/gpt"}]}, "/model openai/gpt"),
             ({"name": "new", "options": [{"name": "text", "value": " "}]}, "/new"),
+            ({"name": "weather"}, ""),
+            ({"name": "status", "type": 3, "target_id": "5"}, ""),
+            ({}, ""),
         ],
     )
-    def test_a_command_is_the_line_that_it_stands_for(self, chosen: dict[str, Any], line: str) -> None:
+    def test_a_command_is_the_line_that_it_stands_for_and_one_of_another_program_is_none(
+        self, chosen: dict[str, Any], line: str
+    ) -> None:
         assert line_of(chosen) == line
 
     async def test_it_is_registered_once_and_not_again_when_it_is_there(

@@ -193,6 +193,12 @@ class TestWriting:
         with pytest.raises(DeliveryError, match="25 buttons"):
             outbound.components(buttons * 4)
 
+    @pytest.mark.parametrize("value", ["", "x" * 101])
+    def test_a_value_that_would_not_come_back_is_refused_before_it_is_sent(self, value: str) -> None:
+        with pytest.raises(DeliveryError, match="100 characters") as refused:
+            outbound.components([Button("?", value)])
+        assert refused.value.permanent and outbound.components([Button("?", "x" * 100)])
+
     def test_what_is_too_long_for_its_place_is_cut_where_no_meaning_is_lost(self) -> None:
         [row] = outbound.components([Button("x" * 81, "v")])
         assert len(row["components"][0]["label"]) == 80
