@@ -366,6 +366,8 @@ class Delivery:
 
 
 def _waiting(failed: DeliveryError, pause: float) -> float:
-    """Seconds until the next try: what the service asked for, else the pause with a jitter."""
+    """Seconds until the next try: what the service asked for, else the pause; with a jitter, as many chats may wait."""
     asked = failed.retry_after_seconds
-    return pause * random.uniform(0.8, 1.2) if asked is None else min(asked, _MOST_PATIENCE)
+    if asked is None:
+        return pause * random.uniform(0.8, 1.2)
+    return min(asked, _MOST_PATIENCE) * random.uniform(1.0, 1.1)
