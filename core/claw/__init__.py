@@ -15,6 +15,7 @@ The floors; a room imports only from floors below it (``tests/core/test_walls.py
     2   config  manifest  catalog  transcript  truncation  lane  sandbox  guard  failure  arguments  growing  dialect
     2   directives  freshness  abort  web  control  editing  patience
     1   store  clock  message  errors  words  wall  yard  seal  failpoint  finding  origin  syncing
+    1   unicode
 
 Names below are public and versioned; everything else may move. Nothing is imported until it is asked for.
 """

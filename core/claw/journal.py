@@ -16,6 +16,7 @@ from claw.clock import SYSTEM, Clock, Daily
 from claw.errors import ClawError
 from claw.message import Inbound, Outbound
 from claw.store import Database
+from claw.unicode import written
 
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
 _DAY_MS = 24 * 3600 * 1000
@@ -117,6 +118,7 @@ class Journal:
         inbound without ids, as from a terminal, is always new and leaves no row.
         """
         self._sweep()
+        inbound, body = written(inbound)
         event_id, message_id = inbound.event_id.strip(), inbound.message_id.strip()
         if not event_id and not (message_id and inbound.kind == "message"):
             return Accepted(0, inbound)
@@ -126,7 +128,7 @@ class Journal:
             (channel, account, chat, kind, event_id, message_id, accepted_at_ms, body, state)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'new')""",
             *(place.channel, place.account, place.chat, inbound.kind, event_id, message_id),
-            *(self._clock.now_ms(), msgspec.json.encode(inbound)),
+            *(self._clock.now_ms(), body),
         )
         self._written += 1
         return None if number is None else Accepted(number, inbound)
@@ -389,7 +391,7 @@ class Journal:
                 _OWE,
                 (
                     *(one.key, turn, one.address.channel, one.address.account, one.address.chat),
-                    *(msgspec.json.encode(one), now, one.key in repeated),
+                    *(written(one)[1], now, one.key in repeated),
                 ),
             )
             for one in owed

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 MAIN, SUBAGENT, CLOCK = "main", "subagents", "clock"
@@ -44,12 +43,10 @@ class Lane:
     """The queue of one session.
 
     :param turns: how many run or wait; the lane goes when it is 0.
-    :param running: the mailbox of the turn that runs, if one does.
     """
 
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     turns: int = 0
-    running: Mailbox | None = None
 
 
 class Width:
@@ -75,15 +72,10 @@ class Width:
             await begun
         except asyncio.CancelledError:
             if not begun.cancelled():  # it was let in at the same moment
-                self._leave()
+                await self.__aexit__()
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._running -= 1
         self._begin()
 
@@ -125,22 +117,12 @@ class Lanes:
         lane.turns += 1
         try:
             async with lane.gate, self._rooms[kind]:
-                lane.running = mailbox = Mailbox()
+                mailbox = Mailbox()
                 try:
                     yield mailbox
                 finally:
-                    lane.running = None
                     mailbox.open = False
         finally:
             lane.turns -= 1
             if not lane.turns:
                 del self._lanes[key]
-
-    def steer(self, key: str, message: Any) -> bool:
-        """Put a message before the running turn of this session; False when none runs that could still take it."""
-        lane = self._lanes.get(key)
-        return bool(lane and lane.running and lane.running.put(message))
-
-    def busy(self, key: str) -> bool:
-        """Whether a turn of this session runs or waits."""
-        return key in self._lanes

@@ -21,6 +21,7 @@ from claw.event import (
 from claw.provider import Ask, BrokenOff, Finished, TextDelta
 from claw.tool import Result
 from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User
+from claw.unicode import sound, written
 
 Emit = Callable[[Event], Awaitable[None]]
 
@@ -122,18 +123,20 @@ async def _listen(
     try:
         async for event in stream:
             if isinstance(event, Finished):
-                await say(event.message)
-                return event.message
+                answer, _ = written(event.message)
+                await say(answer)
+                return answer
             if isinstance(event, TextDelta):
-                heard.append(event.text)
-                await steps.emit(TextPiece(event.text))
+                text = sound(event.text)
+                heard.append(text)
+                await steps.emit(TextPiece(text))
             elif isinstance(event, BrokenOff):
                 # In the transcript, not in what this turn goes on with: another answer takes its place.
                 await steps.emit(Said(_half(heard, event.why)))
                 heard.clear()
                 await steps.emit(StepStarted(number))
             else:
-                await steps.emit(ThinkingPiece(event.text))
+                await steps.emit(ThinkingPiece(sound(event.text)))
     except BaseException as broken:
         if heard:
             stopped = isinstance(broken, asyncio.CancelledError)

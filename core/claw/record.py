@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from claw.transcript import Assistant, Image, Message, Text, Usage, User
+from claw.unicode import tree
 
 NOT_SAID = ""  # a parent id that no record can have: the record hangs on the one before it
 SUMMARY = "Summary:\n"
@@ -251,7 +252,7 @@ def encode(record: Line) -> tuple[Line, bytes]:
     try:
         return record, _encode(record) + b"\n"
     except UnicodeEncodeError:
-        clean = msgspec.convert(_unicode(msgspec.to_builtins(record, enc_hook=repr)), type(record))
+        clean = msgspec.convert(tree(msgspec.to_builtins(record, enc_hook=repr)), type(record))
         return clean, _encode(clean) + b"\n"
 
 
@@ -324,7 +325,7 @@ def _odd_record(line: bytes) -> Header | Entry | None:
         return None
     if not isinstance(raw, dict):
         return None
-    raw = _unicode(raw)
+    raw = tree(raw)
     message = raw.get("message")
     if isinstance(message, dict) and isinstance(message.get("content"), str):
         raw = raw | {"message": message | {"content": [{"type": "text", "text": message["content"]}]}}
@@ -337,14 +338,3 @@ def _odd_record(line: bytes) -> Header | Entry | None:
         return Other(raw=raw)
     parent = raw.get("parentId", NOT_SAID)
     return Other(id=raw["id"], parent_id=parent if isinstance(parent, str | None) else NOT_SAID, raw=raw)
-
-
-def _unicode(value: Any) -> Any:
-    """The same tree with every lone surrogate replaced: it can be written again."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_unicode(key): _unicode(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_unicode(entry) for entry in value]
-    return value

@@ -19,6 +19,7 @@ from claw.errors import ToolError
 from claw.guard.fence import Fence
 from claw.transcript import Image, Text
 from claw.truncation import share
+from claw.unicode import sound
 from claw.wall import Threads, is_ours
 from claw.words import say
 
@@ -252,7 +253,7 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
     try:
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
-        return Result(_clean(_words(error)), is_error=True)
+        return Result(sound(_words(error)), is_error=True)
     except BaseException as error:
         if is_ours(error):
             raise
@@ -261,7 +262,7 @@ async def _guarded(tool: Tool, arguments: dict[str, Any], context: ToolContext) 
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
-        return Result(_clean(_blame(tool, message)), details, is_error=True)
+        return Result(sound(_blame(tool, message)), details, is_error=True)
 
 
 async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:
@@ -291,15 +292,15 @@ def _blame(tool: Tool, message: str) -> str:
 
 def _as_result(tool: Tool, answer: Any) -> Result:
     if isinstance(answer, str):
-        return Result(_clean(answer))
+        return Result(sound(answer))
     if isinstance(answer, dict):
-        return Result(_clean(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer)
+        return Result(sound(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer)
     if isinstance(answer, Result):
         if isinstance(answer.content, str):
-            return replace(answer, content=_clean(answer.content))
+            return replace(answer, content=sound(answer.content))
         given = answer.content
         if isinstance(given, list | tuple) and all(isinstance(block, Text | Image) for block in given):
-            blocks = (Text(_clean(block.text)) if isinstance(block, Text) else block for block in given)
+            blocks = (Text(sound(block.text)) if isinstance(block, Text) else block for block in given)
             return replace(answer, content=tuple(blocks))
         kind = "ToolResult(content=…)"
     else:
@@ -308,11 +309,6 @@ def _as_result(tool: Tool, answer: Any) -> Result:
         "{tool} answered with {kind}; a tool answers with str, dict or ToolResult", tool=tool.name, kind=kind
     )
     return Result(_blame(tool, wrong), is_error=True)
-
-
-def _clean(text: str) -> str:
-    """The text as UTF-8 can hold it: half a surrogate pair would break the transcript and the request."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> Any:

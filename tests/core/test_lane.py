@@ -52,38 +52,28 @@ async def test_without_a_width_all_sessions_run_together():
             group.create_task(turn(f"s{number}"))
 
 
-async def test_a_later_text_steers_the_turn_that_runs():
-    lanes = Lanes()
-    async with lanes.turn("s") as mailbox:
-        assert lanes.steer("s", "and in French")
-        assert lanes.steer("s", "please")
+async def test_a_later_text_is_put_before_the_turn_that_runs():
+    async with Lanes().turn("s") as mailbox:
+        assert mailbox.put("and in French") and mailbox.put("please")
 
         assert mailbox.take() == ["and in French", "please"]
         assert mailbox.take() == []
 
 
-async def test_nothing_steers_where_no_turn_runs():
-    lanes = Lanes()
-    async with lanes.turn("other"):
-        assert not lanes.steer("s", "hello?")
-
-
-async def test_a_turn_that_asks_the_model_no_more_is_not_steered_and_nothing_is_lost():
-    lanes = Lanes()
-    async with lanes.turn("s") as mailbox:
-        assert lanes.steer("s", "just in time")
+async def test_a_turn_that_asks_the_model_no_more_takes_nothing_and_nothing_is_lost():
+    async with Lanes().turn("s") as mailbox:
+        assert mailbox.put("just in time")
         assert mailbox.shut() == ["just in time"]
-        assert not lanes.steer("s", "too late")
+        assert not mailbox.put("too late")
 
     assert mailbox.take() == []
 
 
 async def test_what_a_turn_never_looked_at_can_still_be_taken_after_it():
-    lanes = Lanes()
-    async with lanes.turn("s") as mailbox:
-        lanes.steer("s", "unseen")
+    async with Lanes().turn("s") as mailbox:
+        mailbox.put("unseen")
 
-    assert not mailbox.open
+    assert not mailbox.put("too late")
     assert mailbox.take() == ["unseen"]
 
 
@@ -99,7 +89,6 @@ async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leave
 
     running, waiting = asyncio.ensure_future(forever()), asyncio.ensure_future(forever())
     await asyncio.sleep(0)
-    assert lanes.busy("s")
     waiting.cancel()
     running.cancel()
     await asyncio.gather(running, waiting, return_exceptions=True)
@@ -107,7 +96,6 @@ async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leave
     async with lanes.turn("s"):
         assert len(lanes) == 1
     assert len(lanes) == 0
-    assert not lanes.busy("s")
 
 
 async def running_at_once(lanes: Lanes, kind: str, count: int) -> int:

@@ -4,12 +4,10 @@ import asyncio
 import json
 
 import pytest
-from claw.app import from_terminal
 from claw.errors import ClawError, ProviderError, UsageError
 from claw.event import Notice, Said, TextPiece, ToolEnded, TurnEnded, TurnStarted
 from claw.guests import Review
 from claw.hookspecs import hookimpl
-from claw.journal import Accepted
 from claw.message import Address, Inbound, Sender
 from claw.provider import Finished, TextDelta
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, also, calls, says
@@ -109,18 +107,6 @@ async def test_two_messages_of_one_session_are_answered_one_after_the_other():
 
         assert model.most == 1
         assert [reply.text for reply in replies] == ["one", "two"]
-
-
-async def test_a_later_message_steers_the_turn_that_runs():
-    def steer(arguments):
-        lanes = house.app.rooms.lanes
-        return str(lanes.steer("agent:default:main", Accepted(0, from_terminal("and be quick"))))
-
-    model = FakeProvider(calls("work"), says("done"))
-    async with House(model, tools=[FakeTool("work", result=steer)]) as house:
-        await house.hear("work")
-
-        assert texts_of(model.requests[1].request) == ["work", "and be quick"]
 
 
 async def test_a_turn_is_in_the_journal_while_it_runs_and_a_redelivery_is_not_answered_twice():
