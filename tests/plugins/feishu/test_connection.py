@@ -196,6 +196,18 @@ async def test_a_directory_that_hangs_delays_one_message_and_no_acknowledgement_
         assert len(feishu.calls("contact/v3/users")) == 1
 
 
+async def test_a_name_that_comes_late_turns_no_two_messages_of_a_chat_round_and_holds_no_other_chat_up() -> (
+    None
+):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        feishu.hang("contact/v3/users/ou_slow")
+        await feishu.says("first", "ou_slow", chat="oc_1")
+        await feishu.says("second", "ou_quick", chat="oc_1")
+        await feishu.says("elsewhere", "ou_quick", chat="oc_2")
+        await feishu.until(lambda: len(door.heard) == 3)
+        assert [heard.text for heard in door.heard] == ["elsewhere", "first", "second"]
+
+
 async def test_a_reaction_in_a_place_that_nobody_names_in_time_is_acknowledged_in_time() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (_, door):
         feishu.hang("GET /open-apis", times=100)

@@ -262,6 +262,12 @@ async def test_what_cannot_be_finished_is_said_anew() -> None:
         assert receipt.message_ids == (feishu.ours[0].message_id,)
 
 
+async def test_what_cannot_be_finished_and_is_long_is_said_anew_in_several_messages() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await us.send(outbound(text="字" * 17_000, replaces=("om_gone",)))
+        assert [len(text) for text in shown(feishu)] == [8000, 8000, 1000]
+
+
 async def test_a_stream_may_end_with_buttons() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())

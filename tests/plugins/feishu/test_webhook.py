@@ -204,6 +204,7 @@ async def test_why_nothing_comes_is_told_once_until_something_comes(
         sent["header"]["token"] = token or feishu.verification_token
         assert (await feishu.webhook(*events.request(sent, key, at=feishu.now())))[0] == 200
         assert us.state.last_error == "" and len(door.heard) == 1
+        assert us.state.last_frame_at == pytest.approx(feishu.now(), abs=5)
 
 
 @pytest.mark.parametrize(
