@@ -77,8 +77,9 @@ class Live:
         self._showing: asyncio.Task[None] | None = None
         self._is_newer = self._is_over = False
         self._typing: asyncio.Task[None] | None = None
+        self._quiet: asyncio.TimerHandle | None = None
         if hasattr(channel, "typing"):
-            self._typing = asyncio.ensure_future(self._signs())
+            self._quiet = asyncio.get_running_loop().call_later(self._patience, self._begin_signs)
 
     async def hear(self, event: Event) -> None:
         """One event of the turn."""
@@ -140,6 +141,8 @@ class Live:
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""
         await self.started()
+        if self._quiet:
+            self._quiet.cancel()
         if self._typing:
             self._typing.cancel()
             with suppress(asyncio.CancelledError):
@@ -175,9 +178,11 @@ class Live:
             self._journal.shown(self._turn, shown)
             self._noted = shown
 
+    def _begin_signs(self) -> None:
+        self._typing = asyncio.ensure_future(self._signs())
+
     async def _signs(self) -> None:
         asked: Any = self._channel
-        await asyncio.sleep(self._patience)
         while True:
             await self._stranger(asked.typing(self._outbound.address, self._outbound.answers))
             for _ in range(_LOOKS):  # a post takes its time, and the model may be silent after it
