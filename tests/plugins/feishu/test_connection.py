@@ -102,6 +102,15 @@ async def test_only_beside_a_platform_on_this_machine_is_an_open_connection_made
             await LongConnection(us.tenant, us.receive, Telling(), QUICK).endpoint("https://open.feishu.cn")
 
 
+async def test_proxies_of_the_environment_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    for name in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "socks_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with FakeFeishu() as feishu, listening(feishu, up=False) as (us, _):
+        await feishu.until(lambda: us.state.state == "up")
+
+
 async def test_what_cannot_be_read_is_acknowledged_and_what_is_no_frame_is_passed_over() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (_, door):
         await feishu.send_raw(b"\xff\xff")

@@ -1,6 +1,7 @@
 """The tools on the vendor's SDK, each call against the fake, which holds every request field by field."""
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,6 +129,29 @@ async def test_blocks_come_in_pages_and_go_in_as_many_calls_as_it_takes(desk: De
     first = await desk.do("feishu_doc_read", action="blocks", document=id)
     rest = await desk.do("feishu_doc_read", action="blocks", document=id, page_token=first["page_token"])
     assert (len(first["items"]), first["has_more"], len(rest["items"])) == (100, True, 21)
+
+
+async def test_what_makes_something_carries_a_key_by_which_the_service_knows_a_repeat(desk: Desk) -> None:
+    lines = "\n".join(f"line {number}" for number in range(120))
+    await desk.do("feishu_doc_write", action="create", title="long", markdown=lines)
+    base, table = desk.feishu.office.bases.make("t", title="Text")
+    record = {"base": base, "table": table, "fields": {"title": "x"}}
+    await desk.do("feishu_bitable_write", action="create", **record)
+    day = {"start": "2026-10-01", "end": "2026-10-02"}
+    await desk.do("feishu_calendar_write", action="create", summary="holiday", **day)
+    calls = [*desk.feishu.calls("/children"), *desk.feishu.calls("/records"), *desk.feishu.calls("/events")]
+    keys = [call.query.get("client_token") or call.query.get("idempotency_key") for call in calls]
+    assert len(keys) == len(set(keys)) == 5 and all(uuid.UUID(str(key)).version == 4 for key in keys)
+
+    desk.facts["call_id"] = "the same call"
+    for _ in range(2):
+        await desk.do("feishu_bitable_write", action="create", **record)
+    desk.facts["session_key"] = "of another conversation"
+    await desk.do("feishu_bitable_write", action="create", **record)
+    found = await desk.do("feishu_bitable_read", action="records", base=base, table=table)
+    assert len(found["items"]) == 3, (
+        "the first, the one that was repeated, and that of the other conversation"
+    )
 
 
 async def test_what_the_app_made_can_be_shared(desk: Desk) -> None:
