@@ -1,7 +1,7 @@
 """People are known by the stable id of their channel."""
 
 import pytest
-from claw.guard.admission import is_listed, is_owner, owner_hash
+from claw.guard.admission import is_owner, owner_hash
 from claw.message import Sender
 
 ANN = Sender("42", name="7", username="boss", e164="+49 30 1234567")
@@ -26,11 +26,6 @@ def test_nobody_else_is_an_owner(entry: str) -> None:
 def test_a_sender_without_an_id_or_called_star_is_nobody() -> None:
     owners = ["telegram:", "", "*", ":", "+", "telegram:A"]
     assert not any(is_owner("telegram", Sender(name), owners) for name in ("", " ", "*", "a"))
-
-
-def test_a_channels_own_list_may_name_a_bare_id() -> None:
-    assert is_listed("telegram", ANN, ["42"]) and is_listed("telegram", ANN, ["telegram:42"])
-    assert not is_listed("telegram", ANN, ["*", "", "4", "discord:42"])
 
 
 def test_a_hashed_owner_differs_by_secret_and_tells_no_id() -> None:

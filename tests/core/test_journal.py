@@ -1,12 +1,15 @@
 """The journal: nothing is taken up twice, and what a death cut off is known."""
 
+import asyncio
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from claw.clock import Clock
 from claw.journal import Journal
 from claw.message import Address, Inbound, Outbound, Sender
-from claw.store import Database
+from claw.store import Database, Disk
 
 HELLO = Inbound(Address("feishu", "oc_1"), "hello", Sender("ou_1"), message_id="om_1", event_id="ev_1")
 DAY = 24 * 3600
@@ -182,3 +185,49 @@ def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database,
     assert database.read("SELECT count(*) FROM owed") == [(2,)], "the rest was swept"
     assert journal.accept(replace(HELLO, event_id="ev_2", message_id="om_2")) is None
     assert journal.accept(replace(HELLO, event_id="ev_1", message_id="om_1")), "answered long ago: forgotten"
+
+
+def commits(database):
+    """How many the log of a database holds: the frames that say how large it is now (SQLite, "WAL file format")."""
+    log = Path(f"{database.path}-wal").read_bytes()
+    page = int.from_bytes(log[8:12])
+    return sum(any(log[at + 4 : at + 8]) for at in range(32, len(log), 24 + page))
+
+
+def test_the_end_of_a_turn_and_what_it_owes_are_one_commit(database):
+    journal = Journal(database)
+    taken = journal.accept(HELLO)
+    journal.began("t1", "agent:a:main", (taken.number,))
+    before = commits(database)
+
+    journal.ended("t1", "delivered", [Outbound(f"t1:{number}", HELLO.address, "hi") for number in range(3)])
+
+    assert commits(database) == before + 1, "a kill between two would lose the answer, or say it twice"
+    assert (journal.unfinished(), len(journal.owed())) == ((), 3)
+
+
+async def test_who_comes_while_a_sync_is_under_way_waits_for_the_next_one(tmp_path):
+    begun, over = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+    syncs = []
+
+    def sync(fd):
+        syncs.append(fd)
+        begun[len(syncs) - 1].set()
+        over[len(syncs) - 1].wait(5)
+
+    database = Database(tmp_path / "state.db", disk=Disk(sync=sync))
+    journal = Journal(database)
+    journal.accept(HELLO)
+    first = asyncio.ensure_future(journal.durable())
+    await asyncio.to_thread(begun[0].wait, 5)
+    journal.accept(replace(HELLO, event_id="ev_2", message_id="om_2"))
+    second = asyncio.ensure_future(journal.durable())
+    await asyncio.sleep(0)
+    over[0].set()
+    await first
+    await asyncio.to_thread(begun[1].wait, 5)
+    assert not second.done(), "what came after its beginning is not known to be in the first sync"
+    over[1].set()
+    await second
+    assert len(syncs) == 2
+    database.close()

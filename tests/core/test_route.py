@@ -183,6 +183,16 @@ class TestBindings:
         config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
         assert route(DIRECT, config).agent_id == "b"
 
+    @pytest.mark.parametrize("account", ["default", "work"])
+    def test_a_star_is_any_account_and_says_no_more_than_the_channel(self, account: str) -> None:
+        bindings = [
+            {"agent": "b", "match": {"channel": "telegram", "account": "*"}},
+            {"agent": "a", "match": {"channel": "telegram", "account": "work"}},
+        ]
+        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
+        inbound = replace(DIRECT, address=replace(DIRECT.address, account=account))
+        assert route(inbound, config).binding == ("bindings[1]" if account == "work" else "bindings[0]")
+
     @pytest.mark.parametrize(
         "match",
         [{"group": "7"}, {"thread": "9"}, {"group": "-100", "channel": "discord"}, {"account": "work"}],
@@ -282,13 +292,13 @@ OPENS = {
 
 
 CLUB = house(
-    owners=["telegram:7Ann", "+49301"],
+    owners=["matrix:7Ann", "+49301"],
     channels={
         place: {
-            "allowFrom": ["7Ann", "telegram:7Ann", "+49301"],
+            "allowFrom": ["7Ann", "matrix:7Ann", "+49301"],
             "groups": {"-100": {"allowFrom": ["7Ann"]}},
         }
-        for place in ("telegram", "discord")
+        for place in ("matrix", "signal")  # where any text may be an id: the lists alone decide
     },
 )
 
@@ -309,21 +319,39 @@ class TestListsDoNotMix:
     @settings(max_examples=2000, deadline=None)
     def test_nobody_who_merely_resembles_a_listed_person_is_admitted(self, data: st.DataObject) -> None:
         near = data.draw(
-            st.sampled_from(["7ann", "7ANN", "7An", "7Ann ", " 7Ann", "7Annn", "07Ann", "7\u0410nn", "telegram:7Ann",
+            st.sampled_from(["7ann", "7ANN", "7An", "7Ann ", " 7Ann", "7Annn", "07Ann", "7\u0410nn", "matrix:7Ann",
                              "@7Ann", "7Ann\n", "7Ann\0", "*", "", " ", "\u200b7Ann", "7Ａnn", "49301", "49301", "301",
-                             "null", "None", "0", "user:7Ann", "tg:7Ann", "id:7Ann", "/7Ann", "7Ann/", "7Ann,8"])
+                             "null", "None", "0", "user:7Ann", "mx:7Ann", "id:7Ann", "/7Ann", "7Ann/", "7Ann,8"])
             | st.text(max_size=6).filter(lambda id: id not in ("7Ann", "+49301"))
         )  # fmt: skip
-        name = data.draw(st.sampled_from(["7Ann", "telegram:7Ann", "+49301", "owner", "*", ""]))
+        name = data.draw(st.sampled_from(["7Ann", "matrix:7Ann", "+49301", "owner", "*", ""]))
         sender = Sender(
             near, name=name, username=name, e164=data.draw(st.sampled_from(["", "+4930", "49301", "+"]))
         )
         inbound = replace(data.draw(st.sampled_from([DIRECT, GROUP])), sender=sender)
-        if data.draw(st.booleans()):
-            inbound = replace(inbound, address=replace(inbound.address, channel="discord"))
+        place = data.draw(st.sampled_from(["matrix", "signal"]))
+        inbound = replace(inbound, address=replace(inbound.address, channel=place))
         verdict = admission(inbound, CLUB)
         assert verdict.kind in ("refused", "stranger")
-        assert not verdict.owner
+        assert not verdict.owner and not route(inbound, CLUB).owner
+
+    @pytest.mark.parametrize(
+        ("place", "sender", "kind", "owner"),
+        [
+            ("matrix", Sender("7Ann"), "admitted", True),
+            ("signal", Sender("7Ann"), "admitted", False),
+            ("signal", Sender("8", e164="+49 30-1"), "admitted", True),
+            ("signal", Sender("+49301"), "admitted", False),
+            ("signal", Sender("8"), "stranger", False),
+        ],
+        ids=["id", "the id of another channel's owner", "number", "a number as id", "nobody"],
+    )
+    def test_who_is_listed_is_admitted_and_an_owner_only_by_the_list_of_owners(
+        self, place: str, sender: Sender, kind: str, owner: bool
+    ) -> None:
+        inbound = replace(DIRECT, address=Address(place, "7"), sender=sender)
+        verdict = admission(inbound, CLUB)
+        assert (verdict.kind, verdict.owner, route(inbound, CLUB).owner) == (kind, owner, owner)
 
 
 class TestVerdicts:

@@ -3,10 +3,13 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
 from claw.editing import EditWriter
+from claw.journal import Journal
 from claw.message import Address, Inbound, Outbound, Sender
 from claw.provider import Finished, TextDelta
 from claw.serve import Serving
+from claw.store import Database
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
 from claw.transcript import Text, ToolResult, User
 
@@ -196,6 +199,29 @@ async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_pat
     journal.shown("turn-1", ())
     async with served(house):
         async with asyncio.timeout(5):
-            while not (channel.shown and "could not answer" in channel.shown[-1]):
+            while not (channel.shown and "claw stopped 3 times" in channel.shown[-1]):
                 await asyncio.sleep(0.02)
         assert len(channel.shown) == 1, "nothing is left beside it"
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 3])
+async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_hears_of_it(tmp_path, deaths):
+    await leave_a_turn(tmp_path, "tell me")
+    house = House(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
+    for _ in range(deaths - 1):
+        house.app.rooms.journal.began("turn-1", "agent:default:fake:direct:user-1", [1], again=True)
+    await house.close()
+
+    channel, model = FakeChannel(), FakeProvider(says("here you are"))
+    house = House(model, channels=[channel], home=tmp_path)
+    async with served(house):
+        [told] = await channel.until_shown()
+    if deaths < 3:
+        assert told == "here you are"
+    else:
+        assert "claw stopped 3 times" in told and model.requests == []
+    database = Database(tmp_path / "state.db")
+    journal = Journal(database)
+    assert journal.unfinished() == ()
+    assert journal.turns()[0]["outcome"] == ("delivered" if deaths < 3 else "failed")
+    database.close()

@@ -62,11 +62,6 @@ def owners_of(settings: Any) -> tuple[str, ...]:
     return (*settings.owners, *settings.agents.defaults.identity.owner_numbers)
 
 
-def is_listed(channel: str, sender: Sender, people: Iterable[str]) -> bool:
-    """Whether ``sender`` stands in a channel's own list: by id, ``channel:id`` or phone number. A star is nobody."""
-    return _which(channel, sender, people, bare=True) is not None
-
-
 def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
     """Whether ``sender`` is one of ``owners``: ``channel:id``, or a phone number. A bare id is no owner: ids of two
     channels may be equal. An empty list, a blank entry and a star are nobody.
