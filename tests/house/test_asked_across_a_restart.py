@@ -169,7 +169,10 @@ async def test_a_question_of_a_killed_gateway_is_decided_in_the_next_one_and_run
             keys = [key for row in question["reply_markup"]["inline_keyboard"] for key in row]
             data = next(key["callback_data"] for key in keys if key["callback_data"].endswith(verdict))
             service.update(callback_query={"id": "q1", "data": data, "message": question, **person})
-            await until(lambda: [one for one in ours() if "it said" in one.get("text", "")])
+            whole = (
+                "did not allow it" if verdict == "deny" else "it said"
+            )  # it grows by edits, and may be half there
+            await until(lambda: [one for one in ours() if whole in one.get("text", "")])
         [said] = [one["text"] for one in ours() if "it said" in one.get("text", "")]
 
     made = list(tmp_path.rglob("made-once"))

@@ -536,6 +536,19 @@ class TestSaying:
             await house.until(2)
         assert house.taken[1].address == question.address
 
+    async def test_a_thread_that_somebody_opened_meanwhile_is_the_place_of_the_answer(
+        self, service: FakeDiscord, house: House, tmp_path: Path
+    ) -> None:
+        made = channel_of(service, tmp_path, autoThread=True)
+        async with listening(made, house):
+            said = await service.says(f"{ME} plan the trip")
+            [question] = await house.until(1)
+            await service.open_thread(FakeDiscord.CHANNEL, said["id"], "theirs")
+            unknown = Answer(404, {"code": 10003, "message": "Unknown Channel"})
+            service.fail(f"POST /channels/{said['id']}/messages", unknown)
+            await made.send(says("here", address=question.address))
+            assert service.shown(said["id"]) == ["here"]
+
 
 class TestRefusals:
     async def test_a_rate_limit_is_obeyed_and_other_chats_go_on(
