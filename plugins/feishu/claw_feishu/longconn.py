@@ -116,7 +116,7 @@ class LongConnection:
         from websockets.exceptions import InvalidStatus, WebSocketException
 
         url, pace = await self.endpoint(base_url)
-        service = int((parse_qs(urlsplit(url).query).get("service_id") or ["0"])[0])
+        service = _count((parse_qs(urlsplit(url).query).get("service_id") or ["0"])[0])
         stood = False
         try:
             async with connect(
@@ -217,14 +217,20 @@ class LongConnection:
                     code=code,
                 )
             )
-        data = answer.get("data") or {}
-        url = str(data.get("URL") or "")
-        parts = urlsplit(url)
-        if parts.scheme != "wss" and not (
-            parts.scheme == "ws" and is_loopback(urlsplit(base_url).hostname or "")
-        ):
+        data = answer.get("data")
+        told: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        url = str(told.get("URL") or "")
+        if not _is_safe(url, base_url):
             raise Fatal(say("Feishu named no safe address to connect to"))
-        return url, configured(self._pace, data.get("ClientConfig"))
+        return url, configured(self._pace, told.get("ClientConfig"))
+
+
+def _is_safe(url: str, base_url: str) -> bool:
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        return False
+    return scheme == "wss" or (scheme == "ws" and is_loopback(urlsplit(base_url).hostname or ""))
 
 
 def too_many() -> str:

@@ -80,7 +80,7 @@ async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_conn
 async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:
     pace = replace(QUICK, pause_seconds=0.02, most_seconds=60.0)
     async with FakeFeishu() as feishu, listening(feishu, pace=pace):
-        for number in range(1, 8):
+        for number in range(1, 12):
             await feishu.until(lambda number=number: feishu.connections == number, 2)
             feishu.drop()
 
@@ -92,6 +92,19 @@ async def test_a_handshake_that_is_forbidden_is_something_for_a_person() -> None
         async with listening(feishu, up=False, pace=replace(QUICK, rest_seconds=0.2)) as (us, _):
             await feishu.until(lambda: us.state.state == "failed")
             assert "app is banned" in us.state.detail and "developer console" in us.state.detail
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"code": 0}, {"code": 0, "data": [1]}, {"code": 0, "data": {"URL": 5}}, {"code": 0, "data": {"URL": "ws://["}},
+     {"code": 0, "data": {"URL": "", "ClientConfig": "x"}}, {"code": "0"}, {}, []],
+)  # fmt: skip
+async def test_whatever_the_endpoint_says_the_next_try_comes(body: Any) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail("ws/endpoint", Answer(body=body))
+        async with listening(feishu, up=False) as (us, _):
+            await feishu.until(lambda: us.state.state in ("failed", "waiting") and us.state.detail)
+            await feishu.until(lambda: us.state.state == "up")
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:9/ws", "http://x/", ""])

@@ -131,6 +131,17 @@ async def test_blocks_come_in_pages_and_go_in_as_many_calls_as_it_takes(desk: De
     assert (len(first["items"]), first["has_more"], len(rest["items"])) == (100, True, 21)
 
 
+async def test_a_document_is_made_in_a_folder_and_written_below_one_of_its_blocks(desk: Desk) -> None:
+    folder = "https://x.feishu.cn/drive/folder/fld1"
+    made = await desk.do("feishu_doc_write", action="create", title="t", folder=folder, markdown="- a\n- b")
+    id = made["document_id"]
+    assert desk.feishu.office.documents.all[id].folder == "fld1"
+    first = (await desk.do("feishu_doc_read", action="blocks", document=id))["items"][1]["block_id"]
+    await desk.do("feishu_doc_write", action="append", document=id, under=first, markdown="below a")
+    text = (await desk.do("feishu_doc_read", action="text", document=id))["content"]
+    assert text.split("\n")[:4] == ["t", "a", "below a", "b"]
+
+
 async def test_what_makes_something_carries_a_key_by_which_the_service_knows_a_repeat(desk: Desk) -> None:
     lines = "\n".join(f"line {number}" for number in range(120))
     await desk.do("feishu_doc_write", action="create", title="long", markdown=lines)
