@@ -205,9 +205,9 @@ class TelegramChannel:
             f"{self._of.key}.botToken", "no bot at Telegram has this token", fix, name=self._of.key
         )
 
-    def _came(self) -> None:
+    def _came(self, undisturbed: bool = True) -> None:
         again = self._state.state == "waiting"
-        if self._trouble:
+        if self._trouble and undisturbed:
             self._trouble = ""
             _log.info("%s: %s", self._who, say("hears again"))
         self._note(

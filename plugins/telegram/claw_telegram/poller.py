@@ -75,7 +75,8 @@ class Poller:
 
     :param connect: makes an :class:`Api` on a client of its own: a stuck send must not hold a poll up, nor the reverse.
     :param submit: hands one message in; True = it is on disk.
-    :param came: told of each completed poll, and ``troubled`` of each failed one with the error.
+    :param came: told of each completed poll, and whether it was held, so that nothing disturbed it; ``troubled`` of each
+        failed one with the error.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Poller:
         bot: Bot,
         *,
         submit: Callable[[Inbound, Json], Awaitable[bool]],
-        came: Callable[[], None],
+        came: Callable[[bool], None],
         troubled: Callable[[Trouble, DeliveryError], None],
         pace: Pace,
     ) -> None:
@@ -98,35 +99,38 @@ class Poller:
 
         :raises DeliveryError: the token is not good.
         """
-        failures, sure = 0, False
+        failures, held = 0, False
         try:
             while True:
                 try:  # the first poll, and one after trouble, is not held: it tells at once how things stand
-                    updates = await self._poll(self._pace.poll if sure else 0)
-                    updates, sure = await self._whole_albums(updates), True
+                    updates = await self._whole_albums(await self._poll(held))
                 except DeliveryError as why:
-                    failures, sure = failures + 1, False
+                    failures, held = failures + 1, False
                     await self._recover(why, failures)
                     continue
-                failures = 0 if await self._hand_in(updates) else failures + 1
-                if failures:
+                if not await self._hand_in(updates):
+                    failures += 1
                     await asyncio.sleep(self._pace.after(failures, self._pace.first))
+                elif held:  # one that is not held comes through also while somebody else polls
+                    failures = 0
+                held = True
         finally:
             await self._drop()
 
-    async def _poll(self, seconds: float) -> list[Json]:
+    async def _poll(self, held: bool) -> list[Json]:
         """Ask once. A poll that is not complete in time is dead, whatever its connection looks like."""
+        seconds = self._pace.poll if held else 0
         self._api = self._api or self._connect()
         params = {"offset": self._offset, "timeout": int(seconds), "allowed_updates": list(ALLOWED_UPDATES)}
         updates = await self._api.call("getUpdates", params, seconds=seconds + self._pace.grace)
-        self._came()
+        self._came(held)
         return list(updates or ())
 
     async def _whole_albums(self, updates: list[Json]) -> list[Json]:
         """When the news end inside an album, wait for the rest: nothing is confirmed, so all of it comes again."""
         while updates and album_of(updates[-1]):
             await asyncio.sleep(self._pace.album)
-            again = await self._poll(0)
+            again = await self._poll(False)
             if len(again) <= len(updates):
                 break
             updates = again

@@ -68,7 +68,7 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
         connect,  # type: ignore[arg-type]
         Bot(1, "b"),
         submit=lambda inbound, update: Door().submit(inbound),
-        came=lambda: None,
+        came=lambda held: None,
         troubled=lambda found, why: None,
         pace=Pace(first=0.001),
     )
@@ -78,7 +78,9 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
 
 
 async def test_after_a_success_the_pauses_begin_anew() -> None:
-    answers = [DeliveryError("broke"), DeliveryError("broke"), [], DeliveryError("broke"), refused(401)]
+    """Once a poll that is held was left in peace: one that is not comes through also while somebody else polls."""
+    broke = DeliveryError("broke")
+    answers = [broke, [], broke, [], [], broke, refused(401)]
     pauses: list[float] = []
 
     class Script:
@@ -94,7 +96,7 @@ async def test_after_a_success_the_pauses_begin_anew() -> None:
         Script,  # type: ignore[arg-type]
         Bot(1, "b"),
         submit=lambda inbound, update: Door().submit(inbound),
-        came=lambda: None,
+        came=lambda held: None,
         troubled=lambda found, why: pauses.append(found.seconds),
         pace=Pace(first=0.01),
     )
@@ -102,6 +104,16 @@ async def test_after_a_success_the_pauses_begin_anew() -> None:
         await poller.run()
     first, second, third, _ = pauses
     assert third <= 0.01 < second and first <= 0.01
+
+
+async def test_two_who_poll_with_one_token_disturb_each_other_less_and_less() -> None:
+    pace = replace(QUICK, poll=30, conflict=0.1, most=5)
+    async with FakeTelegram() as fake:
+        async with listening(fake, pace=pace), listening(fake, pace=pace):
+            await asyncio.sleep(1.5)
+            fake.says("hello")
+            await soon(lambda: not fake.pending)
+        assert len(fake.calls("getUpdates")) < 20, "twice in each tenth of a second it would be many more"
 
 
 async def test_the_first_poll_tells_at_once_how_things_stand() -> None:
@@ -189,6 +201,8 @@ async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_
         fake.fail("getUpdates", Refusal(409, "Conflict: terminated by other getUpdates request"), 3)
         fake.says("ends the poll")
         await soon(lambda: channel.state.reconnects == 1)
+        fake.says("ends a poll that was held")
+        await soon(lambda: "hears again" in caplog.text)
     assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
         (
             "WARNING",

@@ -156,7 +156,7 @@ async def a_sequence(fixture: dict[str, Any]) -> None:
         ),
         Bot(6543210987, "claw_bot"),
         submit=lambda inbound, update: door.submit(inbound),
-        came=lambda: None,
+        came=lambda held: None,
         troubled=lambda found, why: None,
         pace=Pace(poll=0),
     )
