@@ -107,8 +107,9 @@ class Serving:
             await _ended(self._intake, self._leeway.grace_seconds)
             await self._delivery.stopped(self._leeway.stop_seconds / 4)
             self.app.outlet = None
-            if self._approvals:
-                self._approvals.present = None
+            for approvals in (self._approvals, self.app.rooms.approvals):
+                if approvals:
+                    approvals.present = None
 
     async def reload(self, house: House) -> None:
         """Go on with another configuration: all of it, or none.

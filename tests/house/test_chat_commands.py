@@ -347,6 +347,19 @@ async def test_always_is_not_asked_again_and_only_for_the_same_arguments() -> No
     assert tool.calls == [{"folder": "build"}] * 2
 
 
+async def test_always_is_not_for_a_call_that_only_looks_the_same() -> None:
+    tool = FakeTool("wipe")
+    tool.parameters = {"type": "object"}
+    model = FakeProvider(calls("wipe", folder="1"), says("1"), calls("wipe", folder=1), says("2"))
+    async with House(model, tools=[tool], config=ASKED) as house:
+        person = Person(house, "always")
+        await house.hear("clean up")
+        person.verdict = "deny"
+        await house.hear("clean up")
+    assert [question.request.shown for question in person.asked] == ["folder: 1"] * 2
+    assert tool.calls == [{"folder": "1"}]
+
+
 async def test_a_secret_of_the_house_is_masked_in_the_question() -> None:
     secret = {"providers": {"fake": {"apiKey": "kjh8923hkjsdf98234"}}, **ASKED}
     async with House(clean(text="use kjh8923hkjsdf98234"), tools=[FakeTool("wipe")], config=secret) as house:

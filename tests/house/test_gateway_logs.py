@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -265,6 +266,55 @@ def test_following_goes_on_across_a_turn_over_and_loses_nothing(tmp_path):
     followed.close()
 
     assert seen == ["first", *(f"line {number}" for number in range(40))]
+
+
+def test_following_misses_no_line_that_is_written_while_the_file_turns_over(tmp_path):
+    lines_ = 800
+    followed = Reader(tmp_path / "claw.jsonl")
+    assert followed.newest(Filter(), 10) == []
+    seen: list[str] = []
+    with log_in(tmp_path, max_bytes=1500, keep=900) as (log, _):
+        writing = threading.Thread(target=lambda: [log.info("%d", number) for number in range(lines_)])
+        writing.start()
+        while writing.is_alive():
+            seen += [line["text"] for line in followed.more(Filter())]
+        writing.join()
+        seen += [line["text"] for line in followed.more(Filter())]
+    followed.close()
+
+    assert seen == [str(number) for number in range(lines_)]
+
+
+@pytest.mark.parametrize("how", ["emptied", "gone"])
+def test_following_goes_on_in_a_log_that_somebody_emptied_or_took_away(tmp_path, how):
+    path = tmp_path / "claw.jsonl"
+    path.write_bytes(written("first, and longer") + written("second"))
+    followed = Reader(path)
+    assert len(followed.newest(Filter(), 10)) == 2
+    if how == "gone":
+        path.unlink()
+        assert list(followed.more(Filter())) == []
+        path.write_bytes(written("new"))
+    else:
+        os.truncate(path, 0)
+        with path.open("ab") as file:
+            file.write(written("new"))
+
+    seen = [line["text"] for _ in range(3) for line in followed.more(Filter())]
+    followed.close()
+    assert seen == ["new"]
+
+
+def test_a_log_that_was_put_aside_by_somebody_else_is_begun_anew_when_he_says_so(tmp_path):
+    with log_in(tmp_path) as (log, sink):
+        log.info("before")
+        (tmp_path / "claw.jsonl").rename(tmp_path / "aside")
+        log.info("still there")
+        sink.reopen()
+        log.info("after")
+
+    assert [line["text"] for line in lines(tmp_path)] == ["after"]
+    assert (tmp_path / "aside").read_text().count("\n") == 2
 
 
 def test_following_a_log_that_is_not_there_yet_waits_for_it(tmp_path):

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,34 @@ def test_a_wrong_file_makes_no_house_and_one_line(place, text, key):
 
     assert verdict.house is None
     assert key in verdict.problem and "\n" not in verdict.problem
+
+
+def test_a_file_that_changes_while_it_is_read_is_one_or_the_other_and_never_half(place):
+    running, environ = standing_in(place)
+    done = threading.Event()
+
+    def write():
+        for number in count():
+            (place / "new").write_text(f"messages: {{silentToken: HUSH{number % 2}}}\n# {number}\n")
+            (place / "new").rename(place / "config.yaml")
+            if done.wait(0.001):
+                return
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        verdicts = [judge(environ, running) for _ in range(40)]
+    finally:
+        done.set()
+        writing.join()
+    verdicts.append(judge(environ, running))
+
+    for verdict in verdicts:
+        if verdict.house is None:
+            assert "changed while it was read" in verdict.problem
+        else:
+            assert verdict.house.config.settings.messages.silent_token.encode() in verdict.text
+    assert verdicts[-1].house is not None
 
 
 def test_a_file_that_is_gone_is_no_reason_to_open_everything(place):
@@ -187,8 +217,34 @@ def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(
         assert running.end()[0] == 0
 
 
+def test_a_file_that_a_plugin_refuses_is_not_the_last_good_one(home):  # noqa: F811
+    home.with_channel()
+    with Running(home) as running:
+        right = (home.home / "config.json").read_bytes()
+        home.write(nonsense=True)
+        until(lambda: "nonsense" in problem_of(home))
+        assert (home.home / LAST_GOOD).read_bytes() == right
+        home.says("what time is it?")
+        until(home.answers)
+        assert running.end()[0] == 0
+
+
+def test_in_safe_mode_a_new_file_lets_no_plugin_of_others_in(home):  # noqa: F811
+    home.with_channel()
+    with Running(home, "--safe") as running:
+        home.write(dmPolicy="disabled")
+        until(lambda: home.said("the new configuration is in force"))
+        told = json.loads(home.claw("gateway", "status", "--json").out)
+        assert told["safe"] is True
+        [channel] = told["channels"]
+        assert channel["state"] == "failed" and "safe mode" in channel["detail"]
+        assert running.end()[0] == 0
+
+
 def test_what_the_log_is_to_hear_and_keep_is_taken_up_too(home):  # noqa: F811
-    home.with_channel(body="import logging; log = logging.getLogger('stranger_post.line'); log.info('it listens')")
+    home.with_channel(
+        body="import logging; log = logging.getLogger('stranger_post.line'); log.info('it listens')"
+    )
     with Running(home) as running:
         until(lambda: home.said("it listens"))
         path = home.home / "config.json"

@@ -39,6 +39,15 @@ def test_the_unit_runs_this_home_with_this_python_and_does_not_retry_what_a_pers
     assert service().path == USER / ".config/systemd/user/claw-gateway.service"
 
 
+def test_nothing_in_a_path_is_read_as_a_specifier_or_a_variable_of_systemd():
+    unit = service("/srv/100%h of $HOME", PATH="/opt/%u/bin:/bin").text.splitlines()
+
+    assert 'Environment="CLAW_HOME=/srv/100%%h of $HOME"' in unit
+    assert "EnvironmentFile=-/srv/100%%h of $HOME/gateway.env" in unit
+    assert "WorkingDirectory=/srv/100%%h of $HOME" in unit
+    assert "Environment=PATH=/opt/%%u/bin:/bin" in unit
+
+
 def test_another_home_is_another_service():
     assert service("/srv/claw").name != service().name
     assert service("/srv/claw").name != service("/srv/claw2").name

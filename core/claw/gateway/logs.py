@@ -118,6 +118,14 @@ class Sink(logging.Handler):
         for name in self._own - {OWN}:
             logging.getLogger(name).setLevel(level)
 
+    def reopen(self) -> None:
+        """Let go of the file, which somebody may have put aside: the next line begins it anew."""
+        self.acquire()
+        try:
+            self.book.close()
+        finally:
+            self.release()
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record down; never raises, and hears nothing that is logged meanwhile by who does the writing."""
         is_own = record.name.partition(".")[0] in self._own

@@ -255,6 +255,8 @@ class Gateway:
                 await asyncio.wait_for(self._reload.wait(), _LOOK_SECONDS)
             asked = self._reload.is_set()
             self._reload.clear()
+            if asked:
+                self._sink.reopen()
             if asked or await asyncio.to_thread(self._file.changed):
                 house = await self._renewed(serving, house, asked)
 

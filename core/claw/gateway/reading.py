@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -108,30 +107,56 @@ class Reader:
         if newer := self._newer():
             raw = self._file.read()  # what was written between our last look and the turn-over
             self.close()
-            self._open(newer)
-            return raw or (self._file.read(_FULL_LINE) if self._file else b"")
+            self._file = newer
+            return raw or newer.read(_FULL_LINE)
         return b""
 
-    def _newer(self) -> Path | None:
-        """The file that was begun after ours; None while ours is the one that is written."""
+    def _newer(self) -> BinaryIO | None:
+        """The file that was begun after ours, open; None while ours is the one that is written.
+
+        Names move on while we look, the oldest first: what was opened beside ours is only what follows it when ours has
+        the same name before and after.
+        """
         assert self._file is not None
-        ours = os.fstat(self._file.fileno())
-        for number in range(_MOST_FILES):
-            try:
-                there = numbered(self._path, number).stat()
-            except OSError:
-                if number:
-                    break
-                continue
-            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-                if there.st_size < self._file.tell():  # somebody emptied it
-                    self._file.seek(0)
-                return numbered(self._path, number - 1) if number else None
-        return self._path  # ours is gone altogether
+        ours, there = os.fstat(self._file.fileno()), list(_there(self._path))
+        number = next((number for number, seen in there if os.path.samestat(seen, ours)), None)
+        if number == 0:
+            if ours.st_size < self._file.tell():  # somebody emptied it
+                self._file.seek(0)
+            return None
+        if number is None:  # ours is gone: what follows are those that were written to after it
+            later = [one for one, seen in there if seen.st_mtime_ns >= ours.st_mtime_ns]
+            return _opened(numbered(self._path, later[-1])) if later else None
+        newer = _opened(numbered(self._path, number - 1))
+        if newer and not any(
+            one == number and os.path.samestat(seen, ours) for one, seen in _there(self._path)
+        ):
+            newer.close()
+            return None  # the next look finds out
+        return newer
 
     def _open(self, path: Path) -> None:
-        with suppress(OSError):
-            self._file = path.open("rb")
+        self._file = _opened(path)
+
+
+def _there(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """The files of a log, newest first; one name may be free while they are renamed."""
+    missing = 0
+    for number in range(_MOST_FILES):
+        try:
+            yield number, numbered(path, number).stat()
+            missing = 0
+        except OSError:
+            missing += 1
+            if missing > 1:
+                return
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except OSError:
+        return None
 
 
 def moment_of(fields: dict[str, Any]) -> float:

@@ -100,11 +100,6 @@ class Watch:
             return True
         return False
 
-    def again(self) -> None:
-        """Judge it again at the next look, changed or not."""
-        self._judged = ()
-        self._last = ()
-
 
 def keep_last_good(home: Path, text: bytes) -> None:
     """Keep a copy of a file that a gateway has started with; it may hold secrets, so nobody else may read it.

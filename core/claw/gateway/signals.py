@@ -20,11 +20,12 @@ TOGETHER_SECONDS = 1.0
 class Signals:
     """Handlers that work also while the event loop is blocked; taken for the rest of the process's life.
 
+    :param stop_seconds: after the first word the process is gone in so long at the latest.
     :ivar asked: how often it was told to stop.
     """
 
-    def __init__(self) -> None:
-        self.asked, self._asked_at = 0, 0.0
+    def __init__(self, stop_seconds: float = STOP_SECONDS) -> None:
+        self.asked, self._asked_at, self._stop_seconds = 0, 0.0, stop_seconds
         self._had_terminal = os.isatty(0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
@@ -48,7 +49,7 @@ class Signals:
         self.asked, self._asked_at = self.asked + 1, now
         if self.asked > 1:
             os._exit(128 + number)
-        end_in(STOP_SECONDS)
+        end_in(self._stop_seconds)
         self._set(self._stop)
 
     def _again(self, number: int, frame: Any) -> None:
