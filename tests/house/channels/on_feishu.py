@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import claw_feishu
@@ -31,6 +32,8 @@ class Feishu:
 
     def __init__(self, webhook: bool = False) -> None:
         self.fake, self.webhook = FakeFeishu(ack_seconds=0.3), webhook
+        self.remembers: float | None = None
+        """Seconds after which the house takes a key for forgotten, in place of the hour that it is."""
 
     async def __aenter__(self) -> Self:
         await self.fake.start()
@@ -47,6 +50,8 @@ class Feishu:
 
     def quicken(self, channel: Any) -> None:
         channel.pace = Pace(connect_seconds=2, pause_seconds=0.02, most_seconds=0.1)
+        if self.remembers is not None:
+            channel.limits = replace(channel.limits, repeat_seconds=self.remembers)
 
     async def opened(self, url: str) -> None:
         async def call(headers: dict[str, str], body: bytes) -> tuple[int, bytes]:

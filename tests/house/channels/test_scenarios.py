@@ -637,3 +637,22 @@ async def test_a_token_that_expired_is_renewed_and_the_answer_stands(stage, tmp_
 
         assert texts(await told(house, stage, stage.direct(stage.ann), 2)) == ["before", "after"]
         assert house.complaints == []
+
+
+@pytest.mark.parametrize("stage", _SOCKETS[:1], indirect=True)
+@streamed_or_not
+async def test_an_answer_that_was_under_way_before_a_stop_stands_once_also_when_its_key_is_forgotten(
+    stage, streaming, tmp_path
+):
+    place, tree = stage.direct(stage.ann), config(stage, {"streaming": streaming})
+    async with served(stage, FakeProvider(says("it stands")), tmp_path, tree, stop_seconds=0.2):
+        stage.lose(place, 3)
+        await stage.says("hi", stage.ann)
+        await until(lambda: "it stands" in texts(stage.seen(place)))
+    await stage.fake.advance(2 * 3600)
+    stage.remembers = 0.05
+    async with served(stage, FakeProvider(), tmp_path, tree) as house:
+        (first, told_of) = texts(await told(house, stage, place, 2))
+        (turn,) = house.app.rooms.journal.turns()
+    assert first == "it stands" and "whether a message of mine has arrived" in told_of
+    assert "unknown" in turn["undelivered"]
