@@ -106,11 +106,14 @@ async def test_after_a_success_the_pauses_begin_anew() -> None:
     assert third <= 0.01 < second and first <= 0.01
 
 
-async def test_two_who_poll_with_one_token_disturb_each_other_less_and_less() -> None:
+async def test_two_who_poll_with_one_token_disturb_each_other_less_and_less_and_say_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     pace = replace(QUICK, poll=30, conflict=0.1, most=5)
     async with FakeTelegram() as fake:
         async with listening(fake, pace=pace), listening(fake, pace=pace):
             await asyncio.sleep(1.5)
+            assert sum("another process polls" in line for line in caplog.messages) == 2, "one of each"
             fake.says("hello")
             await soon(lambda: not fake.pending)
         assert len(fake.calls("getUpdates")) < 20, "twice in each tenth of a second it would be many more"
