@@ -41,14 +41,22 @@ class Talk:
         if not chat:
             raise ToolError("name the chat too: target")
         wanted = {f"{channel}/{account}:{chat}"} | ({f"{channel}:{chat}"} if account == "default" else set())
-        tools = self._stage.agent.settings.tools
-        listed = (tools and tools.message.targets) or self._rooms.config.settings.tools.message.targets
+        house, tools = self._rooms.config.settings.tools, self._stage.agent.settings.tools
+        is_own = (
+            tools is not None and "targets" in tools.message.model_fields_set
+        )  # an empty list names nobody
+        listed = tools.message.targets if tools is not None and is_own else house.message.targets
         if not wanted.intersection(listed):
             raise ToolError(
                 "this agent may not write to {target}: tools.message.targets does not name it",
                 target=f"{channel}:{chat}",
             )
         return Address(channel, chat, account)
+
+    def answered(self, where: Address | None = None) -> str:
+        """Id of the message that this turn answers, when it stands there; else empty."""
+        here = self._inbound
+        return here.message_id if where in (None, here.address) else ""
 
     async def send(
         self,
@@ -71,7 +79,7 @@ class Talk:
         )
         if refused:
             raise ToolError("{why}", why="; ".join(refused))
-        answers = self._inbound.message_id if address == self._inbound.address else ""
+        answers = self.answered(address)
         outbound = Outbound(
             key,
             address,
@@ -103,7 +111,9 @@ class Talk:
     ) -> None:
         """Put our reaction on a message (the one that is answered, when none is named), or take it off."""
         address = where or self._inbound.address
-        message_id = message_id or self._inbound.message_id
+        message_id = message_id or self.answered(address)
+        if not message_id:
+            raise ToolError("name the message too: message_id")
         await _told(self._able(address, "react").react(address, message_id, emoji, remove))
 
     async def poll(

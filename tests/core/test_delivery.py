@@ -90,6 +90,47 @@ async def test_a_passing_failure_is_tried_again_and_a_permanent_one_is_not(house
     assert house.told == ["channel fake: an answer was not sent: never"]
 
 
+@pytest.mark.parametrize("asked", [0.02, 0.8], ids=["shorter than our own pause", "longer"])
+async def test_the_pause_that_a_service_asks_for_is_kept(house, asked):
+    service, times = Service(DeliveryError("slow down", retry_after_seconds=asked)), []
+    send = service.send
+
+    async def timed(outbound):
+        times.append(asyncio.get_running_loop().time())
+        return await send(outbound)
+
+    service.send = timed
+    delivery = house.delivery(service)
+    delivery.post(house.owe("one"))
+    await delivery.stopped(3)
+
+    assert service.shown == ["one"]
+    assert asked <= times[1] - times[0] < asked + 0.3
+
+
+async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_busy_meanwhile(house):
+    service, thread = Service(), Address("fake", "chat-1", thread="t1")
+    begun, go, send = asyncio.Event(), asyncio.Event(), service.send
+
+    async def slow(outbound):
+        begun.set()
+        await go.wait()
+        return await send(outbound)
+
+    service.send = slow
+    delivery = house.delivery(service)
+    delivery.post(house.owe("one"))
+    house.journal.owe("t", there := Outbound("there", thread, "in the thread"))
+    delivery.post([there])
+    await begun.wait()
+    assert service.tried == []
+    assert delivery.busy(CHAT) and delivery.busy(thread) and not delivery.busy(Address("fake", "chat-2"))
+    go.set()
+    await delivery.stopped(3)
+    assert service.shown == ["one", "in the thread"]
+    assert not delivery.busy(CHAT) and not delivery.busy(thread)
+
+
 async def test_a_chat_that_must_wait_holds_no_other_chat_up(house):
     service = Service(DeliveryError("slow down", retry_after_seconds=0.3))
     delivery = house.delivery(service)

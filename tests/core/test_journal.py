@@ -160,9 +160,10 @@ def test_a_turn_that_shall_be_taken_up_again_keeps_what_is_known_of_its_effects(
 def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database, days):
     now = [1000.0]
     journal = Journal(database, Clock(now=lambda: now[0]))
-    done, waits, taken = (
-        journal.accept(replace(HELLO, event_id=f"ev_{n}", message_id=f"om_{n}")) for n in (1, 2, 3)
+    done, waits, taken, newest = (
+        journal.accept(replace(HELLO, event_id=f"ev_{n}", message_id=f"om_{n}")) for n in (1, 2, 3, 4)
     )
+    journal.settle(newest.number, "heard")
     journal.began("cut", "agent:a:main", (taken.number,))
     journal.began("over", "agent:a:main", (done.number,))
     owed = [
@@ -176,7 +177,7 @@ def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database,
 
     journal.accept(replace(HELLO, event_id="ev_9", message_id="om_9"))
 
-    assert [one.number for one in journal.waiting()] == [waits.number, 4]
+    assert [one.number for one in journal.waiting()] == [waits.number, 5]
     assert [[one.number for one in cut.taken] for cut in journal.unfinished()] == [[taken.number]]
     assert [(one.outbound.text, one.sending) for one in journal.owed()] == [
         ("owed", False),

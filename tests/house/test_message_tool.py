@@ -3,17 +3,19 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
 from claw.errors import DeliveryError
 from claw.testing import FakeChannel, FakeProvider, House, calls, says
 
 
 @asynccontextmanager
-async def served(model, *channels, home, targets=()):
+async def served(model, *channels, home, targets=(), **more):
     import claw_tools_std
 
     config = {
-        "channels": {"fake": {"allowFrom": ["u1"]}, "other": {}},
+        "channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {"allowFrom": ["u1"]}}}, "other": {}},
         "tools": {"message": {"targets": list(targets)}},
+        **more,
     }
     plugins = {"tools-std": claw_tools_std}
     async with (
@@ -41,6 +43,16 @@ async def test_what_it_says_goes_through_the_ledger_and_is_not_said_again_at_the
     assert channel.shown == ["The build is green."]
 
 
+async def test_what_it_says_elsewhere_may_be_said_here_too(tmp_path):
+    here, other = FakeChannel(), FakeChannel("other")
+    green = "The build is green."
+    model = FakeProvider(calls("message", message=green, to="other:c9"), says(green))
+    async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
+        here.says("tell them how the build is", "u1")
+        assert await here.until_shown() == [green]
+        assert await other.until_shown() == [green]
+
+
 async def test_another_chat_must_be_named_in_the_settings(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
     model = FakeProvider(calls("message", message="hi", to="c9", channel="other"), says("I may not"))
@@ -59,6 +71,59 @@ async def test_in_a_chat_that_the_settings_name_it_speaks(tmp_path):
         await here.until_shown()
         assert await other.until_shown() == ["hi"]
     assert other.sent[0].address.chat == "c9"
+
+
+async def test_an_agent_whose_own_list_is_empty_may_write_nowhere_else(tmp_path):
+    here, other = FakeChannel(), FakeChannel("other")
+    model = FakeProvider(calls("message", message="hi", to="other:c9"), says("I may not"))
+    agents = {"list": [{"id": "default", "tools": {"message": {"targets": []}}}]}
+    async with served(model, here, other, home=tmp_path, targets=["other:c9"], agents=agents):
+        here.says("greet them", "u1")
+        await here.until_shown()
+    assert "does not name it" in result(model)
+    assert other.shown == []
+
+
+@pytest.mark.parametrize(
+    ("named", "may"), [("fake/work:c9", True), ("fake:c9", False), ("fake/default:c9", False)]
+)
+async def test_a_chat_of_another_account_is_named_with_its_account(tmp_path, named, may):
+    here, work = FakeChannel(), FakeChannel(account="work")
+    model = FakeProvider(calls("message", message="hi", target="c9", account="work"), says("done"))
+    async with served(model, here, work, home=tmp_path, targets=[named]):
+        here.says("greet them", "u1")
+        await here.until_shown()
+    assert work.shown == (["hi"] if may else [])
+
+
+async def test_a_reply_quotes_the_question_and_a_reaction_goes_on_it_unless_another_message_is_named(
+    tmp_path,
+):
+    channel = FakeChannel()
+    model = FakeProvider(
+        calls("message", action="reply", message="because"),
+        calls("message", action="react", emoji="👍"),
+        says("NO_REPLY"),
+    )
+    async with served(model, channel, home=tmp_path):
+        channel.says("why?", "u1", message_id="q1")
+        await channel.until_shown()
+        async with asyncio.timeout(5):
+            while not [act for act in channel.acts if act[0] == "react"]:
+                await asyncio.sleep(0.01)
+    assert channel.sent[0].reply_to == "q1"
+    [(_, reacted)] = [act for act in channel.acts if act[0] == "react"]
+    assert reacted[1:3] == ("q1", "👍")
+
+
+async def test_a_reaction_elsewhere_names_its_message(tmp_path):
+    here, other = FakeChannel(), FakeChannel("other")
+    model = FakeProvider(calls("message", action="react", emoji="👍", to="other:c9"), says("I did not"))
+    async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
+        here.says("like it", "u1")
+        await here.until_shown()
+    assert "name the message too" in result(model)
+    assert other.acts == []
 
 
 async def test_a_refusal_of_the_service_reaches_the_model_in_words(tmp_path):

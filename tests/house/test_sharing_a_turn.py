@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from claw.app import look_round
 from claw.message import Sender
-from claw.reception import MOST_PLACES
+from claw.reception import BOT_TURNS, MOST_PLACES
 from claw.serve import Serving
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
 
@@ -151,6 +151,22 @@ async def test_an_account_has_a_queue_of_its_own(tmp_path):
         assert await channel.until_shown(3) == ["one", "two", "three"]
 
 
+async def test_what_a_person_chose_for_their_conversation_goes_before_the_channels_queue(tmp_path):
+    work, model = Work(), FakeProvider(calls("work"), says("one"), says("two"), says("three"))
+    channel = FakeChannel()
+    config = {"channels": {"fake": {"allowFrom": ["u1"], "queue": {"mode": "collect", "debounce": 0}}}}
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]):
+        channel.says("/queue followup", "u1")
+        await channel.until_shown(1)
+        channel.says("work", "u1")
+        await asyncio.wait_for(work.begun.wait(), 5)
+        channel.says("this", "u1")
+        channel.says("and that", "u1")
+        await asyncio.sleep(0.05)
+        work.go.set()
+        assert (await channel.until_shown(4))[1:] == ["one", "two", "three"]
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_an_account_says_itself_whether_its_answers_grow(tmp_path, streaming):
     channel, model = FakeChannel(account="second", streaming=True), FakeProvider(says("a full answer"))
@@ -198,3 +214,30 @@ async def test_of_a_thousand_groups_is_remembered_what_was_said_last(tmp_path):
             await channel.until_shown(number)
     assert "what I said" not in words_of(model, 0)
     assert "what I said" in words_of(model, 1)
+
+
+async def test_bots_that_answer_each_other_come_to_an_end_until_a_person_speaks(tmp_path):
+    bot, model = Sender("b1", name="Bot", is_bot=True), FakeProvider(*[says("yes, and you?")] * 20)
+    channel = FakeChannel()
+    config = file(channels={"fake": {"allowBots": True, "groups": {"g1": {"requireMention": False}}}})
+    async with served(model, channel, home=tmp_path, config=config):
+        for number in range(BOT_TURNS + 3):  # each answers what the other has said
+            channel.says("and you?", bot, **GROUP)
+            await channel.until_shown(min(number + 1, BOT_TURNS))
+        await asyncio.sleep(0.05)
+        assert len(channel.shown) == BOT_TURNS < 5
+        channel.says("go on", MEMBER, **GROUP)
+        await channel.until_shown(BOT_TURNS + 1)
+        channel.says("and you?", bot, **GROUP)
+        await channel.until_shown(BOT_TURNS + 2)
+
+
+async def test_a_bot_starts_no_turn_unless_bots_may(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("hello"))
+    async with served(model, channel, home=tmp_path, config=file()):
+        channel.says("hi", Sender("u1", is_bot=True))
+        channel.says("hi", Sender("u2", is_bot=True), **GROUP)
+        channel.says("hi", "u1", chat="c2")
+        assert await channel.until_shown() == ["hello"]
+        await asyncio.sleep(0.02)
+    assert len(model.requests) == 1

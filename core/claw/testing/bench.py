@@ -88,6 +88,10 @@ class FakeTalk:
         """A chat called ``target``, else the one that the turn came from; every one is allowed."""
         return Address(channel or "fake", target or "chat-1", account or "default")
 
+    def answered(self, where: Address | None = None) -> str:
+        """``message-1`` stands in the chat that the turn came from."""
+        return "message-1" if where in (None, self.place()) else ""
+
     async def send(
         self, text: str, paths: Sequence[str] = (), where: Address | None = None, reply_to: str | None = None,
         voice: bool = False,

@@ -58,7 +58,9 @@ async def _said(
             raise ToolError("{path} is no file and cannot be attached", path=path)
     if not text.strip() and not paths:
         raise ToolError("there is nothing to send: message is empty")
-    quoted = _wanted(message_id, "message_id", action) if action == "reply" else message_id or None
+    quoted = message_id or None
+    if action == "reply":
+        quoted = _wanted(message_id or context.talk.answered(where), "message_id", action)
     ids: tuple[str, ...] = await context.talk.send(text, paths, where, quoted)
     return ids
 

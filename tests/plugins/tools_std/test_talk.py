@@ -18,6 +18,15 @@ async def test_a_message_can_go_elsewhere_and_quote_what_it_answers(bench):
     assert bench.talk.acts == [("send", ("hi", (), Address("other", "chat-2"), "m9"))]
 
 
+async def test_a_reply_quotes_the_message_that_is_answered_unless_another_is_named(bench):
+    await bench.ok("message", action="reply", message="hi")
+
+    assert bench.talk.acts == [("send", ("hi", (), HERE, "message-1"))]
+    assert "reply needs message_id" in await bench.refused(
+        "message", action="reply", message="hi", to="chat-2"
+    )
+
+
 async def test_it_reacts_edits_deletes_and_asks(bench):
     await bench.ok("message", action="react", emoji="👍", message_id="m1")
     await bench.ok("message", action="edit", message_id="m1", message="better")
