@@ -281,9 +281,12 @@ class DiscordChannel:
         return Receipt((await self._post(await self._channel_of(address), address, made, []),))
 
     async def typing(self, address: Address, message_id: str = "") -> None:
-        """Show for ten seconds that an answer is coming."""
-        channel = await self._channel_of(address, message_id)
-        await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
+        """Show for ten seconds that an answer is coming; nobody needs to hear that this failed."""
+        try:
+            channel = await self._channel_of(address, message_id)
+            await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
+        except DeliveryError as why:
+            _log.info("%s: %s", label(self.account), why)
 
     async def settled(self, address: Address, message_id: str = "") -> None:
         """What ``typing`` showed goes by itself; that a command of Discord's own is thought about does not."""

@@ -239,7 +239,11 @@ def _entity(entity: Json, said: str, bot: Bot, *, at_start: bool) -> tuple[str, 
             return ("" if ours else f"@{said}"), ours
         case "bot_command":
             name, _, whom = said.partition("@")
-            ours = whom.casefold() == bot.username.casefold() if whom else at_start and name[1:] in COMMANDS
+            ours = (
+                whom.casefold() == bot.username.casefold()
+                if whom
+                else at_start and name[1:].lower() in COMMANDS
+            )
             return (name if ours else said), ours
         case "text_link" if entity.get("url") not in (None, said):
             return f"{said} ({entity['url']})", False
