@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -273,12 +274,15 @@ def test_following_misses_no_line_that_is_written_while_the_file_turns_over(tmp_
     followed = Reader(tmp_path / "claw.jsonl")
     assert followed.newest(Filter(), 10) == []
     seen: list[str] = []
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that the one writes in the middle of what the other does
     with log_in(tmp_path, max_bytes=1500, keep=900) as (log, _):
         writing = threading.Thread(target=lambda: [log.info("%d", number) for number in range(lines_)])
         writing.start()
         while writing.is_alive():
             seen += [line["text"] for line in followed.more(Filter())]
         writing.join()
+        sys.setswitchinterval(usual)
         seen += [line["text"] for line in followed.more(Filter())]
     followed.close()
 

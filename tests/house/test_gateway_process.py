@@ -13,7 +13,7 @@ from claw import __version__
 from claw.cli.gateway import lines_of
 from claw.errors import BusyError
 from claw.gateway.presence import hold, holder
-from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, Run, Seen, look
+from claw.gateway.status import BROKEN, MOST_DEATHS, READY, STOPPED, Board, Run, Seen, deaths, look
 from house.gateways import STUBBORN, Running, home, is_ready, until  # noqa: F401
 
 SECRET = "hunter2-0123456789abcdef"
@@ -230,6 +230,31 @@ def test_a_folder_or_file_in_the_way_is_explained_or_done_without(home, name):  
     assert "Traceback" not in err
     assert code == (0 if name == "logs" else 1)
     assert name == "logs" or str(home.home / name) in err
+
+
+def test_deaths_count_for_ten_minutes_and_until_the_gateway_came_to_its_own_end():
+    def run(state, age):
+        return Run(7, "here", state, 0.0, 10_000.0 - age)
+
+    died = [run(READY, 10), run(BROKEN, 200), run(READY, 599)]
+    assert deaths(tuple(died), 10_000.0) == MOST_DEATHS == 3
+    assert deaths((*died[:2], run(READY, 601)), 10_000.0) == 2
+    assert deaths((died[0], run(STOPPED, 100), *died[1:]), 10_000.0) == 1
+    assert deaths((), 10_000.0) == 0
+
+
+def test_the_log_is_as_large_as_the_file_says_from_the_start(home):  # noqa: F811
+    chatter = "import logging; [logging.getLogger('stranger_post').info('word ' * 40) for _ in range(200)]"
+    home.with_channel(body=chatter)
+    path = home.home / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "logging": {"maxSize": 10_000, "keep": 2}}))
+    with Running(home) as running:
+        until((home.home / "logs" / "claw.jsonl.2").exists)
+        assert running.end()[0] == 0
+
+    files = sorted((home.home / "logs").glob("claw.jsonl*"))
+    assert [file.name for file in files] == ["claw.jsonl", "claw.jsonl.1", "claw.jsonl.2"]
+    assert max(file.stat().st_size for file in files) <= 10_000
 
 
 def test_the_operator_has_the_last_word_on_safe_mode(home):  # noqa: F811

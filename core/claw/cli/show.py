@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 SCHEMA_VERSION = 1
+_STRIP = 30  # letters: what is narrower has a few words a line
 
 
 def document(kind: str, body: Mapping[str, Any]) -> None:
@@ -58,9 +59,41 @@ def _drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mappi
     from rich.table import Table
     from rich.text import Text
 
+    screen = Console()
+    widths = [max(width(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
+    if stands_below(widths, screen.width):
+        _with_the_last_below(screen, widths, columns, rows, colours)
+        return
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         drawn.add_column(column, no_wrap=index == 0 or not column, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
-    Console().print(drawn)
+    screen.print(drawn)
+
+
+def stands_below(widths: Sequence[int], screen: int) -> bool:
+    """Whether the last column would be squeezed into a strip that nobody reads, and so stands below the others.
+
+    :param widths: of the columns, in letters; ``screen`` has so many.
+    """
+    *others, last = widths
+    room = screen - sum(others) - 2 * len(others)
+    return last > room and room < _STRIP <= screen and sum(others) + 2 * len(others) <= screen
+
+
+def _with_the_last_below(
+    screen: Any, widths: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]],
+    colours: Mapping[str, str],
+) -> None:  # fmt: skip
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for style, row in [("bold", columns), *(("", row) for row in rows)]:
+        line = Text("  ").join(
+            Text(cell + " " * (room - width(cell)), style or colours.get(cell, ""))
+            for cell, room in zip(row[:-1], widths, strict=False)
+        )
+        screen.print(line)
+        if row[-1]:
+            screen.print(Padding(Text(row[-1], style), (0, 0, 0, 2)))
