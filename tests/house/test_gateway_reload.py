@@ -230,13 +230,16 @@ def test_a_file_that_a_plugin_refuses_is_not_the_last_good_one(home):  # noqa: F
 
 
 def test_in_safe_mode_a_new_file_lets_no_plugin_of_others_in(home):  # noqa: F811
+    def told():
+        return json.loads(home.claw("gateway", "status", "--json").out)
+
     home.with_channel()
     with Running(home, "--safe") as running:
+        before = told()["config"]["since"]
         home.write(dmPolicy="disabled")
-        until(lambda: home.said("the new configuration is in force"))
-        told = json.loads(home.claw("gateway", "status", "--json").out)
-        assert told["safe"] is True
-        [channel] = told["channels"]
+        until(lambda: told()["config"]["since"] != before)
+        assert told()["safe"] is True
+        [channel] = told()["channels"]
         assert channel["state"] == "failed" and "safe mode" in channel["detail"]
         assert running.end()[0] == 0
 
