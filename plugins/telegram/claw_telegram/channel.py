@@ -127,7 +127,7 @@ class TelegramChannel:
             if inbound.around.is_forum:
                 self._forums.add(inbound.address.chat)
             if inbound.kind == "migrate":
-                self._moved[inbound.address.chat] = inbound.text
+                self._follow(inbound.address.chat, inbound.text)
             taken = await door.submit(inbound)
             if taken and inbound.kind == "button":  # else the button keeps turning; nobody waits for this
                 query = {"callback_query_id": update["callback_query"]["id"]}
@@ -359,7 +359,7 @@ class TelegramChannel:
                 other = mended(said, why)
                 if other is None:
                     raise
-                self._follow(said, other)
+                self._follow(said.chat, other.chat)
                 said = other
             else:
                 return [str(sent["message_id"]) if isinstance(sent, dict) else str(said.edits)]
@@ -373,10 +373,12 @@ class TelegramChannel:
             ids += await self._say(replace(said, text=part, buttons=last, edits=None, reply_to=None))
         return ids
 
-    def _follow(self, said: Saying, other: Saying) -> None:
-        if other.chat != said.chat:
-            _log.warning("the group %s became %s: list it under its new id", said.chat, other.chat)
-            self._moved[said.chat] = other.chat
+    def _follow(self, chat: str, now: str) -> None:
+        """What is meant for a group that became a supergroup goes there from now on."""
+        if now != self._moved.get(chat, chat):
+            told = say("the group {old} became {new}: list it under its new id", old=chat, new=now)
+            _log.warning("%s: %s", self._who, told)
+            self._moved[chat] = now
 
     async def _rewrite(self, outbound: Outbound) -> Receipt:
         """The first message of a stream becomes the text; the others go."""
@@ -409,7 +411,7 @@ class TelegramChannel:
                 if way[0] == "sendPhoto" and why.says("photo_", "image_process_failed"):
                     way = media_method("file", "", size, voice=False)
                 elif (other := mended(said, why)) is not None:
-                    self._follow(said, other)
+                    self._follow(said.chat, other.chat)
                     said = other
                 else:
                     raise

@@ -166,7 +166,9 @@ async def test_reactions_come_as_they_were_asked_for() -> None:
         await soon(lambda: [one.kind for one in door.heard] == ["reaction"])
 
 
-async def test_a_group_that_tells_where_it_went_is_answered_there() -> None:
+async def test_a_group_that_tells_where_it_went_is_answered_there_and_its_new_number_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeTelegram() as fake, listening(fake) as (channel, door):
         fake.says(chat=-4001, migrate_to_chat_id=GROUP)
         await soon(lambda: [one.kind for one in door.heard] == ["migrate"])
@@ -174,6 +176,11 @@ async def test_a_group_that_tells_where_it_went_is_answered_there() -> None:
         await channel.typing(replace(THERE, chat="-4001"))
         assert fake.shown(GROUP) == ["here"] and fake.shown(-4001) == []
         assert [call["chat_id"] for call in fake.calls("sendChatAction")] == [GROUP]
+        fake.says(chat=-4001, migrate_to_chat_id=GROUP)
+        await soon(lambda: len(door.heard) == 2)
+    assert [line for line in caplog.messages if "list it under its new id" in line] == [
+        f"telegram: the group -4001 became {GROUP}: list it under its new id"
+    ]
 
 
 async def test_the_menu_holds_every_chat_command_and_may_be_left_out() -> None:
