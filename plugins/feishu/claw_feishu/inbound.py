@@ -21,7 +21,6 @@ _FILES = {
     "folder": "file",
     "audio": "audio",
     "media": "video",
-    "sticker": "sticker",
 }
 
 
@@ -189,6 +188,8 @@ def _read(kind: str, content: Mapping[str, Any], mentions: Mentions) -> tuple[st
         key = str(content.get("image_key" if kind == "image" else "file_key") or "")
         name = str(content.get("file_name") or "")
         return "", (Attachment(_FILES[kind], name=name, key=key),)
+    if kind == "sticker":  # the platform gives its picture to nobody
+        return "[sticker]", ()
     if kind == "interactive":
         return card_text(content), ()
     if kind == "location":

@@ -56,7 +56,7 @@ class Fatal(Exception):
 
 
 class Broken(Exception):
-    """The connection ended, or could not be made: try again."""
+    """The connection ended, or could not be made: try again. What it says; True behind it when it had stood."""
 
 
 Answer = Callable[[dict[str, Any]], Awaitable["dict[str, Any] | None"]]
@@ -100,8 +100,7 @@ class LongConnection:
                 self._telling.down(str(why), fatal=True)
                 await asyncio.sleep(self._pace.rest_seconds)
             except Broken as why:
-                told = str(why.__cause__ or "") or why.args[0]  # a timeout says nothing of itself
-                self._telling.down(told, fatal=False)
+                self._telling.down(why.args[0], fatal=False)
                 if why.args[1:]:  # it had stood
                     pause = self._pace.pause_seconds
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -133,7 +132,10 @@ class LongConnection:
         except InvalidStatus as why:
             raise _refused(why.response.headers) from why
         except (WebSocketException, OSError, TimeoutError) as why:
-            raise Broken(say("the connection was lost"), *([True] if stood else [])) from why
+            told = (
+                say("the connection was lost: {why}", why=why) if str(why) else say("the connection was lost")
+            )
+            raise Broken(told, *([True] if stood else [])) from why
 
     async def _serve(self, socket: "ClientConnection", service: int, pace: Pace) -> None:
         paces = [pace]
@@ -202,7 +204,7 @@ class LongConnection:
             async with asyncio.timeout(self._pace.connect_seconds):
                 answer = await self._tenant.post_openly(ENDPOINT, body)
         except (DeliveryError, TimeoutError) as why:
-            raise Broken(say("Feishu cannot be reached")) from why
+            raise Broken(str(why) or say("Feishu cannot be reached")) from why
         code = answer.get("code")
         if code in _TRY_AGAIN:
             raise Broken(say("Feishu is busy: {said}", said=answer.get("msg")))

@@ -107,7 +107,6 @@ def test_our_own_reactions_are_not_heard() -> None:
         ("file", {"file_key": "f_1", "file_name": "a.txt"}, "file", "f_1"),
         ("audio", {"file_key": "f_2", "duration": 1}, "audio", "f_2"),
         ("media", {"file_key": "f_3", "image_key": "img", "file_name": "a.mp4"}, "video", "f_3"),
-        ("sticker", {"file_key": "f_4"}, "sticker", "f_4"),
     ],
 )
 def test_files_are_attachments(msg_type: str, content: dict[str, Any], kind: str, key: str) -> None:
@@ -119,6 +118,8 @@ def test_kinds_that_have_no_reading_still_say_what_they_are() -> None:
     assert read("share_chat", {"chat_id": "oc_2"}).text == "[share_chat] oc_2"
     assert read("location", {"name": "Pier 39", "latitude": "1", "longitude": "2"}).text == "Pier 39 1 2"
     assert read("hongbao", {}).text == "[hongbao]"
+    sticker = read("sticker", {"file_key": "f_4"})
+    assert (sticker.text, sticker.attachments) == ("[sticker]", ()), "nobody can fetch it"
 
 
 def test_a_card_that_somebody_sent_gives_its_words() -> None:

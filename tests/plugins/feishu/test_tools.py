@@ -213,6 +213,12 @@ async def test_a_spreadsheet_is_made_written_and_read(desk: Desk) -> None:
     assert read["valueRange"]["values"] == [["name", None], ["张三", 3], ["李四", 4.5]]
     found = await desk.do("feishu_sheet_read", action="find", text="李", **whole)
     assert found["find_result"]["matched_cells"] == ["A3"]
+    area = {"spreadsheet": token, "range": f"{sheet['sheet_id']}!A1:B3"}
+    found = await desk.do("feishu_sheet_read", action="find", text="NAME", **area)
+    assert found["find_result"]["matched_cells"] == ["A1"], "large and small letters are the same"
+    [appended], [asked] = desk.feishu.calls("values_append"), desk.feishu.calls("/values/")
+    assert appended.query == {"insertDataOption": "INSERT_ROWS"}, "what stands below stays"
+    assert asked.query == {"valueRenderOption": "ToString", "dateTimeRenderOption": "FormattedString"}
 
 
 async def test_a_sheet_is_added_and_the_file_shared(desk: Desk) -> None:
@@ -320,6 +326,8 @@ async def test_an_event_is_made_moved_and_deleted_and_people_are_invited(desk: D
     assert (await desk.do("feishu_calendar_read", action="events", start="2026-07-01"))["items"] == []
 
     await desk.do("feishu_calendar_write", action="delete", event=event)
+    assert desk.feishu.log[-1].query == {"need_notification": "true"}, "those who were invited hear of it"
+    assert all(call.body["need_notification"] for call in desk.feishu.calls("/attendees"))
     assert (await desk.do("feishu_calendar_read", action="events", **window))["items"] == []
 
 
@@ -371,6 +379,29 @@ async def test_arguments_that_an_action_needs_are_named(
 ) -> None:
     assert f"needs {missing}" in await desk.refused(name, **arguments)
     assert desk.feishu.log == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("feishu_bitable_read", {"action": "tables", "base": "BASE"}),
+        ("feishu_bitable_read", {"action": "fields", "base": "BASE", "table": "TABLE"}),
+        ("feishu_bitable_read", {"action": "records", "base": "BASE", "table": "TABLE"}),
+        ("feishu_wiki_read", {"action": "spaces"}),
+        ("feishu_wiki_read", {"action": "nodes", "space": "SPACE"}),
+        ("feishu_calendar_read", {"action": "calendars"}),
+        ("feishu_calendar_read", {"action": "events"}),
+    ],
+)
+async def test_the_next_page_of_every_list_can_be_asked_for(
+    desk: Desk, name: str, arguments: dict[str, str]
+) -> None:
+    base, table = desk.feishu.office.bases.make("t", title="Text")
+    given = {"BASE": base, "TABLE": table, "SPACE": desk.feishu.office.wiki.space("s")}
+    arguments = {key: given.get(value, value) for key, value in arguments.items()}
+    told = await desk.do(name, page_token="1", **arguments)
+    assert desk.feishu.log[-1].query["page_token"] == "1"
+    assert not any(told.get(key) for key in ("items", "calendar_list")), "there is one, on the first page"
 
 
 async def test_a_missing_scope_is_named_with_what_to_do(desk: Desk) -> None:

@@ -191,11 +191,15 @@ class Sheets:
         there = self._at(found[1], call.body["find_condition"]["range"])
         if isinstance(there, Answer):
             return there
-        wanted = call.body["find"].casefold()
+        if there[1].sheet != found[2]:
+            return refusal(1310211, "Wrong Sheet Id")
+        as_is = call.body["find_condition"].get("match_case", False)
+        fold = str if as_is else str.casefold
+        wanted = fold(call.body["find"])
         cells = [
             f"{chr(65 + column)}{row + 1}"
             for row, line in enumerate(there[0].rows)
             for column, cell in enumerate(line)
-            if wanted in str(cell).casefold()
+            if wanted in fold(str(cell))
         ]
         return ok({"find_result": {"matched_cells": cells, "rows_count": len(cells)}})
