@@ -17,8 +17,8 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     from claw_telegram.webhook import receiver_of
 
     for account in accounts(config):
-        hears = account.settings.mode == "webhook"
-        yield TelegramChannel(account, config.http, receiver=receiver_of(account, config) if hears else None)
+        receiver = receiver_of(account, config) if account.hears else None
+        yield TelegramChannel(account, config.http, receiver=receiver)
 
 
 @hookimpl(optionalhook=True)
@@ -28,5 +28,5 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     from claw_telegram.webhook import receiver_of
 
     for account in accounts(config):
-        if account.settings.mode == "webhook":
+        if account.hears:
             yield receiver_of(account, config).route

@@ -55,6 +55,11 @@ class Account:
     secret: str = ""
 
     @property
+    def hears(self) -> bool:
+        """Whether it is called, by webhook; else it asks."""
+        return self.settings.mode == "webhook"
+
+    @property
     def path(self) -> str:
         """Where the gateway hears Telegram's calls."""
         return self.settings.webhook_path or f"/webhook/telegram/{self.name}"
@@ -75,6 +80,12 @@ def accounts(config: PluginConfig) -> list[Account]:
             problem = "is the token of {other} too, and one bot answers to one account only"
             fix = "Ask @BotFather for a bot of its own, or take one of the two out"
             raise ConfigError(f"{account.key}.botToken", problem, fix, other=f"{same.key}.botToken")
+        if account.hears and (
+            beside := next((one for one in found if one.hears and one.path == account.path), None)
+        ):
+            problem = "{path} is the path of {other} too, and each bot is called at one of its own"
+            fix = "Write another one, or none: the account's name makes one"
+            raise ConfigError(f"{account.key}.webhookPath", problem, fix, path=account.path, other=beside.key)
         found.append(account)
 
     config.accounts("telegram", TelegramSettings, "botToken", ready=ready)

@@ -231,6 +231,28 @@ def test_each_account_is_a_channel_with_its_own_keys_over_the_shared_ones() -> N
         registered({"accounts": {"work": {"botToken": "2:work", "mode": "webhook"}}})
 
 
+def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> None:
+    work = {"botToken": "2:two", "webhookSecret": SECRET}
+    config = plugin_config(
+        {
+            "channels": {
+                "telegram": {**HOOKED, "botToken": "1:one", "webhookPath": "/in", "accounts": {"work": work}}
+            }
+        },
+        "telegram",
+    )
+    assert [one.account for one in claw_telegram.register_channels(config)] == ["default"]
+    [refused] = config.unready.values()
+    assert refused.key == "channels.telegram.accounts.work.webhookPath" and "/in" in refused.problem
+    asks = {
+        **HOOKED,
+        "botToken": "1:one",
+        "webhookPath": "/in",
+        "accounts": {"b": {**work, "mode": "polling"}},
+    }
+    assert registered(asks) == ["default", "b"]
+
+
 def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named() -> None:
     section = {"botToken": "1:one", "accounts": {"b": {"linkPreview": False}, "c": {"botToken": "2:two"}}}
     config = plugin_config({"channels": {"telegram": section}}, "telegram")
