@@ -59,15 +59,10 @@ class Width:
         self.most, self._running = most, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def set(self, most: int) -> None:
-        """From now on so many; those that run more end by themselves."""
-        self.most = most
-        self._begin()
-
     async def __aenter__(self) -> None:
         begun = asyncio.get_running_loop().create_future()
         self._waiting.append(begun)
-        self._begin()
+        self.begin()
         try:
             await begun
         except asyncio.CancelledError:
@@ -77,9 +72,10 @@ class Width:
 
     async def __aexit__(self, *_: object) -> None:
         self._running -= 1
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Let those in for whom there is room."""
         while self._waiting and (not self.most or self._running < self.most):
             begun = self._waiting.popleft()
             if not begun.done():
@@ -101,7 +97,8 @@ class Lanes:
     def widen(self, widths: Mapping[str, int]) -> None:
         """Other widths from now on; no turn that runs is stopped."""
         for kind, room in self._rooms.items():
-            room.set(widths.get(kind, 0))
+            room.most = widths.get(kind, 0)
+            room.begin()
 
     def __len__(self) -> int:
         return len(self._lanes)

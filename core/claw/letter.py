@@ -102,7 +102,12 @@ def _notice(errand: Errand, ending: TurnEnded, rooms: Rooms) -> str:
     """Why there is no answer: the owner hears the cause, everybody else that there was one."""
     if errand.route.owner:
         return say("No answer: {why}", why=rooms.redact(ending.text or say("the turn was cut off")))
-    return errand.excuse or say("Something went wrong here, and I could not answer. Please try again later.")
+    return errand.excuse or excuse()
+
+
+def excuse() -> str:
+    """What anybody may hear of a failure."""
+    return say("Something went wrong here, and I could not answer. Please try again later.")
 
 
 async def _files(

@@ -140,6 +140,7 @@ async def carried_out(
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")
             ready.append(Attachment(kind, name, mime, path=str(place), size_bytes=len(data)))
-        except ClawError as why:
-            refused.append(say("{path} cannot be sent: {why}", path=path, why=why))
+        except (ClawError, OSError) as why:
+            told = (why.strerror or name_of(why)) if isinstance(why, OSError) else why
+            refused.append(say("{path} cannot be sent: {why}", path=path, why=told))
     return tuple(ready), tuple(refused)

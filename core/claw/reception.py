@@ -18,7 +18,7 @@ from claw.desk import Desk
 from claw.guard.admission import rule
 from claw.guests import filtered
 from claw.journal import Accepted, Unfinished
-from claw.letter import pieces
+from claw.letter import excuse, pieces
 from claw.live import find_again
 from claw.media import brought_in
 from claw.message import Address, Heard, Inbound, Outbound
@@ -113,13 +113,22 @@ class Reception:
             return self._settle(accepted, "heard")
         if verdict.kind != "admitted":
             return self._settle(accepted, "refused")
+        try:
+            await self._take(accepted, verdict)
+        except Exception:  # who may talk here hears that nothing comes
+            self._settle(accepted, "failed", self._say(f"in{accepted.number}", inbound, excuse()))
+            raise
+
+    async def _take(self, accepted: Accepted, verdict: Verdict) -> None:
+        """Something of a person who may talk here: an answer to a question of ours, a command, or a turn."""
+        inbound = accepted.inbound
         if inbound.kind == "button" and (answer := pressed(inbound.text)):
             return self._settle(accepted, "decided", self._decided(inbound, verdict, *answer))
         if inbound.kind not in ("message", "button"):
             return self._settle(accepted, "seen")
         if self._talks_to_itself(inbound):
             return self._settle(accepted, "bots")
-        going = route(inbound, rooms.config)
+        going = route(inbound, self._rooms.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if not (line.startswith("/") and await self._command(accepted, going, line)):
             self._wait(self._with_history(await self._with_files(accepted, going)), going)
@@ -134,30 +143,36 @@ class Reception:
         if not taken:
             rooms.journal.ended(cut.turn, "filtered")
             return
-        newest = taken[-1]
-        paired = self._pairing.paired(newest.inbound.address.channel, newest.inbound.address.account)
-        verdict = admission(newest.inbound, rooms.config, paired)
-        if verdict.kind != "admitted":
+        newest = taken[-1].inbound
+        paired = self._pairing.paired(newest.address.channel, newest.address.account)
+        if admission(newest, rooms.config, paired).kind != "admitted":
             rooms.journal.ended(cut.turn, "refused")
         elif cut.attempts >= ATTEMPTS:
             text = say(
                 "I could not answer your last message: claw stopped {count:time|times} while it was at it.",
                 count=cut.attempts,
             )
-            channel = rooms.kit.channel(newest.inbound.address.channel, newest.inbound.address.account)
-            if channel:
-                where = Outbound(cut.turn, newest.inbound.address, "", answers=newest.inbound.message_id)
-                await find_again(channel, where, cut.turn, rooms.journal)
-            half = rooms.journal.standing(cut.turn)[0]
-            owed = self._say(f"{cut.turn}:cut", newest.inbound, text, half)
-            rooms.journal.ended(cut.turn, "failed", owed)
-            self._delivery.post(owed)
+            await self._give_up(cut, newest, text)
         else:
-            going = replace(route(newest.inbound, rooms.config), session_key=cut.session_key)
-            queue = self._queue(newest.inbound, cut.session_key)
-            taken = [await self._with_files(one, going) for one in taken]
-            rights = self._rights(newest.inbound, going)
-            self._backlog.add(Waiting(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
+            try:
+                going = replace(route(newest, rooms.config), session_key=cut.session_key)
+                taken = [await self._with_files(one, going) for one in taken]
+                queue, rights = self._queue(newest, cut.session_key), self._rights(newest, going)
+                self._backlog.add(Waiting(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
+            except Exception:
+                await self._give_up(cut, newest, excuse())
+                raise
+
+    async def _give_up(self, cut: Unfinished, newest: Inbound, text: str) -> None:
+        """A cut-off turn ends with a notice, in the place of what stands of its answer."""
+        rooms = self._rooms
+        if channel := rooms.kit.channel(newest.address.channel, newest.address.account):
+            where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
+            await find_again(channel, where, cut.turn, rooms.journal)
+        half = rooms.journal.standing(cut.turn)[0]
+        owed = self._say(f"{cut.turn}:cut", newest, text, half)
+        rooms.journal.ended(cut.turn, "failed", owed)
+        self._delivery.post(owed)
 
     def dropped(self, accepted: Accepted, why: str) -> None:
         """A message that waited gets no turn."""

@@ -166,18 +166,25 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
         if getattr(why, "reason", "") == "empty":
             errand.excuse = say("The model said nothing. Please ask again.")
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
-        told_why = say("something broke inside claw: {why}", why=name_of(broken))
-        ending, failed = TurnEnded(turn, "failed", told_why), broken
-    return Ended(ending, await _over(errand, ending, stage, rooms, told, letters), failed)
+        ending, failed = _broke(turn, broken), broken
+    return await _over(errand, ending, stage, rooms, told, letters, failed)
+
+
+def _broke(turn: str, why: Exception) -> TurnEnded:
+    return TurnEnded(turn, "failed", say("something broke inside claw: {why}", why=name_of(why)))
 
 
 async def _over(
-    errand: Errand, ending: TurnEnded, stage: Stage | None, rooms: Rooms, told: Emit, letters: Letters
-) -> tuple[Outbound, ...]:
+    errand: Errand, ending: TurnEnded, stage: Stage | None, rooms: Rooms, told: Emit, letters: Letters,
+    failed: Exception | None = None,
+) -> Ended:  # fmt: skip
     """The end and what is owed for it, in one commit; then everybody hears it."""
     owed: tuple[Outbound, ...] = ()
     try:
         owed = await letters(errand, ending, stage)
+    except Exception as broken:  # noqa: BLE001 - what it says cannot be put into messages: that is said
+        ending, failed = _broke(errand.turn, broken), broken
+        owed = await letters(errand, ending, None)
     finally:
         is_owed = bool(errand.numbers)
         unsure: tuple[str, ...] = ()
@@ -189,7 +196,7 @@ async def _over(
         rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
         reach("turn-ended")
         await told(ending)
-    return owed
+    return Ended(ending, owed, failed)
 
 
 async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms, told: Emit) -> TurnEnded:

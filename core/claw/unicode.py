@@ -10,8 +10,6 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 def sound(text: str) -> str:
     """The text with the halves of a pair joined, and U+FFFD in the place of one that is alone."""
-    if text.isascii():
-        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,0 +1,72 @@
+"""Whatever breaks between a message and its answer, the person hears that there is none."""
+
+from types import SimpleNamespace
+
+from claw.journal import Journal
+from claw.message import Attachment
+from claw.store import Database
+from claw.testing import FakeChannel, FakeProvider, House, says
+from house.test_after_a_death import leave_a_turn, served
+
+SORRY = "Something went wrong here, and I could not answer. Please try again later."
+
+
+def outcomes(home):
+    database = Database(home / "state.db")
+    journal = Journal(database)
+    told = [turn["outcome"] for turn in journal.turns()]
+    assert journal.unfinished() == () and journal.waiting() == () and journal.owed() == ()
+    database.close()
+    return told
+
+
+async def test_an_answer_whose_file_cannot_be_copied_is_sent_with_the_reason(tmp_path):
+    channel = FakeChannel()
+    house = House(FakeProvider(says("see\nMEDIA:./plan.txt")), channels=[channel], home=tmp_path)
+    (house.workspace / "plan.txt").write_text("the plan")
+    (tmp_path / "outgoing").symlink_to("/proc/self")  # where nothing can be made, by nobody
+    async with served(house):
+        channel.says("the plan?", "user-1")
+        [told] = await channel.until_shown()
+    assert told.startswith("see\n./plan.txt cannot be sent: ")
+    assert outcomes(tmp_path) == ["delivered"]
+
+
+async def test_an_answer_that_cannot_be_put_into_messages_ends_with_a_notice(tmp_path):
+    channel = FakeChannel()
+    house = House(FakeProvider(says("see\nMEDIA:./plan.txt")), channels=[channel], home=tmp_path)
+    limits = channel.limits
+    channel.limits = SimpleNamespace(  # a channel with a bug: it knows nothing of files
+        text_chars=limits.text_chars, utf16=False, patience_seconds=0.0, repeat_seconds=limits.repeat_seconds
+    )
+    async with served(house):
+        channel.says("the plan?", "user-1")
+        assert await channel.until_shown() == [SORRY]
+    assert outcomes(tmp_path) == ["failed"]
+    assert any("media_out_bytes" in line for line in house.complaints)
+
+
+class Odd(FakeChannel):
+    """A channel with a bug where it should bring files."""
+
+    @property
+    def fetch(self):
+        raise RuntimeError("odd")
+
+
+async def test_a_message_that_cannot_be_taken_up_is_answered_with_a_notice(tmp_path):
+    channel = Odd()
+    house = House(FakeProvider(says("fine")), channels=[channel], home=tmp_path)
+    async with served(house):
+        channel.says("look", "user-1", attachments=(Attachment("file", "a.txt", key="k"),))
+        assert await channel.until_shown() == [SORRY]
+    assert outcomes(tmp_path) == []
+
+
+async def test_a_cut_off_turn_that_cannot_be_taken_up_ends_with_a_notice(tmp_path):
+    await leave_a_turn(tmp_path, "go")
+    channel = FakeChannel()
+    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    async with served(house):
+        assert await channel.until_shown() == [SORRY]
+    assert outcomes(tmp_path) == ["failed"]
