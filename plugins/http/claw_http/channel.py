@@ -75,7 +75,7 @@ class Http:
         try:
             port = await listener.start(address, gateway.port)
             self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-            _log.info("listening on %s", self.url)
+            _log.info(say("listening on {url}", url=self.url))
             await asyncio.Event().wait()
         except Exception as why:
             self._state = ChannelState("failed", str(why), last_error=str(why))
@@ -110,7 +110,7 @@ class Http:
             if call.turn_is_over or not call.turn_runs:
                 self._waiting.passed(call)
         else:
-            _log.info("nobody waits any more for an answer in %s", outbound.address.chat)
+            _log.info(say("nobody waits any more for an answer in {place}", place=outbound.address.chat))
         receipt = self._receipts[outbound.key] = Receipt((outbound.key,))
         while len(self._receipts) > _KEYS:
             self._receipts.popitem(last=False)

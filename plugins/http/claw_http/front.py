@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from claw import ConfigError, PluginConfig, WebAnswer, WebRequest, WebRoute
+from claw import ConfigError, PluginConfig, WebAnswer, WebRequest, WebRoute, say
 
 from claw_http import bodies
 from claw_http.attempts import Attempts, canonical
@@ -72,7 +72,7 @@ class Front:
     ) -> None:
         self._config, self._settings, self._own = config, settings, own
         self._seen, self._now = seen, now
-        self._attempts, self._bodies = Attempts(), bodies.Bodies()
+        self._attempts, self._bodies, self._unread = Attempts(), bodies.Bodies(), ""
         self._routes: dict[str, tuple[str, WebRoute]] = {}
         self._answers: tuple[tuple[str, WebRoute], ...] = ()
         self._find_routes()
@@ -185,10 +185,11 @@ class Front:
             return False
         try:
             secret = self._config.settings.gateway.auth.token
-            token = secret.reveal() if secret else ""
+            token, self._unread = secret.reveal() if secret else "", ""
         except ConfigError as why:
-            _log.error("gateway.auth.token: %s", why)
-            token = ""
+            if str(why) != self._unread:  # once, whoever calls
+                _log.error("gateway.auth.token: %s", why)
+            token, self._unread = "", str(why)
         if not token.strip():
             raise Refused(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
         if shown is None:
@@ -203,7 +204,8 @@ class Front:
             self._attempts.right(head.peer, self._now())
             return True
         if self._attempts.wrong(head.peer, self._now()):
-            _log.warning("many wrong tokens, the last from %s: held back for a minute", canonical(head.peer))
+            told = "many wrong tokens, the last from {address}: held back for a minute"
+            _log.warning(say(told, address=canonical(head.peer)))
         raise _unknown("the token is wrong")
 
     def _find_routes(self) -> dict[str, tuple[str, WebRoute]]:

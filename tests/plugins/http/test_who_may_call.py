@@ -55,15 +55,23 @@ async def test_a_token_that_stands_twice_or_in_the_address_is_none():
 
 
 @pytest.mark.parametrize(
-    "gateway", [{"auth": {}}, {"auth": {"mode": "none"}}, {"auth": {"token": "${NOT_SET}"}}]
+    "gateway",
+    [
+        {"auth": {}},
+        {"auth": {"mode": "none"}},
+        {"auth": {"token": "${NOT_SET}"}},
+        {"auth": {"token": {"file": "/nowhere/token"}}},
+    ],
 )
-async def test_while_no_token_is_set_the_api_answers_nobody_and_says_how_to_set_one(gateway):
+async def test_while_no_token_is_set_the_api_answers_nobody_and_says_how_to_set_one(gateway, caplog):
     async with listening(gateway=gateway) as house:
         for token in (None, "", "guess"):
             said = await house.ask("GET", "/v1/models", token=token)
             assert (said.status, said.code) == (503, "no_token_configured")
             assert "claw config set gateway.auth.token" in said.plain["error"]["message"]
         assert (await house.ask("GET", "/health", token=None)).plain == {"status": "ok"}
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == ("nowhere" in str(gateway)), "once, whoever calls"
 
 
 async def test_a_token_in_a_file_holds_from_the_moment_it_is_written(tmp_path):
