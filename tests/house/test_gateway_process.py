@@ -35,6 +35,16 @@ def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order
     assert run is not None and run.state == STOPPED and not run.unclean
 
 
+def test_what_a_plugin_prints_does_not_stand_on_stdout(home):  # noqa: F811
+    home.with_channel(body="print('noise', flush=True)")
+    with Running(home) as running:
+        until(lambda: home.said("ready after"))
+        time.sleep(0.2)
+        code, out, _ = running.end()
+
+    assert (code, out) == (0, "")
+
+
 def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):  # noqa: F811
     home.with_channel()
     with Running(home) as running:

@@ -92,6 +92,22 @@ async def asked(channel, who, **how):
     return channel.sent[0]
 
 
+async def test_where_the_file_names_approvers_an_owner_is_none_of_them(tmp_path):
+    channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
+    model = FakeProvider(calls("deploy"), says("it is out"))
+    config = {**DEPLOY, **section(allowFrom=["u1"], groups={"g1": {"allowFrom": ["u1", "boss2"]}})}
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]):
+        question = await asked(channel, "u1", **GROUP)
+        allow = question.buttons[0].value
+        for who in ("boss", "u1"):
+            channel.says(allow, who, kind="button", **GROUP)
+        refused = (await channel.until_shown(3))[1:]
+        assert all("may not decide" in text for text in refused) and tool.calls == []
+        channel.says(allow, "boss2", kind="button", **GROUP)
+        assert "deploy: allowed once" in await channel.until_shown(5)
+    assert len(tool.calls) == 1
+
+
 @pytest.mark.parametrize("way", ["button", "command"])
 async def test_an_approver_whom_the_group_does_not_admit_decides_nothing_there(tmp_path, way):
     channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
@@ -187,3 +203,21 @@ async def test_words_that_look_like_a_button_are_no_answer(tmp_path):
         await asyncio.sleep(0.1)
         assert len(house.app.rooms.approvals.pending()) == 1
     assert tool.calls == []
+
+
+async def test_bots_alone_are_answered_four_times_and_again_once_a_person_wrote(tmp_path):
+    config = section(dmPolicy="open", allowFrom=["*"], allowBots=True)
+    channel, model = FakeChannel(), FakeProvider(*(says("hello") for _ in range(7)))
+    bot = Sender("b1", name="bot", is_bot=True)
+    async with served(model, channel, home=tmp_path, config=config) as house:
+        for number in range(7):
+            channel.says(f"hello {number}", bot)
+            await asyncio.sleep(0.02)
+            await settled(house)
+        await channel.until_shown(4)
+        await asyncio.sleep(0.1)
+        assert len(channel.shown) == 4
+        channel.says("hello", "u1")
+        await channel.until_shown(5)
+        channel.says("hello again", bot)
+        await channel.until_shown(6)
