@@ -300,6 +300,18 @@ async def test_what_was_never_handed_over_is_sent_also_when_the_service_knows_no
     assert service.shown == ["one", "two"] and house.repeated() == []
 
 
+async def test_a_first_message_that_nothing_is_known_of_is_in_doubt_when_its_key_is_forgotten(house):
+    house.journal.began("t", "agent:a:main", (1,))
+    house.journal.ended("t", "delivered", (Outbound("t", CHAT, "hello"),))
+    house.journal.sending("t")
+    service = Service(remembers=AN_HOUR)
+    delivery = house.delivery(service, later(2 * AN_HOUR))
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert house.states() == {"t": "unknown", "t:doubt": "paid"}
+
+
 async def test_an_answer_whose_messages_are_known_is_finished_in_them_at_any_age(house):
     row = Outbound("t", CHAT, "the whole answer")
     house.journal.began("t", "agent:a:main", (1,))
