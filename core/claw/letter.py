@@ -54,21 +54,22 @@ async def letters(
 
 
 def pieces(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
-    """One answer as messages that fit: texts first, then the files. Keys ``KEY``, ``KEY:1`` … are those of a stream too:
-    what it posted just before a death is not posted beside it.
+    """One answer as messages that fit: texts first, then the files; the first quotes. Keys ``KEY``, ``KEY:1`` … are those
+    of a stream too: what it posted just before a death is not posted beside it.
 
     :param shown: messages that a stream left; they become the first of these, the last takes what is left of them.
     """
     texts = _cut(whole.text, channel, whole.plain) if whole.text else ()
     plain = replace(whole, attachments=(), buttons=(), voice=False, replaces=())
-    out = [replace(plain, text=text, reply_to=_quote(whole, at)) for at, text in enumerate(texts)]
+    out = [replace(plain, text=text) for text in texts]
     for at in range(min(len(out), len(shown))):
         last = at == len(out) - 1
         out[at] = replace(out[at], replaces=tuple(shown[at:] if last else shown[at : at + 1]))
     if out and whole.buttons:
         out[-1] = replace(out[-1], buttons=whole.buttons)
     out += [replace(plain, text="", attachments=(file,), voice=whole.voice) for file in whole.attachments]
-    return tuple(replace(one, key=f"{whole.key}:{at}" if at else whole.key) for at, one in enumerate(out))
+    behind = (replace(one, key=f"{whole.key}:{at}", reply_to=None) for at, one in enumerate(out[1:], 1))
+    return (*out[:1], *behind)
 
 
 def tokens_of(rooms: Rooms) -> tuple[str, ...]:
@@ -86,10 +87,6 @@ def _cut(text: str, channel: Channel, is_plain: bool) -> tuple[str, ...]:
         except Exception:  # noqa: BLE001 - a stranger's code; the answer goes out all the same
             pass
     return split_text(text, channel.limits)
-
-
-def _quote(whole: Outbound, at: int) -> str | None:
-    return whole.reply_to if at == 0 else None
 
 
 def quoted(errand: Errand) -> str | None:
