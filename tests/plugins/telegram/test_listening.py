@@ -202,6 +202,17 @@ async def test_a_token_of_no_shape_is_refused_as_one_that_nobody_knows() -> None
             await channel.run(Door())
 
 
+async def test_a_token_that_is_taken_away_while_it_listens_ends_that_with_what_to_do() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        listens = asyncio.ensure_future(channel.run(Door()))
+        await soon(lambda: len(fake.calls("getUpdates")) == 2)
+        fake.fail("getUpdates", Refusal(401, "Unauthorized"))
+        fake.says("ends the poll that is held")
+        with pytest.raises(ConfigError, match="BotFather") as gone:
+            await listens
+        assert gone.value.key == "channels.telegram.botToken" and channel.state.state == "failed"
+
+
 async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_it_hears_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
