@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from claw.channel import Limits
 from claw.event import TextPiece
 from claw.journal import Journal
 from claw.live import Live
@@ -102,3 +103,38 @@ async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_
     channel.go.set()
     await asyncio.wait_for(ending, 1)
     assert channel.states == ["one"]
+
+
+async def test_nothing_grows_before_what_is_older_has_arrived(tmp_path):
+    channel, is_free = Growing(), asyncio.Event()
+    where, journal = Outbound("t1", Address("fake", "c1"), ""), Journal(Database(tmp_path / "state.db"))
+    live = Live(channel, where, "t1", journal, str, str, free=is_free.is_set)
+    await live.hear(TextPiece("one"))
+    await asyncio.sleep(0.1)
+    assert (channel.states, live.writer) == ([], None)
+
+    is_free.set()
+    await live.hear(TextPiece(" two"))
+    await asyncio.sleep(0.1)
+    assert channel.states == ["one two"]
+    await live.over(finished=True)
+
+
+async def test_a_sign_of_life_is_shown_at_the_question_and_taken_back_when_the_turn_is_over(tmp_path):
+    channel, there = FakeChannel(), Address("fake", "c1")
+    where = Outbound("t1", there, "", answers="q1")
+    live = Live(channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, str)
+    await asyncio.sleep(0.02)
+    assert channel.acts == [("typing", (there, "q1"))]
+
+    await live.over(finished=True)
+    assert channel.acts[1:] == [("settled", (there, "q1"))]
+
+
+async def test_what_is_answered_at_once_needs_no_sign_of_life(tmp_path):
+    channel = FakeChannel(limits=Limits(patience_seconds=5.0))
+    where = Outbound("t1", Address("fake", "c1"), "", answers="q1")
+    live = Live(channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, str)
+    await live.hear(TextPiece("one"))
+    await live.over(finished=True)
+    assert [act for act, _ in channel.acts] == ["settled"]
