@@ -257,9 +257,7 @@ class Delivery:
                 doubt = failed if failed.outcome_unknown else None
                 if failed.permanent or (doubt and mark):
                     break  # where repeats are dropped the writer asks again, under the same key as before
-                if not (growing.writer.shown or doubt):  # else it may stand, and a start must know
-                    for row in growing.rows:
-                        self._journal.postponed(row.key)
+                self._held_up(growing, bool(doubt))
                 await asyncio.sleep(_waiting(failed, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE)
             except Exception as why:  # noqa: BLE001 - a stranger's code
@@ -273,6 +271,14 @@ class Delivery:
             self._journal.sending(growing.rows[0].key, repeated=True)
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
+
+    def _held_up(self, growing: _Growing, may_stand: bool) -> None:
+        """Another try comes later; a start before it must know what stands there by now."""
+        if shown := tuple(growing.writer.shown):
+            self._journal.shown(self._journal.turn_of(growing.rows[0].key), shown)
+        elif not may_stand:
+            for row in growing.rows:
+                self._journal.postponed(row.key)
 
     def _handed_over(self, growing: _Growing, note: bool) -> None:
         if note:

@@ -340,6 +340,23 @@ async def test_an_answer_beside_lost_first_words_that_are_too_old_to_be_looked_f
     assert service.shown == ["the whole answer"] and house.repeated() == ["t"]
 
 
+async def test_what_a_growing_answer_posted_before_a_pause_is_known_to_a_start_in_it(house):
+    first, second = Outbound("t", CHAT, "first"), Outbound("t:1", CHAT, "second")
+    house.journal.began("t", "agent:a:main", (1,))
+    house.journal.shown("t", ("m1",))
+    house.journal.ended("t", "delivered", (first, second))
+    writer = Growing(DeliveryError("slow down", retry_after_seconds=60), shown=("m1", "m2"))
+    before = house.delivery(Service(remembers=AN_HOUR))
+    before.finish(writer, Outbound("t", CHAT, "first second"), (first, second))
+    await before.stopped(0.05)
+    service = Service(remembers=AN_HOUR)
+    delivery = house.delivery(service)
+    delivery.recover()
+    await delivery.stopped(2)
+
+    assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1", "m2")), ("second", ())]
+
+
 async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(house):
     rows = house.owe("all of it")
     lost = Growing(DeliveryError("the line broke", outcome_unknown=True), shown=())
