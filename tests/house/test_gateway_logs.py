@@ -270,12 +270,12 @@ def test_following_goes_on_across_a_turn_over_and_loses_nothing(tmp_path):
 
 
 def test_following_misses_no_line_that_is_written_while_the_file_turns_over(tmp_path):
-    lines_ = 800
+    lines_ = 1500
     followed = Reader(tmp_path / "claw.jsonl")
     assert followed.newest(Filter(), 10) == []
     seen: list[str] = []
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # so that the one writes in the middle of what the other does
+    sys.setswitchinterval(1e-6)  # so that the one writes in the middle of what the other does
     with log_in(tmp_path, max_bytes=1500, keep=900) as (log, _):
         writing = threading.Thread(target=lambda: [log.info("%d", number) for number in range(lines_)])
         writing.start()
