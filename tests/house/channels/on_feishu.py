@@ -31,7 +31,10 @@ class Feishu:
     drops_repeats = True
 
     def __init__(self, webhook: bool = False) -> None:
-        self.fake, self.webhook = FakeFeishu(ack_seconds=0.3), webhook
+        self.fake = FakeFeishu(
+            ack_seconds=3.0 if webhook else 0.3
+        )  # a webhook comes again by the fake's clock alone
+        self.webhook = webhook
         self.remembers: float | None = None
         """Seconds after which the house takes a key for forgotten, in place of the hour that it is."""
 
