@@ -98,6 +98,12 @@ async def test_who_is_not_to_be_heard_needs_no_scope(settings: dict[str, Any]) -
         assert await found(feishu, **settings) == []
 
 
+async def test_who_wants_no_history_of_groups_needs_no_scope_for_it() -> None:
+    async with FakeFeishu() as feishu:
+        feishu.missing_scopes.add("im:message.group_msg")
+        assert await found(feishu, **GROUPS, groupHistory=0) == []
+
+
 @pytest.mark.parametrize(
     "answer",
     [Answer(400, {"code": 210508, "msg": "no"}), Answer(body={"code": 0, "data": {}}),

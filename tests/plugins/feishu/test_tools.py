@@ -420,6 +420,17 @@ async def test_a_field_that_the_service_refuses_is_named(desk: Desk) -> None:
     assert "page_size" in told
 
 
+async def test_each_field_that_is_wrong_is_told_with_its_reason(desk: Desk) -> None:
+    wrong = [
+        {"field": "title", "description": "is too long"},
+        {"field": "folder_token", "description": "is gone"},
+    ]
+    body = {"code": 99992402, "msg": "field validation failed", "error": {"field_violations": wrong}}
+    desk.feishu.fail("/docx/", Answer(400, body))
+    told = await desk.refused("feishu_doc_write", action="create", title="x" * 9000)
+    assert "title: is too long; folder_token: is gone" in told
+
+
 async def test_a_stale_token_is_renewed_once(desk: Desk) -> None:
     space = desk.feishu.office.wiki.space("s")
     await desk.do("feishu_wiki_read", action="spaces")
