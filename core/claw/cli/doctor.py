@@ -148,7 +148,9 @@ def _tell(found: Sequence[Finding], mended: Sequence[str]) -> None:
         typer.echo(say("mended: {what}", what=line))
     for one in sorted(found, key=lambda one: not one.grave):
         mark = say("wrong") if one.grave else say("note")
-        typer.echo(f"{mark}: {one.about}: {one.problem}" + (f" ({one.mend})" if one.mend else ""))
+        names_a_key_below = f" {one.about}." in f" {one.problem}"
+        about = "" if names_a_key_below else f"{one.about}: "
+        typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.mend})" if one.mend else ""))
     grave = sum(one.grave for one in found)
     typer.echo(say("{count} wrong", count=grave) if grave else say("nothing is wrong"), err=True)
 
