@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,28 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa:
     none = home.claw("gateway", "status")
     assert (none.code, none.out) == (1, "gateway: not running\nclaw gateway start starts it\n")
     assert home.claw("channels", "status").code == 1
+
+
+def test_a_channel_that_failed_is_a_finding_and_everything_it_says_is_told(home):  # noqa: F811
+    home.with_channel(body="self.state = ChannelState('failed', 'no token', 1_700_000_000.5, 2, 'gone')")
+    with Running(home) as running:
+        until(lambda: "no token" in home.claw("channels", "status").out)
+        shown, told = home.claw("channels", "status"), home.claw("channels", "status", "--json")
+        assert home.claw("gateway", "status").code == 0, "the gateway itself is well"
+        assert running.end()[0] == 0
+
+    assert shown.code == told.code == 1
+    assert "h ago" in shown.out and "failed" in shown.out
+    assert json.loads(told.out)["channels"] == [{
+        "channel": "post", "account": "default", "plugin": "post", "state": "failed", "detail": "no token",
+        "lastFrameAt": 1_700_000_000.5, "reconnects": 2, "lastError": "gone",
+    }]  # fmt: skip
+
+
+def test_safe_mode_is_told_with_the_way_out_of_it():
+    safe = Run(7, socket.gethostname(), READY, 1.0, 1.0, {"safe": True})
+    said = "\n".join(lines_of(Seen(7, safe, 1.0)))
+    assert "safe mode: only claw's own plugins are used; claw gateway restart tries the others again" in said
 
 
 def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_code(home):  # noqa: F811
@@ -299,6 +323,19 @@ def test_a_process_that_only_holds_the_lock_is_not_killed_as_a_gateway(home):  #
     lock.close()
 
     assert said.code == 1 and str(os.getpid()) in said.line
+
+
+def test_a_gateway_of_another_machine_is_not_looked_for_among_our_processes(home):  # noqa: F811
+    with Running(home) as running:
+        with closing(sqlite3.connect(home.home / "state.db", timeout=10)) as state, state:
+            state.execute("UPDATE gateway_runs SET host = 'elsewhere'")
+        stopped, told = home.claw("gateway", "stop"), home.claw("gateway", "status")
+        killed = home.claw("gateway", "stop", "--now")
+
+        assert (stopped.code, killed.code) == (1, 1)
+        assert "runs on elsewhere" in stopped.line and "it runs on elsewhere" in told.out
+        assert running.process.poll() is None
+        assert running.end()[0] == 0
 
 
 # --- one per home
