@@ -190,6 +190,33 @@ class TestAsking:
             await until(lambda: channel._inbox.idle() and channel._noted() and channel._seen.alive > noted)
 
 
+class TestOddShapes:
+    @pytest.mark.parametrize(
+        ("event", "odd"),
+        [
+            ("MESSAGE_CREATE", {"author": {"id": "7"}, "mentions": 5}),
+            ("MESSAGE_UPDATE", {"author": {"id": "7"}, "edited_timestamp": "2026", "mentions": 5}),
+            ("INTERACTION_CREATE", {"type": 3, "data": {"custom_id": "x", "values": 5}}),
+        ],
+    )
+    async def test_what_cannot_be_read_is_left_out_and_stops_nothing(
+        self,
+        service: FakeDiscord,
+        house: House,
+        tmp_path: Path,
+        event: str,
+        odd: dict[str, Any],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        channel = channel_of(service, tmp_path)
+        async with listening(channel, house):
+            channel._inbox.hear({"t": event, "d": {"id": "5", "channel_id": FakeDiscord.CHANNEL, **odd}})
+            await service.says("still here")
+            await house.until(1)
+            await until(lambda: f"{event} 5 cannot be read" in caplog.text)
+        assert house.texts == ["still here"]
+
+
 class TestButtons:
     async def test_a_button_is_confirmed_in_time_while_messages_wait(
         self, service: FakeDiscord, tmp_path: Path
