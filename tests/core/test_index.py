@@ -164,7 +164,7 @@ def test_a_home_that_cannot_be_written_only_has_no_index(home, place):
     assert [one.id for one in scan(home)] == ["acme"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(
     junk=st.binary(max_size=200)
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda x: json.dumps(x).encode())

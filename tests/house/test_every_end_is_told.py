@@ -1,12 +1,13 @@
 """Whatever breaks between a message and its answer, the person hears that there is none."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from claw.journal import Journal
 from claw.message import Attachment
 from claw.store import Database
 from claw.testing import FakeChannel, FakeProvider, House, says
-from house.test_after_a_death import leave_a_turn, served
+from house.test_after_a_death import served, wrote
 
 SORRY = "Something went wrong here, and I could not answer. Please try again later."
 
@@ -64,9 +65,12 @@ async def test_a_message_that_cannot_be_taken_up_is_answered_with_a_notice(tmp_p
 
 
 async def test_a_cut_off_turn_that_cannot_be_taken_up_ends_with_a_notice(tmp_path):
-    await leave_a_turn(tmp_path, "go")
-    channel = FakeChannel()
-    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    model, channel = FakeProvider(says("fine")), Odd()
+    house = House(model, channels=[channel], home=tmp_path)
+    file = (Attachment("file", "a.txt", key="k"),)
+    journal = house.app.rooms.journal
+    one = journal.accept(replace(wrote(1, "look"), attachments=file))
+    journal.began("turn-1", "agent:default:fake:direct:user-1", [one.number])
     async with served(house):
         assert await channel.until_shown() == [SORRY]
-    assert outcomes(tmp_path) == ["failed"]
+    assert outcomes(tmp_path) == ["failed"] and model.requests == []
