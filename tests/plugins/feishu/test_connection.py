@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from claw_feishu import frames
+from claw_feishu.directory import KEPT, Kept
 from claw_feishu.fake import SERVICE, Answer, FakeFeishu
 from claw_feishu.frames import Frame
-from claw_feishu.longconn import AT_ONCE, PARTS, Fatal, LongConnection, Telling
+from claw_feishu.longconn import AT_ONCE, PARTS, Fatal, LongConnection, Pace, Telling, configured
 from plugins.feishu.places import QUICK, Door, channel, listening
 
 
@@ -25,6 +26,21 @@ def event(feishu: FakeFeishu, id: str) -> bytes:
         "message_id": id, "chat_id": "oc_1", "chat_type": "p2p", "message_type": "text", "content": '{"text": "hi"}',
     }}  # fmt: skip
     return json.dumps(feishu.event("im.message.receive_v1", said)).encode()
+
+
+def test_the_longest_pause_is_that_of_the_service_unless_ours_is_shorter() -> None:
+    ours = Pace(most_seconds=60)
+    assert configured(ours, {"ReconnectInterval": 30}).most_seconds == 30
+    assert configured(ours, {"ReconnectInterval": 600}).most_seconds == 60
+    for strange in ({"ReconnectInterval": 0, "PingInterval": -1}, {"PingInterval": "soon"}, None, []):
+        assert configured(ours, strange) == ours
+
+
+async def test_what_was_asked_of_the_directory_is_kept_within_bounds() -> None:
+    kept: Kept[str] = Kept()
+    for number in range(KEPT + 1):
+        kept.put(str(number), "x")
+    assert kept.get("0") is None and kept.get("1") == kept.get(str(KEPT)) == "x"
 
 
 async def test_pings_go_out_at_the_pace_of_the_service_and_of_its_newest_pong() -> None:

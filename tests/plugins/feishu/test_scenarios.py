@@ -131,6 +131,17 @@ async def test_an_answer_to_one_of_our_messages_is_meant_for_us_and_carries_what
         assert heard.around.quoted.text == "the plan"
 
 
+async def test_an_answer_to_somebody_else_is_not_meant_for_us() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+        first = await feishu.says("lunch?", "ou_zhang", chat="oc_team", group=True)
+        parent = first.event["event"]["message"]["message_id"]
+        await feishu.says("yes", "ou_li", chat="oc_team", group=True, parent=parent)
+        await feishu.until(lambda: len(door.heard) == 2)
+        heard = door.heard[1]
+        assert heard.around.quoted is not None and heard.around.quoted.text == "lunch?"
+        assert not heard.mentions_us
+
+
 async def test_names_that_cannot_be_had_are_not_asked_for_again_and_hold_nothing_up() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (_, door):
         for text in ("one", "two"):
@@ -221,8 +232,10 @@ async def test_a_busy_endpoint_is_tried_again(body: dict[str, Any]) -> None:
 
 async def test_an_endpoint_that_fails_is_asked_again() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=1)
+        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=5)
         async with listening(feishu, up=False) as (us, _):
+            await feishu.until(lambda: us.state.detail)
+            assert us.state.state == "waiting", "nothing for a person"
             await feishu.until(lambda: us.state.state == "up")
 
 

@@ -309,9 +309,12 @@ class Service:
         )
 
     def _in_thread(self, call: Call, found: "re.Match[str]") -> Answer:
-        wanted = call.query.get("container_id")
-        items = [self._told(one) for one in self.messages.values() if wanted in (one.thread_id, one.chat_id)]
-        return ok({"items": items, "has_more": False})
+        kind, wanted = call.query.get("container_id_type"), call.query.get("container_id")
+        if kind not in ("thread", "chat") or not wanted:
+            return refusal(230001, "Your request contains an invalid request parameter")
+        there = self.messages.values()
+        items = [one for one in there if wanted == (one.thread_id if kind == "thread" else one.chat_id)]
+        return ok({"items": [self._told(one) for one in items], "has_more": False})
 
     def _edit(self, call: Call, found: "re.Match[str]") -> Answer:
         shown = self.messages.get(found[1])
