@@ -280,7 +280,7 @@ def test_core_stays_small() -> None:
         *SERVING,
     }  # own plugins, the kit for authors, the commands
     assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_300
-    assert sum(code_lines(source.path) for source in CORE_FILES) < 28_500
+    assert sum(code_lines(source.path) for source in CORE_FILES) < 28_800
 
 
 def test_no_file_outgrows_its_noun() -> None:
