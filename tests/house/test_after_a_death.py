@@ -225,3 +225,30 @@ async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_hears_of_
     assert journal.unfinished() == ()
     assert journal.turns()[0]["outcome"] == ("delivered" if deaths < 3 else "failed")
     database.close()
+
+
+async def test_a_turn_that_is_taken_up_stays_in_its_conversation_whatever_the_file_says_now(tmp_path):
+    await leave_a_turn(tmp_path, "tell me")
+    channel = FakeChannel()
+    config = {"session": {"dmScope": "main"}, "channels": {"fake": {"allowFrom": ["user-1"]}}}
+    house = House(FakeProvider(says("here you are")), channels=[channel], home=tmp_path, config=config)
+    async with served(house):
+        assert await channel.until_shown() == ["here you are"]
+    [transcript] = (tmp_path / "agents" / "default" / "sessions").glob("*.jsonl")
+    assert "here you are" in transcript.read_text()
+
+
+async def test_a_turn_of_somebody_who_may_no_longer_talk_is_not_taken_up(tmp_path):
+    await leave_a_turn(tmp_path, "tell me")
+    channel, model = FakeChannel(), FakeProvider()
+    house = House(
+        model, channels=[channel], home=tmp_path, config={"channels": {"fake": {"allowFrom": ["u2"]}}}
+    )
+    journal = house.app.rooms.journal
+    async with served(house):
+        async with asyncio.timeout(5):
+            while journal.unfinished():
+                await asyncio.sleep(0.01)
+        [turn] = journal.turns()
+    assert turn["outcome"] == "refused"
+    assert (channel.shown, model.requests) == ([], [])

@@ -76,6 +76,21 @@ async def test_nobody_elses_words_steer_a_turn_that_has_an_owners_tools(tmp_path
     assert tools_of(model, 2) == {"work"} and "the secret" in words_of(model, 2)
 
 
+async def test_what_steered_a_turn_belongs_to_it_and_is_not_answered_again_by_the_next_start(tmp_path):
+    work, channel = Work(), FakeChannel()
+    model = FakeProvider(calls("work"), says("both"))
+    async with served(model, channel, home=tmp_path, config=file(), tools=[work]) as house:
+        channel.says("work", "u1")
+        await asyncio.wait_for(work.begun.wait(), 5)
+        channel.says("and this", "u1")
+        await asyncio.sleep(0.05)
+        work.go.set()
+        assert await channel.until_shown() == ["both"]
+        assert "and this" in words_of(model, 1)
+        assert house.app.rooms.journal.waiting() == ()
+        assert house.app.rooms.journal.answered("fake") == 2
+
+
 @pytest.mark.parametrize("first", [BOSS, MEMBER], ids=["owner first", "member first"])
 async def test_what_waits_becomes_one_turn_only_where_all_may_have_the_same_tools(tmp_path, first):
     work, secret = Work(), FakeTool("secret", owner_only=True)
@@ -126,6 +141,8 @@ async def test_so_many_turns_run_at_once_as_the_settings_say_also_after_they_cha
         for person in people:
             channel.says("work", person, chat=person)
         await asyncio.wait_for(work.begun.wait(), 5)
+        await asyncio.sleep(0.1)
+        assert work.at_once == 1
         config["messages"]["lanes"]["main"] = width
         house._write(config, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}

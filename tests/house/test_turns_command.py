@@ -95,7 +95,7 @@ def test_an_answer_that_is_owed_or_was_not_delivered_is_stuck_and_says_why(home,
     code, body = told("--stuck")
     assert code == 1
     [turn] = body["turns"]
-    assert turn["turn"] == "t2"
+    assert turn["turn"] == "t2" and body["notices"] == []
     assert turn["owed"] == (state == "owed")
     assert turn["undelivered"] == (None if state == "owed" else f"{state}: the bot was blocked")
     assert (state == "owed") or "not delivered" in claw().stdout
