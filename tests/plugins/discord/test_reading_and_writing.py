@@ -346,6 +346,11 @@ class TestSettings:
             self.brought(section)
         assert refused.value.key == "channels.discord.token"
 
+    def test_a_variable_of_blanks_is_no_token(self) -> None:
+        with pytest.raises(ConfigError, match="empty") as refused:
+            self.brought({"token": {"env": "BLANK"}}, BLANK="  ")
+        assert refused.value.key == "channels.discord.token"
+
     def test_the_token_may_come_from_the_environment(self) -> None:
         [channel] = self.brought({}, DISCORD_BOT_TOKEN="from-outside")
         assert channel.account == "default" and channel.state.state == "starting"

@@ -118,6 +118,22 @@ def test_the_first_message_of_a_topic_is_no_quote_and_general_has_no_id() -> Non
     assert heard("hi", message_thread_id=9).address.thread is None, "a chain of replies is no topic"
 
 
+@pytest.mark.parametrize(
+    ("thread", "root"),
+    [
+        ({"message_thread_id": 42, "is_topic_message": True}, {}),
+        ({}, {"forum_topic_created": {"name": "Bugs"}}),
+    ],
+    ids=["a root whose making is not told", "a topic's making, quoted elsewhere"],
+)
+def test_what_only_hangs_a_message_into_its_topic_is_no_quote(
+    thread: dict[str, Any], root: dict[str, Any]
+) -> None:
+    quoted = {"message_id": 42, "from": US, "chat": GROUP, "date": 1, **root}
+    inbound = heard("hi", reply_to_message=quoted, **thread)
+    assert (inbound.reply_to, inbound.around.quoted, inbound.mentions_us) == (None, None, False)
+
+
 def test_an_anonymous_admin_is_the_group_and_a_post_is_its_channel() -> None:
     stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
     admin = heard("hi", **{"from": stand_in}, sender_chat=GROUP).sender
