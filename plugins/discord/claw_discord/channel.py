@@ -286,7 +286,7 @@ class DiscordChannel:
             channel = await self._channel_of(address, message_id)
             await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
         except DeliveryError as why:
-            _log.info("%s: %s", label(self.account), why)
+            _log.debug("%s: %s", label(self.account), why)
 
     async def settled(self, address: Address, message_id: str = "") -> None:
         """What ``typing`` showed goes by itself; that a command of Discord's own is thought about does not."""

@@ -429,7 +429,7 @@ class TelegramChannel:
         try:
             await self._api().call(method, params)
         except DeliveryError as why:
-            _log.info("%s", why)
+            _log.debug("%s", why)
 
     def _chat(self, address: Address) -> int | str:
         return chat_id(self._moved.get(address.chat, address.chat))

@@ -84,7 +84,7 @@ class DraftWriter:
                 await self._draw(self._wanted)
             except DeliveryError as why:
                 if why.permanent:
-                    _log.info("%s", why)
+                    _log.debug("%s", why)
                     return
                 wait = max(wait, why.retry_after_seconds or 0.0)
             await asyncio.sleep(wait)
