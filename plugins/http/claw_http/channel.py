@@ -82,7 +82,7 @@ class Http:
             raise
         finally:
             self._door, self.url = None, ""
-            self._waiting.end_all("claw is stopping; the answer will stand in the conversation")
+            self._waiting.end_all("the listener is stopping; the answer will stand in the conversation")
             await listener.stop()
 
     async def diagnose(self) -> Sequence[Finding]:

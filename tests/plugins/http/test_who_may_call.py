@@ -237,5 +237,5 @@ async def test_the_house_stops_within_two_seconds_and_tells_who_waits():
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2
     assert ((await waits).status, (await waits).code) == (503, "stopping")
-    assert b"claw is stopping" in (await streams).body
+    assert b"the listener is stopping" in (await streams).body
     assert await slow == b""
