@@ -225,6 +225,32 @@ async def test_in_a_group_it_answers_when_it_is_addressed_and_knows_what_was_sai
     assert "lunch?" in told and "Bea" in told
 
 
+async def test_what_was_said_before_is_shown_with_the_next_question_and_not_with_the_one_behind_it(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(says("at noon"), says("here"))
+    async with served(model, channel, home=tmp_path):
+        group = {"chat": "g1", "chat_type": "group"}
+        channel.says("lunch?", "u2", **group)
+        channel.says("when is it?", "u3", mentions_us=True, **group)
+        await channel.until_shown(1)
+        channel.says("and where?", "u3", mentions_us=True, **group)
+        await channel.until_shown(2)
+    asked = [str(one.request.messages[-1].content) for one in model.requests]
+    assert "lunch?" in asked[0] and "lunch?" not in asked[1]
+
+
+@pytest.mark.parametrize(("kind", "answers"), [("message", 2), ("button", 2), ("reaction", 1), ("edit", 1)])
+async def test_only_what_is_said_or_pressed_begins_a_turn(tmp_path, kind, answers):
+    channel, model = FakeChannel(), FakeProvider(says("one"), says("two"))
+    async with served(model, channel, home=tmp_path) as house:
+        channel.says("👍", "u1", kind=kind)
+        await asyncio.sleep(0.05)
+        channel.says("hello", "u1", chat="another")
+        await channel.until_shown(answers)
+        await asyncio.sleep(0.02)
+        assert house.app.rooms.journal.waiting() == ()
+    assert len(model.requests) == answers
+
+
 async def test_stop_ends_the_turn_that_runs(tmp_path):
     channel, model = FakeChannel(), Slow(says("never"))
     async with served(model, channel, home=tmp_path) as house:
