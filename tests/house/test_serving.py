@@ -5,9 +5,9 @@ import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
-from claw.errors import ConfigError, ProviderError
+from claw.errors import ConfigError, ProviderError, UsageError
 from claw.hookspecs import hookimpl
-from claw.message import Sender
+from claw.message import Address, Inbound, Sender
 from claw.provider import Finished, TextDelta
 from claw.serve import Serving
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
@@ -360,6 +360,24 @@ async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(tmp_path)
         shown = await channel.until_shown(4)
     assert "it is out" in shown
     assert tool.calls == [{"place": "prod"}]
+
+
+@pytest.mark.parametrize("theirs", [Address("other", "c"), Address("fake", "c", account="work")])
+async def test_a_channel_hands_in_messages_of_its_own_account_alone(tmp_path, theirs):
+    class Open(FakeChannel):
+        async def run(self, door):
+            self.door.set_result(door)
+            await asyncio.Event().wait()
+
+    channel, model = Open(), FakeProvider()
+    channel.door = asyncio.get_running_loop().create_future()
+    config = {"owners": ["fake:boss"], "channels": {"fake": {"accounts": {"work": {}}}, "other": {}}}
+    async with served(model, channel, FakeChannel("other"), home=tmp_path, config=config) as house:
+        door = await channel.door
+        with pytest.raises(UsageError, match="handed in a message of channel"):
+            await door.submit(Inbound(theirs, "hi", Sender("boss"), message_id="m1", event_id="e1"))
+        assert house.app.rooms.journal.waiting() == ()
+    assert model.requests == []
 
 
 async def test_two_accounts_of_one_channel_are_served_apart(tmp_path):
