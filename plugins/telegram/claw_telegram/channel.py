@@ -323,9 +323,6 @@ class TelegramChannel:
             "chat_id": self._chat(address), "message_thread_id": thread, "action": "typing",
         })  # fmt: skip
 
-    async def settled(self, address: Address, message_id: str = "") -> None:
-        """Nothing to take back: what ``typing`` showed goes by itself."""
-
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file, up to 20 MB: https://core.telegram.org/bots/api#getfile.
 

@@ -8,6 +8,7 @@ can't contain other entities"; a blockquote stands in no other one).
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -57,14 +58,15 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def runs(text: str) -> Runs:
+@lru_cache(maxsize=64)  # an answer is measured, looked at and written
+def runs(text: str) -> tuple[tuple[str, Tags], ...]:
     """The visible text of a Markdown document, with the tags of each piece."""
     from markdown_it.tree import SyntaxTreeNode
 
     found: Runs = []
     tables = not any(line.count("|") > _MOST_COLUMNS for line in text.splitlines())
     _blocks(SyntaxTreeNode(_parser(tables).parse(text)).children, (), found)
-    return found
+    return tuple(found)
 
 
 @cache
@@ -88,7 +90,7 @@ def _moved(standing: Tags, wanted: Tags) -> str:
     return closing + "".join(f"<{tag}>" for tag in wanted[same:])
 
 
-def _trimmed(found: Runs) -> Runs:
+def _trimmed(found: Iterable[tuple[str, Tags]]) -> Runs:
     """Without empty runs, and without the white space at both ends, which Telegram cuts off itself."""
     kept = [(said, tags) for said, tags in found if said]
     while kept and not kept[0][0].strip():

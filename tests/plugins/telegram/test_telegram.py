@@ -346,7 +346,6 @@ async def test_it_edits_reacts_asks_and_shows_that_it_types() -> None:
         await channel.react(HERE, id, "❤️", remove=True)
         await channel.poll(HERE, "Tea?", ("yes", "no"))
         await channel.typing(HERE)
-        await channel.settled(HERE)
         assert fake.shown()[0] == "new"
         reactions = [call["reaction"] for call in fake.calls("setMessageReaction")]
         assert reactions == [[{"type": "emoji", "emoji": "❤"}], []]
