@@ -22,7 +22,8 @@ CALL_SECONDS = 5.0
 PATIENCE_SECONDS = 3.0
 """How long the final write waits by itself when the service asks to slow down."""
 LEAP = 1_000_000
-"""A house that finishes another's card does not know its sequence: it leaps ahead of anything that was written."""
+"""A house that finishes another's card does not know its sequence: it leaps ahead of anything that was written, and of
+what the other wrote in its last moment and the service has yet to carry out."""
 LEAPS = 5
 
 Post = Callable[[Form, str], Awaitable[str]]
@@ -52,7 +53,9 @@ class Card:
     async def found(cls, tenant: Tenant, message_id: str) -> "Card":
         """The card of a message, whoever began it."""
         answer = await tenant.call("POST", f"{CARDS}/id_convert", {"message_id": message_id})
-        return cls(tenant, str(answer["data"]["card_id"]), message_id)
+        card = cls(tenant, str(answer["data"]["card_id"]), message_id)
+        card._sequence = LEAP
+        return card
 
     async def write(self, text: str) -> None:
         """Put the whole text there."""
@@ -85,7 +88,8 @@ class Card:
     async def _change(self, method: str, path: str, body: dict[str, Any]) -> None:
         for left in range(LEAPS, -1, -1):
             self._sequence += 1
-            numbered = {**body, "sequence": self._sequence, "uuid": once(self.card_id, self._sequence, path)}
+            uuid = once(self.card_id, self._sequence, path, _json(body))  # another house counts as we do
+            numbered = {**body, "sequence": self._sequence, "uuid": uuid}
             where = f"{CARDS}/{self.card_id}{path}"
             try:
                 await self._tenant.call(method, where, numbered, timeout_seconds=CALL_SECONDS)

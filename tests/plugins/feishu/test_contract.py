@@ -268,9 +268,12 @@ async def test_a_card_grows_and_is_closed(sdk: Peer) -> None:
         id = made["data"]["card_id"]
         write = ("cardkit.v1", "card_element", "content", "ContentCardElementRequest")
         for sequence, text in ((1, "已"), (2, "已经"), (2, "again")):
-            body = {"content": text, "sequence": sequence, "uuid": f"u{sequence}"}
+            body = {"content": text, "sequence": sequence, "uuid": f"u{sequence}{text}"}
             last = await sdk.call(feishu, *write, card_id=id, element_id="answer", request_body=body)
         assert last["code"] == 300317
+        again = {"content": "again", "sequence": 3, "uuid": "u2已经"}  # a repeat by its uuid is carried out once
+        repeated = await sdk.call(feishu, *write, card_id=id, element_id="answer", request_body=again)
+        assert repeated["code"] == 0
         off = {"settings": '{"config": {"streaming_mode": false}}', "sequence": 3, "uuid": "u3"}
         closed = await sdk.call(
             feishu, "cardkit.v1", "card", "settings", "SettingsCardRequest", card_id=id, request_body=off

@@ -205,6 +205,29 @@ async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_ne
         await writer.abandon()
 
 
+async def test_what_a_dead_house_wrote_in_its_last_moment_comes_too_late_for_a_card_that_a_new_one_finishes() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        await us.send(outbound(text="some text", replaces=writer.shown))
+        (id,) = feishu.cards
+        late = {"content": "some text and more", "sequence": 2, "uuid": "late"}
+        with pytest.raises(DeliveryError, match="300317"):
+            await us.tenant.call("PUT", f"/open-apis/cardkit/v1/cards/{id}/elements/answer/content", late)
+        assert shown(feishu) == ["some text"]
+        await writer.abandon()
+
+
+async def test_another_text_for_a_card_is_no_repeat_whichever_house_counts_as_far() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        await writer.abandon()
+        for text in ("one text", "another text", "the third"):
+            await us.send(outbound(text=text, replaces=writer.shown))
+            assert shown(feishu) == [text]
+
+
 async def test_the_calls_of_a_card_carry_keys_of_their_own() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         for key in ("k1", "k2"):

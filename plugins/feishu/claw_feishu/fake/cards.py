@@ -1,4 +1,4 @@
-"""Cards of CardKit, as the platform keeps them: sequences, whole texts, ten calls a second."""
+"""Cards of CardKit, as the platform keeps them: sequences, repeats, whole texts, ten calls a second."""
 
 import json
 import re
@@ -56,6 +56,7 @@ class Cards:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.states: dict[str, CardState] = {}
+        self._done: set[tuple[str, str]] = set()
 
     def make(self, call: Call, found: "re.Match[str]") -> Answer:
         """A new card, in no chat."""
@@ -73,6 +74,9 @@ class Cards:
         card, sequence = self.states.get(id), call.body.get("sequence")
         if card is None:
             return refusal(200740, "card is not exist")
+        uuid = str(call.body.get("uuid") or "")
+        if (id, uuid) in self._done:
+            return ok({})  # a repeat: it was carried out, and is not again
         if not isinstance(sequence, int) or sequence <= card.sequence:
             return refusal(300317, "sequence number compare failed")
         card.calls = [at for at in card.calls if at > self._now() - 1] + [self._now()]
@@ -84,6 +88,8 @@ class Cards:
                 {"x-ogw-ratelimit-limit": "10", "x-ogw-ratelimit-reset": "1"},
             )
         card.sequence = sequence
+        if uuid:
+            self._done.add((id, uuid))
         return card
 
     def write(self, call: Call, found: "re.Match[str]") -> Answer:
