@@ -44,7 +44,7 @@ class Telegram(FakeTelegram):
 
     def forget(self) -> None:
         """What no gateway has confirmed, the next one shall not get."""
-        self._updates.clear()
+        self._updates.waiting.clear()
 
     def _do(self, call: Call) -> Any:
         done = super()._do(call)

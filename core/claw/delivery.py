@@ -17,7 +17,7 @@ from claw.clock import SYSTEM, Clock
 from claw.errors import DeliveryError
 from claw.failpoint import reach
 from claw.journal import Journal, Owed
-from claw.live import find_again
+from claw.live import find_again, messages_of
 from claw.message import Address, Outbound, Receipt
 from claw.report import PLACE, place_of
 from claw.wall import Leeway, name_of, within
@@ -145,7 +145,7 @@ class Delivery:
     def _may_stand(self, one: Owed) -> bool:
         """A stream may have posted it, and had no time to note where."""
         shown, lost = self._journal.standing(one.turn)
-        return lost or bool(shown and one.outbound.text and not one.outbound.replaces)
+        return bool(lost or (shown and one.outbound.text and not one.outbound.replaces))
 
     async def stopped(self, seconds: float) -> None:
         """Let what is on its way go out for so long; the rest stays owed, for the next start."""
@@ -240,6 +240,7 @@ class Delivery:
         receipt, doubt, pause = None, None, _FIRST_PAUSE
         for _ in range(TRIES):
             self._handed_over(growing, note)
+            self._expect(growing)
             try:
                 receipt = await within(
                     self._leeway.send_seconds,
@@ -272,10 +273,21 @@ class Delivery:
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
 
+    def _expect(self, growing: _Growing) -> None:
+        """Before more messages stand there than are known: a death behind their post must know that they may."""
+        shown = tuple(growing.writer.shown)
+        if (expected := self._expected(growing)) > max(1, len(shown)):
+            self._journal.shown(self._journal.turn_of(growing.rows[0].key), shown, expected)
+
+    def _expected(self, growing: _Growing) -> int:
+        channel = self._channel_of(growing.whole.address)
+        return messages_of(growing.writer, channel, growing.whole.text) if channel else 1
+
     def _held_up(self, growing: _Growing, may_stand: bool) -> None:
         """Another try comes later; a start before it must know what stands there by now."""
         if shown := tuple(growing.writer.shown):
-            self._journal.shown(self._journal.turn_of(growing.rows[0].key), shown)
+            turn = self._journal.turn_of(growing.rows[0].key)
+            self._journal.shown(turn, shown, self._expected(growing))
         elif not may_stand:
             for row in growing.rows:
                 self._journal.postponed(row.key)
@@ -328,14 +340,18 @@ class Delivery:
             return
 
     async def _look_for(self, letter: _Letter) -> None:
-        """The first message of a turn may stand where a stream of a process before this one began it: it goes there."""
+        """A message may stand where a stream of a process before this one posted its words: it goes there."""
         row, turn = letter.outbound, self._journal.turn_of(letter.outbound.key)
-        channel = self._channel_of(row.address)
-        if row.key != turn or channel is None:
+        channel, rows = self._channel_of(row.address), self._journal.said(turn)
+        keys = [
+            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
+        ]
+        if row.key not in keys or channel is None:
             return
-        await find_again(channel, replace(row, text="", buttons=()), turn, self._journal)
-        if shown := self._journal.standing(turn)[0]:
-            letter.outbound, letter.repeated = replace(row, replaces=shown), False
+        await find_again(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
+        at, shown = keys.index(row.key), self._journal.standing(turn)[0]
+        if mine := shown[at:] if row.key == keys[-1] else shown[at : at + 1]:
+            letter.outbound, letter.repeated = replace(row, replaces=mine), False
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.failed(outbound.key, "refused", str(failed))

@@ -69,6 +69,15 @@ class EditWriter:
         """Ids of the messages that stand there now."""
         return tuple(one.id for one in self._standing)
 
+    def messages(self, text: str) -> int:
+        """In how many messages a text would stand."""
+        return len(self._pieces(text))
+
+    async def again(self, count: int) -> None:
+        """Post the first messages of this answer under the same keys once more, to learn where they stand."""
+        for at in range(len(self._standing), count):
+            await self._add(at, "…", self._outbound)
+
     async def show(self, text: str) -> None:
         """The whole text so far; returns at once."""
         self._wanted = text

@@ -216,22 +216,23 @@ class Journal:
             self._database.read("SELECT 1 FROM turns WHERE turn = ? AND ended_at_ms IS NOT NULL", turn)
         )
 
-    def shown(self, turn: str, message_ids: Sequence[str]) -> None:
-        """A stream of this turn is about to show, or shows, its text in these messages."""
+    def shown(self, turn: str, message_ids: Sequence[str], expected: int = 1) -> None:
+        """A stream of this turn shows its text in these messages, and in so many in all it may by now."""
         self._silent.discard(turn)
         self._database.write(
-            "UPDATE watched SET shown = ?, streamed = 1 WHERE turn = ?",
+            "UPDATE watched SET shown = ?, streamed = ? WHERE turn = ?",
             msgspec.json.encode(message_ids),
+            max(expected, len(message_ids)),
             turn,
         )
 
-    def standing(self, turn: str) -> tuple[tuple[str, ...], bool]:
-        """Messages in which a stream of this turn shows a part, and whether there may be one that we do not know."""
+    def standing(self, turn: str) -> tuple[tuple[str, ...], int]:
+        """Messages in which a stream of this turn shows a part, and how many there may be beside that we do not know."""
         if turn in self._silent:
-            return (), False
+            return (), 0
         rows = self._database.read("SELECT shown, streamed FROM watched WHERE turn = ?", turn)
         ids = tuple(msgspec.json.decode(rows[0][0], type=list[str])) if rows else ()
-        return ids, bool(rows and rows[0][1] and not ids)
+        return ids, max(0, rows[0][1] - len(ids)) if rows else 0
 
     def age_seconds(self, turn: str) -> float:
         """How long ago a turn began; 0.0 when nobody knows."""

@@ -8,6 +8,7 @@ from typing import Any
 from claw.channel import WAITS, Channel, Writer
 from claw.chunking import Blocks
 from claw.clock import SYSTEM
+from claw.errors import DeliveryError
 from claw.event import Event, Said, StepStarted, TextPiece
 from claw.failpoint import reach
 from claw.journal import Journal
@@ -58,7 +59,7 @@ class Live:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, complain
         self._post, self._blocks, self._fed = post, Blocks(), ""
-        shown, lost = journal.standing(turn) if resumed else ((), False)
+        shown, lost = journal.standing(turn) if resumed else ((), 0)
         self._lasts = WAITS not in channel.capabilities
         self._streams = post is None and streams and hasattr(channel, "stream")
         if (
@@ -69,6 +70,7 @@ class Live:
         self.writer: Writer | None = None
         self._text = ""
         self._noted: tuple[str, ...] = ()
+        self._expected = 0
         self._patience = channel.limits.patience_seconds
         self._next = (
             SYSTEM.monotonic() + self._patience
@@ -165,8 +167,9 @@ class Live:
                 self._streams = False
                 self._failed(why)
                 return
-            if self._lasts:
-                self._journal.shown(self._turn, ())  # before the first word stands there
+        if self._lasts and (expected := messages_of(self.writer, self._channel, text)) > self._expected:
+            self._expected = expected
+            self._journal.shown(self._turn, self._noted, expected)  # before a word stands in another one
         await self._stranger(self.writer.show(text))
         self.note()
 
@@ -175,7 +178,7 @@ class Live:
         shown = tuple(self.writer.shown) if self.writer else self._noted
         if shown != self._noted and self._lasts:
             reach("stream-posted")
-            self._journal.shown(self._turn, shown)
+            self._journal.shown(self._turn, shown, self._expected)
             self._noted = shown
 
     def _begin_signs(self) -> None:
@@ -204,27 +207,36 @@ class Live:
         )
 
 
-async def find_again(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
-    """Learn where the first words of a cut-off turn stand, when a death came between their post and its note.
+def messages_of(writer: Writer, channel: Channel, text: str) -> int:
+    """In how many messages a text may stand, where what was posted and not noted can be found again."""
+    count: Any = getattr(writer, "messages", None)
+    with suppress(Exception):  # a stranger's code: what it does not say is found for one message
+        if count and "idempotent" in channel.capabilities:
+            return max(1, int(count(text)))
+    return 1
 
-    The same key is posted again; a service that drops repeats answers with the message that stands there. One that has
-    forgotten the key by now is not asked: it would post anew.
+
+async def find_again(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
+    """Learn where the words of a cut-off turn stand, when a death came between a post and its note.
+
+    The same keys are posted again; a service that drops repeats answers with the messages that stand there. One that has
+    forgotten the keys by now is not asked: it would post anew.
     """
     asked: Any = channel
-    if (
-        not journal.standing(turn)[1]
-        or "idempotent" not in asked.capabilities
-        or not hasattr(asked, "stream")
-        or journal.age_seconds(turn) >= channel.limits.repeat_seconds
-    ):
+    known, lost = journal.standing(turn)
+    can = "idempotent" in asked.capabilities and hasattr(asked, "stream")
+    if not (lost and can) or journal.age_seconds(turn) >= channel.limits.repeat_seconds:
         return
     with suppress(Exception):  # a stranger's code; what is not found stays unknown
         writer = asked.stream(outbound)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIND_SECONDS):
-                while not writer.shown:
-                    await writer.show("…")
+                while len(writer.shown) < len(known) + lost:
+                    with suppress(DeliveryError):
+                        await (
+                            writer.again(len(known) + lost) if hasattr(writer, "again") else writer.show("…")
+                        )
                     await asyncio.sleep(0.05)
-        if shown := tuple(writer.shown):
-            journal.shown(turn, shown)
+        if len(shown := tuple(writer.shown)) > len(known):
+            journal.shown(turn, shown, len(known) + lost)
         await writer.abandon()

@@ -354,7 +354,7 @@ async def test_what_a_growing_answer_posted_before_a_pause_is_known_to_a_start_i
     delivery.recover()
     await delivery.stopped(2)
 
-    assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1", "m2")), ("second", ())]
+    assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1",)), ("second", ("m2",))]
 
 
 async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(house):

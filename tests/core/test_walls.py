@@ -279,7 +279,7 @@ def test_core_stays_small() -> None:
         "conversations",
         *SERVING,
     }  # own plugins, the kit for authors, the commands
-    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_300
+    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_350
     assert sum(code_lines(source.path) for source in CORE_FILES) < 28_800
 
 

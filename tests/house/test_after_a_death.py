@@ -43,7 +43,10 @@ class Editing(FakeChannel):
         async def edit(id: str, text: str, last: Outbound | None) -> None:
             await self.edit(outbound.address, id, text)
 
-        return EditWriter(outbound, pieces=lambda text: (text,), post=post, edit=edit)
+        return EditWriter(outbound, pieces=self.split, post=post, edit=edit)
+
+    def split(self, text: str) -> tuple[str, ...]:
+        return (text,)
 
 
 async def leave_a_turn(home, *texts: str, told: int = 1) -> None:
@@ -168,6 +171,80 @@ async def test_an_answer_whose_first_words_were_not_noted_is_found_again_and_fin
             while journal.owed():
                 await asyncio.sleep(0.02)
         assert channel.shown == ["the whole answer", "and more"]
+
+
+class Parted(Editing):
+    """The same, where each part of an answer (they are set apart by a bar) is a message of its own."""
+
+    def split(self, text: str) -> tuple[str, ...]:
+        return tuple(text.split("|"))
+
+
+async def leave_two_messages(channel: Parted) -> tuple[str, ...]:
+    """What a killed process showed of an answer: a whole message and a part of the next one."""
+    writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
+    await writer.show("the whole|and mo")
+    await channel.until_shown(2)
+    await writer.abandon()
+    return tuple(writer.shown)
+
+
+async def test_a_second_message_that_was_not_noted_is_found_again_by_the_turn_that_is_taken_up(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel = Parted()
+    ids = await leave_two_messages(channel)
+    house = House(FakeProvider(says("the whole|and more")), channels=[channel], home=tmp_path)
+    house.app.rooms.journal.shown("turn-1", ids[:1], expected=2)
+    async with served(house):
+        async with asyncio.timeout(5):
+            while channel.shown != ["the whole", "and more"]:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_second_message_that_was_not_noted_is_found_again_by_what_is_owed(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", told=0)
+    channel = Parted()
+    ids = await leave_two_messages(channel)
+    house = House(FakeProvider(), channels=[channel], home=tmp_path)
+    journal = house.app.rooms.journal
+    journal.shown("turn-1", ids[:1], expected=2)
+    first = Outbound("turn-1", channel.address(), "the whole", replaces=ids[:1])
+    rows = [
+        first,
+        Outbound("turn-1:1", channel.address(), "and more"),
+        Outbound("turn-1:2", channel.address(), "!"),
+    ]
+    journal.ended("turn-1", "delivered", rows)
+    async with served(house):
+        async with asyncio.timeout(5):
+            while journal.owed():
+                await asyncio.sleep(0.02)
+        assert channel.shown == ["the whole", "and more", "!"]
+
+
+async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path):
+    class Silent(Parted):
+        async def send(self, outbound: Outbound):
+            if outbound.key.endswith(":1"):
+                await asyncio.Event().wait()  # it is posted, and nobody hears of it
+            return await super().send(outbound)
+
+    class Slow(FakeProvider):
+        async def stream(self, request):
+            yield TextDelta("the whole|and mo")
+            await asyncio.sleep(3600)
+            yield Finished(says("the whole|and more"))
+
+    channel = Silent()
+    house = House(Slow(), channels=[channel], home=tmp_path)
+    journal = house.app.rooms.journal
+    async with served(house):
+        channel.says("tell me")
+        async with asyncio.timeout(5):
+            await channel.until_shown(1)
+            (cut,) = journal.unfinished()
+            while journal.standing(cut.turn) != (("shown-1",), 1):
+                await asyncio.sleep(0.02)
 
 
 async def test_a_death_between_finding_the_first_words_and_finishing_them_leaves_one_answer(tmp_path):

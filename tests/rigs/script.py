@@ -43,7 +43,7 @@ def answer(request: Received) -> Reply:
         return Reply(calls=[("jot", {"number": number}) for number in to_jot])
     if not left:
         return Reply(SILENCE)
-    chars = _PART_CHARS if len(left) <= _FEW else _SHORT_CHARS  # one card of Feishu's holds it all
+    chars = _PART_CHARS if len(left) <= _FEW else _SHORT_CHARS  # one card of Feishu's holds it, or two
     text = "\n\n".join(_answered(number, kind, chars) for number, kind in left.items())
     if "long" in left.values():  # slowly, so that people see it grow
         return Reply(text, delay_seconds=0.3, pause_seconds=0.1)

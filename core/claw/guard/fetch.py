@@ -27,7 +27,7 @@ class Network:
     def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
         self._transport = transport
         self._clients: dict[str, httpx2.AsyncClient] = {}
-        self._origins: dict[str, str] = {}  # of the addresses in use: each call asks, and they are as many as settings
+        self._origins: dict[str, str] = {}  # each call asks, for one of a few addresses
 
     def client(self, address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
         """The client for the origin of an address that the operator wrote; relative URLs start at the origin.

@@ -136,6 +136,15 @@ class CardWriter:
         """Message ids of the cards."""
         return tuple(card.message_id for card in self._cards)
 
+    def messages(self, text: str) -> int:
+        """On how many cards a text would stand."""
+        return len(card_pieces(text))
+
+    async def again(self, count: int) -> None:
+        """Post the first cards of this answer under the same uuids once more, to learn in which messages they stand."""
+        for at in range(len(self._cards), count):
+            self._cards.append(await self._begun(at))
+
     async def show(self, text: str) -> None:
         """Note the text; a task writes the newest one every ``pace_seconds`` at most."""
         if not text.strip() or self._cards_fail or self._refused:

@@ -271,9 +271,9 @@ async def test_a_card_grows_and_is_closed(sdk: Peer) -> None:
             body = {"content": text, "sequence": sequence, "uuid": f"u{sequence}{text}"}
             last = await sdk.call(feishu, *write, card_id=id, element_id="answer", request_body=body)
         assert last["code"] == 300317
-        again = {"content": "again", "sequence": 3, "uuid": "u2已经"}  # a repeat by its uuid is carried out once
+        again = {"content": "again", "sequence": 3, "uuid": "u2已经"}
         repeated = await sdk.call(feishu, *write, card_id=id, element_id="answer", request_body=again)
-        assert repeated["code"] == 0
+        assert repeated["code"] == 0  # by its uuid a repeat of what was carried out
         off = {"settings": '{"config": {"streaming_mode": false}}', "sequence": 3, "uuid": "u3"}
         closed = await sdk.call(
             feishu, "cardkit.v1", "card", "settings", "SettingsCardRequest", card_id=id, request_body=off

@@ -205,7 +205,7 @@ async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_ne
         await writer.abandon()
 
 
-async def test_what_a_dead_house_wrote_in_its_last_moment_comes_too_late_for_a_card_that_a_new_one_finishes() -> None:
+async def test_what_a_dead_house_wrote_at_last_comes_too_late_for_a_card_that_a_new_one_finishes() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
