@@ -61,7 +61,11 @@ class Door(Protocol):
 
 
 class Writer(Protocol):
-    """A reply that grows while people watch. One per turn; whatever happens, ``finish`` or ``abandon`` ends it."""
+    """A reply that grows while people watch. One per turn; whatever happens, ``finish`` or ``abandon`` ends it.
+
+    Where the service drops repeats it may also have ``messages(text)``, in how many messages a text stands, and
+    ``async again(count)``, which posts the first ones once more under the same keys: so what a death left is found.
+    """
 
     @property
     def shown(self) -> tuple[str, ...]:
