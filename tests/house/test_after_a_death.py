@@ -49,6 +49,22 @@ class Editing(FakeChannel):
         return (text,)
 
 
+async def leave_first_words(channel: Editing) -> tuple[str, ...]:
+    """What a killed process showed of ``turn-1``; answers with where it stands."""
+    writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
+    await writer.show("the wh")
+    await channel.until_shown()
+    return writer.shown
+
+
+async def all_paid(house: House, channel: FakeChannel) -> list[str]:
+    """What people see once a start has sent all that is owed."""
+    async with served(house), asyncio.timeout(5):
+        while house.app.rooms.journal.owed():
+            await asyncio.sleep(0.02)
+        return channel.shown
+
+
 async def leave_a_turn(home, *texts: str, told: int = 1) -> None:
     """What a killed process leaves: a turn that took all of ``texts``, of which ``told`` are in its session."""
     house = House(FakeProvider(), channels=[FakeChannel()], home=home)
@@ -146,8 +162,7 @@ async def test_a_whole_answer_is_sent_when_somebody_writes_while_it_is_being_fin
 async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_answer(tmp_path):
     await leave_a_turn(tmp_path, "tell me", told=0)
     channel, model = Editing(), FakeProvider(says("the whole answer"))
-    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
-    await channel.until_shown()
+    await leave_first_words(channel)
     house = House(model, channels=[channel], home=tmp_path)
     house.app.rooms.journal.shown("turn-1", ())
     async with served(house):
@@ -159,18 +174,13 @@ async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_an
 async def test_an_answer_whose_first_words_were_not_noted_is_found_again_and_finished_in_its_place(tmp_path):
     await leave_a_turn(tmp_path, "tell me", told=0)
     channel = Editing()
-    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
-    await channel.until_shown()
+    await leave_first_words(channel)
     house = House(FakeProvider(), channels=[channel], home=tmp_path)
     journal = house.app.rooms.journal
     journal.shown("turn-1", ())
     whole = Outbound("turn-1", channel.address(), "the whole answer", answers="m0")
     journal.ended("turn-1", "delivered", [whole, Outbound("turn-1:1", channel.address(), "and more")])
-    async with served(house):
-        async with asyncio.timeout(5):
-            while journal.owed():
-                await asyncio.sleep(0.02)
-        assert channel.shown == ["the whole answer", "and more"]
+    assert await all_paid(house, channel) == ["the whole answer", "and more"]
 
 
 class Parted(Editing):
@@ -215,11 +225,7 @@ async def test_a_second_message_that_was_not_noted_is_found_again_by_what_is_owe
         Outbound("turn-1:2", channel.address(), "!"),
     ]
     journal.ended("turn-1", "delivered", rows)
-    async with served(house):
-        async with asyncio.timeout(5):
-            while journal.owed():
-                await asyncio.sleep(0.02)
-        assert channel.shown == ["the whole", "and more", "!"]
+    assert await all_paid(house, channel) == ["the whole", "and more", "!"]
 
 
 async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path):
@@ -250,25 +256,18 @@ async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path)
 async def test_a_death_between_finding_the_first_words_and_finishing_them_leaves_one_answer(tmp_path):
     await leave_a_turn(tmp_path, "tell me", told=0)
     channel = Editing()
-    writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
-    await writer.show("the wh")
-    await channel.until_shown()
+    shown = await leave_first_words(channel)
     house = House(FakeProvider(), channels=[channel], home=tmp_path)
     journal = house.app.rooms.journal
-    journal.shown("turn-1", writer.shown)
+    journal.shown("turn-1", shown)
     journal.ended("turn-1", "delivered", [Outbound("turn-1", channel.address(), "the whole answer")])
-    async with served(house):
-        async with asyncio.timeout(5):
-            while journal.owed():
-                await asyncio.sleep(0.02)
-        assert channel.shown == ["the whole answer"]
+    assert await all_paid(house, channel) == ["the whole answer"]
 
 
 async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_path):
     await leave_a_turn(tmp_path, "tell me", told=0)
     channel = Editing()
-    await channel.stream(Outbound("turn-1", channel.address(), "", answers="m0")).show("the wh")
-    await channel.until_shown()
+    await leave_first_words(channel)
     house = House(FakeProvider(), channels=[channel], home=tmp_path)
     journal = house.app.rooms.journal
     for _ in range(2):

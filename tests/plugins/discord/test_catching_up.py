@@ -1,7 +1,6 @@
 """What was missed, and what was not taken: which chats are asked, in which order, and what happens meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,6 @@ from claw_discord.settings import DiscordSettings, may_be_heard_in
 from plugins.discord.living import QUICK, House, channel_of, here, listening, says, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[FakeDiscord]:
-    async with FakeDiscord() as running:
-        yield running
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
 
 
 async def before(service: FakeDiscord, tmp_path: Path, **keys: Any) -> None:

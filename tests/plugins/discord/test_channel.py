@@ -17,17 +17,6 @@ pytestmark = pytest.mark.xdist_group("discordpy")
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[FakeDiscord]:
-    async with FakeDiscord() as running:
-        yield running
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
 async def channel(service: FakeDiscord, house: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
     made = channel_of(service, tmp_path)
     async with listening(made, house):

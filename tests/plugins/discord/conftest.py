@@ -1,0 +1,18 @@
+"""What every test of the channel has: the service, and a house that writes down what it is handed."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from claw_discord.fake import FakeDiscord
+from plugins.discord.living import House
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeDiscord]:
+    async with FakeDiscord() as running:
+        yield running
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
