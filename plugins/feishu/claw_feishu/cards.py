@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from claw import Button, DeliveryError, Outbound, Receipt
 
@@ -25,6 +26,8 @@ LEAP = 1_000_000
 """A house that finishes another's card does not know its sequence: it leaps ahead of anything that was written, and of
 what the other wrote in its last moment and the service has yet to carry out."""
 LEAPS = 5
+TAKE_BACKS = 3
+"""How often an empty card is tried to be taken back when an answer ends without a text."""
 
 Post = Callable[[Form, str], Awaitable[str]]
 """Sends one form as an answer, under a uuid; gives the message id."""
@@ -41,6 +44,7 @@ class Card:
     def __init__(self, tenant: Tenant, card_id: str, message_id: str = "") -> None:
         self._tenant, self.card_id, self.message_id = tenant, card_id, message_id
         self._sequence, self.text, self.open = 0, "", True
+        self._writes = uuid4().hex  # another house counts as we do, and what it wrote is no repeat of ours
 
     @classmethod
     async def made(cls, tenant: Tenant) -> "Card":
@@ -88,7 +92,7 @@ class Card:
     async def _change(self, method: str, path: str, body: dict[str, Any]) -> None:
         for left in range(LEAPS, -1, -1):
             self._sequence += 1
-            uuid = once(self.card_id, self._sequence, path, _json(body))  # another house counts as we do
+            uuid = once(self.card_id, self._writes, self._sequence)
             numbered = {**body, "sequence": self._sequence, "uuid": uuid}
             where = f"{CARDS}/{self.card_id}{path}"
             try:
@@ -179,9 +183,9 @@ class CardWriter:
         for card in self._cards:
             with suppress(DeliveryError):
                 await card.close()
-        if self._unsent and not self._cards_fail and not self._refused:  # it may stand there, empty
+        for _ in range(TAKE_BACKS):
             with suppress(DeliveryError):
-                await self._recall((await self._begun(len(self._cards))).message_id)
+                await self._take_back_unsent()
 
     async def _keep_writing(self) -> None:
         """One task, waited for by ``finish`` or ``abandon``."""
@@ -217,6 +221,13 @@ class CardWriter:
         self._unsent = None
         return card
 
+    async def _take_back_unsent(self) -> None:
+        """A card whose post was not confirmed may stand there, empty, where the answer needs none."""
+        if self._unsent and not self._cards_fail and not self._refused:
+            self._cards.append(await self._begun(len(self._cards)))
+            await self._recall(self._cards[-1].message_id)
+            del self._cards[-1]
+
     async def _close_all(self) -> None:
         for card in self._cards:
             await card.close()
@@ -242,6 +253,7 @@ class CardWriter:
         while len(self._cards) > len(pieces):
             await self._recall(self._cards[-1].message_id)
             del self._cards[-1]
+        await self._take_back_unsent()
         if outbound.buttons:
             await self._cards[-1].replace(self._cards[-1].text, outbound.buttons)
 

@@ -329,6 +329,28 @@ async def test_a_card_that_may_stand_there_is_not_forgotten(ends: str) -> None:
             assert feishu.ours == []
 
 
+async def test_an_empty_card_is_taken_back_also_when_the_line_breaks_again() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        feishu.cut("POST /open-apis/im/v1/messages", 5, times=2)
+        writer = us.stream(outbound())
+        await writer.show("some")
+        await writer.abandon()
+        assert len(feishu.calls("POST /open-apis/im/v1/messages")) == 3
+        assert feishu.ours == []
+
+
+async def test_a_next_card_that_may_stand_there_goes_when_the_answer_needs_none() -> None:
+    long = "\n\n".join("word " * 100 for _ in range(20))
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("some")
+        feishu.cut("POST /open-apis/im/v1/messages", 5)
+        await writer.show(long)
+        await feishu.until(lambda: len(feishu.ours) == 2)
+        await writer.finish(outbound(text="short in the end"))
+        assert shown(feishu) == ["short in the end"]
+
+
 async def test_an_answer_that_no_card_took_is_the_same_messages_when_the_house_sends_it_again() -> None:
     text = "\n\n".join(f"{n}: " + "word " * 100 for n in range(20))
     async with FakeFeishu() as feishu, channel(feishu) as us:
