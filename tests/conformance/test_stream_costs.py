@@ -92,4 +92,5 @@ async def calls_of(wire: str, words: int) -> int:
 async def test_a_word_takes_few_calls_however_long_the_answer_is(wire: str) -> None:
     few, many, more = [await calls_of(wire, words) for words in (100, 300, 500)]
     assert (more - many) / 200 <= MOST_CALLS
-    assert (more - many) / (many - few) == pytest.approx(1, rel=0.15), "the longer, the dearer each word"
+    # each read of the connection costs as well, and how many words come at once is the machine's; squared it would be 2
+    assert (more - many) / (many - few) < 1.5, "the longer, the dearer each word"

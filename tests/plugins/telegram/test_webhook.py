@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import claw_telegram
 import pytest
-from claw import ConfigError, Network, WebRequest, WebRoute
+from claw import ConfigError, Network, WebAnswer, WebRequest, WebRoute
 from claw.testing import plugin_config
 from claw_telegram.fake import FakeTelegram
 from claw_telegram.fake_http import answer as answered, read_request
@@ -45,7 +45,10 @@ class Listener:
             request = WebRequest(
                 asked.verb, asked.path, headers=asked.headers, body=json.dumps(asked.params).encode()
             )
-            said = route.admit(request) or await route.answer(request)
+            try:
+                said = route.admit(request) or await route.answer(request)
+            except OSError:  # what claw-http says when a route raises
+                said = WebAnswer(500)
             writer.write(answered(said.status, said.body))
         writer.close()
 
