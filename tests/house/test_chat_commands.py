@@ -415,17 +415,23 @@ async def test_a_stranger_in_a_direct_chat_cannot_make_the_house_wait() -> None:
     assert "nobody in this chat may" in results(model)
 
 
+async def asked_by(house: House, said: str | Inbound) -> "asyncio.Task[None]":
+    """The turn that answers ``said``, once its question waits for somebody."""
+    asked = asyncio.Event()
+
+    async def present(question: Question) -> bool:
+        asked.set()
+        return True
+
+    house.app.rooms.approvals.present = present
+    turn = asyncio.create_task(house.hear(said))
+    await asked.wait()
+    return turn
+
+
 async def test_open_questions_are_told_to_those_who_may_answer() -> None:
     async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as house:
-        asked = asyncio.Event()
-
-        async def present(question: Question) -> bool:
-            asked.set()
-            return True
-
-        house.app.rooms.approvals.present = present
-        turn = asyncio.create_task(house.hear("clean up"))
-        await asked.wait()
+        turn = await asked_by(house, "clean up")
         assert await type_in(house, "/approve", sender="u2") == "nothing waits for an answer of yours"
         listed = await type_in(house, "/approve", sender="u1") or ""
         id = listed.partition(":")[0]
@@ -442,15 +448,7 @@ async def test_open_questions_are_told_to_those_who_may_answer() -> None:
 
 async def test_in_a_group_nobody_reads_what_was_asked_in_another_chat() -> None:
     async with House(clean(folder="secret-plans"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as house:
-        asked = asyncio.Event()
-
-        async def present(question: Question) -> bool:
-            asked.set()
-            return True
-
-        house.app.rooms.approvals.present = present
-        turn = asyncio.create_task(house.hear("clean up"))
-        await asked.wait()
+        turn = await asked_by(house, "clean up")
         listed = await type_in(house, "/approve", sender="u1", group=True) or ""
 
         assert "secret-plans" not in listed
@@ -462,17 +460,9 @@ async def test_in_a_group_nobody_reads_what_was_asked_in_another_chat() -> None:
 
 async def test_in_the_group_where_it_was_asked_it_is_listed_whole() -> None:
     async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as house:
-        asked = asyncio.Event()
-
-        async def present(question: Question) -> bool:
-            asked.set()
-            return True
-
-        house.app.rooms.approvals.present = present
         address = Address("acme", "g1", thread="t1")
         inbound = Inbound(address, "clean up", Sender("u2"), chat_type="group", mentions_us=True)
-        turn = asyncio.create_task(house.hear(inbound))
-        await asked.wait()
+        turn = await asked_by(house, inbound)
         listed = await type_in(house, "/approve", sender="u1", group=True) or ""
 
         assert "folder: build" in listed
@@ -482,15 +472,7 @@ async def test_in_the_group_where_it_was_asked_it_is_listed_whole() -> None:
 
 async def test_a_new_conversation_leaves_no_question_of_the_old_one_open() -> None:
     async with House(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED) as house:
-        asked = asyncio.Event()
-
-        async def present(question: Question) -> bool:
-            asked.set()
-            return True
-
-        house.app.rooms.approvals.present = present
-        turn = asyncio.create_task(house.hear("clean up"))
-        await asked.wait()
+        turn = await asked_by(house, "clean up")
         assert len(house.app.rooms.approvals.pending()) == 1
         fresh = asyncio.create_task(type_in(house, "/new"))
         await turn
