@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from claw.cli import completion, init
 from claw.cli.config import MASK, masked
+from claw.config import source
+from claw.config.edit import get_value
 from claw.errors import UsageError
 from claw.manifest import Found, Manifest, ProviderLine
 
@@ -46,6 +48,24 @@ def test_set_get_and_unset_a_key(claw: Claw, home: Path) -> None:
     assert claw("config", "unset", "tools.deny").returncode == 0
     assert claw("config", "get", "tools.deny").returncode == 2
     assert (home / "config.yaml").read_text(encoding="utf-8").startswith("# mine\nlocale: en\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "stands"),
+    [
+        ("gateway.auth.token", "-7x--h_Vh", "-7x--h_Vh"),
+        ("gateway.auth.token", "--json", "--json"),
+        ("channels.telegram.allowFrom[]", "-100123", ["-100123"]),
+    ],
+)
+def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: str, stands: object) -> None:
+    done = claw("config", "set", key, value)
+
+    assert (done.returncode, "no option" in done.stderr) == (0, False), done.stderr
+    written = source.read(home / "config.yaml").tree
+    assert get_value(written, key.removesuffix("[]")) == stands
+    assert "Usage:" in claw("config", "set", key, "--help").stdout
+    assert claw("config", "set", "--jsn", "x").returncode == 2
 
 
 def test_a_typo_is_warned_about_as_soon_as_it_is_set(claw: Claw) -> None:

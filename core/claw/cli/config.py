@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from claw.cli.show import document
 from claw.config import source
@@ -49,7 +50,15 @@ def get(
         sys.stdout.write(_plain(value))
 
 
-@app.command("set")
+class _AsTyped(TyperCommand):
+    """KEY VALUE: a value may begin with a dash, as a chat's number and every 64th random token do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        plain = len(args) == 2 and args[0][:1] != "-" and args[1] not in ctx.help_option_names
+        return super().parse_args(ctx, ["--", *args] if plain else args)
+
+
+@app.command("set", cls=_AsTyped)
 def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")]) -> None:
     """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
     from claw.config import edit
