@@ -130,6 +130,8 @@ class Reception:
             return self._settle(accepted, "bots")
         going = route(inbound, self._rooms.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
+        if inbound.around.forwarded_from:  # who passes words on does not say them
+            line = ""
         if not (line.startswith("/") and await self._command(accepted, going, line)):
             self._wait(self._with_history(await self._with_files(accepted, going)), going)
         return None

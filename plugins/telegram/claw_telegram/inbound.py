@@ -277,16 +277,18 @@ def _around(message: Json, quoted: Json | None) -> Around:
         chat_name=chat.get("title", ""),
         thread_name=topic.get("name", ""),
         quoted=heard,
-        forwarded_from=_forwarded(message.get("forward_origin") or {}),
+        forwarded_from=_whose_words(message),
         is_forum=bool(chat.get("is_forum")),
     )
 
 
-def _forwarded(origin: Json) -> str:
-    for key in ("sender_user", "sender_chat", "chat"):
-        if key in origin:
-            return _name(origin[key])
-    return str(origin.get("sender_user_name", ""))
+def _whose_words(message: Json) -> str:
+    """Who said it, where the sender only passes it on, or picked it from what a bot offers; else empty."""
+    origin = message.get("forward_origin")
+    if not origin:
+        return f"@{bot.get('username', '')}" if (bot := message.get("via_bot")) else ""
+    by = next((origin[key] for key in ("sender_user", "sender_chat", "chat") if key in origin), {})
+    return _name(by) or str(origin.get("sender_user_name", "")) or "somebody"  # a deleted account has no name
 
 
 def _attachments(message: Json) -> list[Attachment]:

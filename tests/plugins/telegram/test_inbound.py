@@ -167,6 +167,27 @@ def test_whose_words_are_passed_on(origin: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {
+            "forward_origin": {
+                "type": "user",
+                "date": 1,
+                "sender_user": {"id": 5, "is_bot": False, "first_name": ""},
+            }
+        },
+        {"forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": ""}},
+        {"via_bot": {"id": 6, "is_bot": True, "first_name": "Cats", "username": "cats_bot"}},
+    ],
+)
+def test_words_of_somebody_without_a_name_and_of_another_bot_are_not_the_senders(
+    fields: dict[str, Any],
+) -> None:
+    assert heard("/approve abc once", **fields).around.forwarded_from
+    assert not heard("/approve abc once").around.forwarded_from
+
+
+@pytest.mark.parametrize(
     ("field", "file", "kind", "mime"),
     [
         ("audio", {"mime_type": "audio/mpeg", "file_name": "a.mp3"}, "audio", "audio/mpeg"),
