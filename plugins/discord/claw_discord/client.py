@@ -5,6 +5,7 @@ import json
 import logging
 import random
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +123,7 @@ class Connection:
         self._resumes = 0
         self._anew = asyncio.Event()
         self._last_frame = time.monotonic()
-        self._up_since = 0.0
+        self._away = False
         self.state = ChannelState()
 
     # --- the gateway
@@ -229,7 +230,7 @@ class Connection:
             self._who,
             say("not connected, again in {seconds} s: {why}", seconds=round(pause, 1), why=said),
         )
-        detail = say("connecting again by itself: {why}", why=said)
+        detail, self._away = say("connecting again by itself: {why}", why=said), True
         self.state = replace(
             self.state, state="waiting", detail=detail, last_error=said, reconnects=self.state.reconnects + 1
         )
@@ -261,9 +262,21 @@ class Connection:
             if self._resumes > _RESUMES:
                 self._anew.set()
 
+    def lost(self, why: BaseException | None) -> None:
+        """The connection ended, or could not be made (then discord.py says so in the log); it is made again by itself."""
+        said, told = say("the connection was lost"), self.state.last_error
+        if why is not None and type(why).__name__ != "ReconnectWebSocket":  # which is ordinary
+            said = told = f"{type(why).__name__}: {why}"
+            self._away = True
+        detail = say("connecting again by itself: {why}", why=said)
+        self.state = replace(self.state, state="waiting", detail=detail, last_error=told)
+
     def _up(self, *, resumed: bool) -> None:
         more = 1 if resumed or self._resumes else 0
         self._resumes = 0
+        if self._away:
+            self._away = False
+            _log.info("%s: %s", self._who, say("hears again"))
         detail = say(DEGRADED) if self._settings.message_content and not self._content else ""
         self.state = replace(self.state, state="up", detail=detail, reconnects=self.state.reconnects + more)
 
@@ -337,6 +350,8 @@ def _make_client(discord: Any, connection: Connection, bits: int, pace: Pace) ->
                 connection.frame(args[0])
             elif event == "socket_raw_send":
                 connection.sent(args[0])
+            elif event == "disconnect":
+                connection.lost(sys.exception())  # told where it is caught
 
         async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
             if not initial:

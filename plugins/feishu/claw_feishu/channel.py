@@ -371,6 +371,8 @@ class FeishuChannel(Telling):
 
     def up(self) -> None:
         """It works now."""
+        if self._state.state in ("waiting", "failed"):
+            _log.info("feishu: %s", say("hears again"))
         self._state = replace(self._state, state="up", detail="")
 
     def heard(self) -> None:
@@ -380,6 +382,8 @@ class FeishuChannel(Telling):
     def down(self, why: str, *, fatal: bool) -> None:
         """It does not work, for this reason."""
         again = 1 if self._state.state == "up" else 0
+        if not fatal and self._state.state != "waiting":  # the house tells of what failed for good
+            _log.warning("feishu: %s", why)
         self._state = replace(
             self._state,
             state="failed" if fatal else "waiting",

@@ -225,7 +225,7 @@ class Tenant:
         )
         known = _parsed(answer)
         if not isinstance(known, Mapping) or answer.status_code >= 500:
-            raise judge(500, answer.headers, known, path) or AssertionError
+            raise judge(answer.status_code, answer.headers, known, path) or AssertionError
         return known
 
     @property

@@ -211,6 +211,17 @@ class TestComingBack:
         await until(lambda: "still here" in house.texts)
         assert "KeyError" in channel.state.last_error
 
+    async def test_a_service_that_cannot_be_reached_is_told_at_once_and_its_return_too(
+        self, service: FakeDiscord, house: House, channel: DiscordChannel, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", "claw_discord")
+        await service.stop()
+        await until(lambda: "Cannot connect" in channel.state.detail)  # not only after 150 s of silence
+        assert channel.state.state == "waiting" and "Cannot connect" in channel.state.last_error
+        await service.start()
+        await until(lambda: channel.state.state == "up", 20)  # discord.py makes a pause of its own
+        assert channel.state.detail == "" and caplog.messages[-1] == "discord: hears again"
+
     async def test_an_outage_of_everything_is_waited_out(
         self, service: FakeDiscord, house: House, tmp_path: Path
     ) -> None:

@@ -93,6 +93,27 @@ async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_conn
             assert us.state.reconnects == 0
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(502, "<html>Bad Gateway</html>"), "HTTP 502"),
+        (Answer(200, "<html>Log in to this hotel</html>"), "HTTP 200"),
+        (Answer(503, {"code": 0}), "HTTP 503"),
+    ],
+)
+async def test_an_outage_is_told_once_in_the_log_as_it_is_and_so_is_its_end(
+    answer: Answer, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "claw_feishu")
+    async with FakeFeishu() as feishu, listening(feishu) as (us, _):
+        feishu.fail("ws/endpoint", answer, times=3)
+        feishu.drop()
+        await feishu.until(lambda: said in us.state.detail)
+        await feishu.until(lambda: us.state.state == "up")
+    lost, again = [line for line in caplog.messages if line.startswith("feishu: ")]
+    assert "lost" in lost and again == "feishu: hears again"
+
+
 async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:
     pace = replace(QUICK, pause_seconds=0.02, most_seconds=60.0)
     async with FakeFeishu() as feishu, listening(feishu, pace=pace):
