@@ -232,7 +232,7 @@ class FeishuChannel(Telling):
             return await self._post(outbound, form, uuid)
 
         async def recall(message_id: str) -> None:
-            await self.delete(outbound.address, message_id)
+            await self._recall(message_id)
 
         pace = self.pace.card_seconds
         return CardWriter(
@@ -240,7 +240,11 @@ class FeishuChannel(Telling):
         )
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
-        """Put another text into one of our messages: a post anew, or the card's contents."""
+        """Put another text into one of our messages: a post anew, or the card's contents.
+
+        :raises FeishuError: it stands in another chat, or nowhere.
+        """
+        await self._demand(address, message_id)
         item = (await self.tenant.call("GET", f"{MESSAGES}/{message_id}"))["data"]["items"][0]
         if item.get("msg_type") == "interactive":
             card = await Card.found(self.tenant, message_id)
@@ -252,11 +256,19 @@ class FeishuChannel(Telling):
         )
 
     async def delete(self, address: Address, message_id: str) -> None:
-        """Recall one of our messages."""
-        await self.tenant.call("DELETE", f"{MESSAGES}/{message_id}")
+        """Recall one of our messages.
+
+        :raises FeishuError: it stands in another chat, or nowhere.
+        """
+        await self._demand(address, message_id)
+        await self._recall(message_id)
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
-        """Put a reaction on a message, or take ours off."""
+        """Put a reaction on a message, or take ours off.
+
+        :raises FeishuError: it stands in another chat, or nowhere.
+        """
+        await self._demand(address, message_id)
         await (self._reactions.take_off if remove else self._reactions.put)(message_id, emoji)
 
     async def typing(self, address: Address, message_id: str = "") -> None:
@@ -301,6 +313,8 @@ class FeishuChannel(Telling):
     async def _post(self, outbound: Outbound, form: Form, uuid: str) -> str:
         """Send one form: as an answer where there is something to answer, in its thread, else as a new message."""
         address, answered = outbound.address, outbound.reply_to
+        if answered not in (None, outbound.answers) and not await self._is_here(address, str(answered)):
+            answered = None  # a model names what it likes, and the service would say it there
         if answered is None and address.thread:
             answered = outbound.answers or await self.directory.in_thread(address.thread)
         body: dict[str, Any] = {"msg_type": form.msg_type, "content": form.content, "uuid": uuid}
@@ -319,8 +333,25 @@ class FeishuChannel(Telling):
                 "POST", MESSAGES, {"receive_id": address.chat, **body}, query=query
             )
         sent = answer["data"]
-        self.directory.note(str(sent["message_id"]), str(sent.get("chat_id") or address.chat), address.thread)
+        self.directory.sent(
+            str(sent["message_id"]), address.chat, str(sent.get("chat_id") or ""), address.thread
+        )
         return str(sent["message_id"])
+
+    async def _is_here(self, address: Address, message_id: str) -> bool:
+        try:
+            return await self.directory.stands_in(message_id, address.chat)
+        except FeishuError as why:
+            if not why.permanent:
+                raise
+            return False
+
+    async def _demand(self, address: Address, message_id: str) -> None:
+        if not await self._is_here(address, message_id):
+            raise FeishuError("there is no message {id} in this chat", permanent=True, id=message_id)
+
+    async def _recall(self, message_id: str) -> None:
+        await self.tenant.call("DELETE", f"{MESSAGES}/{message_id}")
 
     async def _replace(self, outbound: Outbound) -> list[str]:
         """Finish what another writer left: its cards take the text, spare ones go."""
@@ -329,7 +360,7 @@ class FeishuChannel(Telling):
         for message_id in outbound.replaces:
             if not pieces:
                 with suppress(DeliveryError):
-                    await self.delete(outbound.address, message_id)
+                    await self._recall(message_id)
             elif await self._finish(outbound, message_id, pieces[0], last=len(pieces) == 1):
                 kept.append(message_id)
                 del pieces[0]
@@ -357,7 +388,7 @@ class FeishuChannel(Telling):
             if not why.permanent:
                 raise
             with suppress(DeliveryError):
-                await self.delete(outbound.address, message_id)
+                await self._recall(message_id)
             return False
         return True
 

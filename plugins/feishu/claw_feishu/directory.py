@@ -77,6 +77,7 @@ class Directory:
         self._chats: Kept[Chat] = Kept()
         self.places: Kept[tuple[str, str | None]] = Kept()
         self._latest: Kept[str] = Kept()  # thread → a message in it
+        self._chat_with: Kept[str] = Kept()  # a person that was written to → the chat with them
 
     async def dressed(self, inbound: Inbound, bot: Bot) -> Inbound | None:
         """The same message with names and what it quotes; None when nobody can say in which chat it is."""
@@ -105,6 +106,23 @@ class Directory:
         if thread:
             self._latest.put(thread, message_id)
 
+    def sent(self, message_id: str, to: str, chat: str, thread: str | None) -> None:
+        """A message of ours went to somebody or to a chat, and stands in a chat."""
+        self.note(message_id, chat or to, thread)
+        if chat and chat != to:
+            self._chat_with.put(to, chat)
+
+    async def stands_in(self, message_id: str, chat: str) -> bool:
+        """Whether a message stands in that chat: the service takes its id from whoever has it.
+
+        :raises FeishuError: nobody can say, as when there is none.
+        """
+        try:
+            place = self.places.get(message_id) or await self._place(message_id)
+        except (KeyError, IndexError, TypeError):
+            return False
+        return place[0] in (chat, self._chat_with.get(chat))
+
     async def in_thread(self, thread: str) -> str | None:
         """A message of a thread, to answer in it; None when it has none that we may see."""
         return await self._latest.ask(thread, self._first_of)
@@ -116,11 +134,16 @@ class Directory:
         if place is None and not inbound.address.chat and inbound.message_id:
             with suppress(DeliveryError, TimeoutError, KeyError, IndexError):
                 async with asyncio.timeout(SECONDS):
-                    item = await self._message(inbound.message_id)
-                    place = (str(item["chat_id"]), item.get("thread_id") or None)
+                    place = await self._place(inbound.message_id)
         if place is None:
             return inbound
         return replace(inbound, address=replace(inbound.address, chat=place[0], thread=place[1]))
+
+    async def _place(self, message_id: str) -> tuple[str, str | None]:
+        item = await self._message(message_id)
+        place = str(item["chat_id"]), item.get("thread_id") or None
+        self.places.put(message_id, place)
+        return place
 
     async def _person(self, open_id: str) -> str:
         path = f"/open-apis/contact/v3/users/{open_id}"

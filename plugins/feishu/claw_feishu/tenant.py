@@ -33,6 +33,9 @@ TIMEOUT_SECONDS = 15
 CONNECT_SECONDS = 5
 MEDIA_SECONDS = 120
 
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[\w.:=@~-]+)+", re.ASCII)
+"""A path with nothing in it that would make it another one: ids in it come from events, and from models."""
+
 _FIXES = {
     SCOPE_MISSING: "Add one of these scopes to the app in the developer console and publish a version: {scopes}",
     NOT_IN_CHAT: "Add the bot to the chat",
@@ -171,6 +174,7 @@ class Tenant:
         """
         import httpx2
 
+        _demand(path)
         for last in (False, True):
             token = await self.token()
             ask = self._http().stream(
@@ -256,6 +260,7 @@ class Tenant:
         """One attempt. ``safe``: repeating it does no harm even when it arrived."""
         import httpx2
 
+        _demand(path)
         headers = {**options.get("headers", {}), **(_bearer(token) if token else {})}
         try:
             return await self._http().request(
@@ -263,6 +268,13 @@ class Tenant:
             )
         except httpx2.TransportError as why:
             raise unreachable(why, path, safe=safe or method == "GET") from why
+
+
+def _demand(path: str) -> None:
+    if not _PATH.fullmatch(path):
+        raise FeishuError(
+            "{id} is no id of Feishu", id=path.rpartition("/v1/")[2], permanent=True, where=path
+        )
 
 
 def unreachable(why: Exception, path: str, *, safe: bool = True) -> FeishuError:

@@ -214,9 +214,9 @@ async def a_stream(fixture: dict[str, Any]) -> None:
             feishu.fail(f"{call['method']} {call['path']}", Answer(body=call["response"]))
         await us.tenant.token()
         before = len(feishu.log)
-        writer = us.stream(outbound(None, reply_to=asked))
+        writer = us.stream(outbound(None, reply_to=asked, answers=asked))
         await writer.show(texts[0])
-        receipt = await writer.finish(outbound(None, texts[-1], reply_to=asked))
+        receipt = await writer.finish(outbound(None, texts[-1], reply_to=asked, answers=asked))
         made = feishu.log[before:]
     assert receipt.message_ids == ("om_card1",)
     assert [(call.method, call.path) for call in made] == [(call["method"], call["path"]) for call in calls]
