@@ -297,11 +297,14 @@ class Connection:
         :param path: with the names of ``where`` in braces: they tell discord.py which limit counts.
         :param files: (path on this machine, name to show); ``json`` goes with them as a part.
         :returns: the parsed answer.
-        :raises DeliveryError: it was refused, or nobody knows.
+        :raises DeliveryError: it was refused, or nobody knows; permanent for an id that is none.
         """
         client = self._client
         if client is None:
             raise DeliveryError("not connected to Discord")
+        for name, value in where.items():  # some come from models, and two points lead to the channel itself
+            if not (outbound.is_id(value) if name.endswith("_id") else value.strip(".")):
+                raise DeliveryError("{id} is no {name} of Discord", permanent=True, id=value, name=name)
         discord = vendor()
         route = import_module("discord.http").Route(method, path, **where)
         opened = [discord.File(file, filename=name) for file, name in files]

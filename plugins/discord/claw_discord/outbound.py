@@ -5,6 +5,7 @@ one line.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ _STYLES = {"primary": 1, "danger": 4}
 _PLAIN_STYLE = 2
 _QUESTION_CHARS, _OPTION_CHARS, _OPTIONS, _POLL_HOURS = 300, 55, 10, 24
 _TITLE_CHARS = 100
+_ID = re.compile("[0-9]{1,20}")
 NOBODY: dict[str, Any] = {"parse": []}
 """Nobody is pinged, whatever a text names."""
 
@@ -36,6 +38,11 @@ _FIXES = {
     50013: "give the bot's role the right to do that in this channel",
     40005: "send a smaller file",
 }
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id as the service gives them: the digits of a number of 64 bits."""
+    return _ID.fullmatch(text) is not None
 
 
 def nonce(key: str) -> str:
@@ -59,7 +66,7 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
         "enforce_nonce": True,
         "allowed_mentions": NOBODY,
     }
-    if reply_to:
+    if reply_to and is_id(reply_to):  # with any other the service would refuse the whole message
         body["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
     if outbound.buttons:
         body["components"] = components(outbound.buttons)

@@ -1,5 +1,6 @@
 """One message to be said, as parameters of the Bot API, and what to change when it refuses them. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,8 @@ CAPTION = 1024
 _BUTTONS_IN_A_ROW = 3
 _WIDE_LABEL = 16
 _NO_QUOTE = ("message to be replied not found", "message to reply not found", "replied message not found")
+
+_MESSAGE_ID = re.compile("[0-9]{1,18}")
 
 PHOTO_BYTES = 10 << 20
 _MEDIA = {
@@ -83,7 +86,7 @@ class Saying:
 def saying(outbound: Outbound, *, preview: bool = True) -> Saying:
     """What the house wants said, without its files."""
     address = outbound.address
-    reply_to = outbound.reply_to if outbound.reply_to and outbound.reply_to.isdigit() else None
+    reply_to = outbound.reply_to if _MESSAGE_ID.fullmatch(outbound.reply_to or "") else None
     return Saying(
         address.chat, outbound.text, address.thread, reply_to, outbound.buttons, html=not outbound.plain, preview=preview
     )  # fmt: skip
