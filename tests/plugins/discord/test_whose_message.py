@@ -20,15 +20,15 @@ async def test_an_id_is_no_path_to_the_channel_itself(
         [ours] = (await made.send(says("mine"))).message_ids
         before = len(service.log)
         for odd in ODD[:3] if what == "react with" else ODD:
+            act = {
+                "edit": lambda id: made.edit(here(), id, "changed"),
+                "delete": lambda id: made.delete(here(), id),
+                "react": lambda id: made.react(here(), id, "x"),
+                "take off": lambda id: made.react(here(), id, "x", True),
+                "react with": lambda emoji: made.react(here(), ours, emoji),
+            }[what]
             with pytest.raises(DeliveryError, match="of Discord") as refused:
-                if what == "edit":
-                    await made.edit(here(), odd, "changed")
-                elif what == "delete":
-                    await made.delete(here(), odd)
-                elif what == "react with":
-                    await made.react(here(), ours, odd)
-                else:
-                    await made.react(here(), odd, "x", what == "take off")
+                await act(odd)
             assert refused.value.permanent
         assert service.log[before:] == [] and service.shown() == ["mine"]
 
