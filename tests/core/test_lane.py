@@ -98,6 +98,12 @@ async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leave
     assert len(lanes) == 0
 
 
+async def settle() -> None:
+    """Whatever can begin has begun: so many steps of the loop, and no time."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 async def running_at_once(lanes: Lanes, kind: str, count: int) -> int:
     """How many of ``count`` turns of a kind, each of a session of its own, run before any of them ends."""
     begun, over = [], asyncio.Event()
@@ -110,7 +116,7 @@ async def running_at_once(lanes: Lanes, kind: str, count: int) -> int:
     async with asyncio.TaskGroup() as group:
         for number in range(count):
             group.create_task(turn(number))
-        await asyncio.sleep(0.01)
+        await settle()
         at_once = len(begun)
         assert begun == list(range(at_once)), "those that came first"
         over.set()
@@ -138,13 +144,13 @@ async def test_other_widths_hold_from_now_on():
     async with asyncio.TaskGroup() as group:
         for number in range(5):
             group.create_task(turn(number))
-        await asyncio.sleep(0.01)
+        await settle()
         assert begun == [0]
         lanes.widen({MAIN: 3})
-        await asyncio.sleep(0.01)
+        await settle()
         assert begun == [0, 1, 2]
         lanes.widen({MAIN: 1})
-        await asyncio.sleep(0.01)
+        await settle()
         assert begun == [0, 1, 2], "no turn that runs is stopped"
         over.set()
     assert await running_at_once(lanes, MAIN, 3) == 1

@@ -33,7 +33,7 @@ async def test_a_turn_that_ends_just_when_a_sign_of_life_was_shown_is_over(tmp_p
     for _ in range(ticks):
         await asyncio.sleep(0)
 
-    await asyncio.wait_for(live.over(finished=True), 1)
+    await asyncio.wait_for(live.over(finished=True), 20)
     assert complaints == []
 
 
@@ -67,6 +67,12 @@ def growing(tmp_path, channel, visible=str):
     return Live(channel, where, "t1", Journal(Database(tmp_path / "state.db")), visible, str)
 
 
+async def until(holds):
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
 async def test_what_comes_between_two_looks_is_shown_together_and_the_last_of_it_without_more_to_come(
     tmp_path,
 ):
@@ -74,7 +80,7 @@ async def test_what_comes_between_two_looks_is_shown_together_and_the_last_of_it
     live = growing(tmp_path, channel)
     for word in ["one", "two", "three", "four"]:
         await live.hear(TextPiece(word))
-    await asyncio.sleep(0.2)
+    await until(lambda: len(channel.states) == 2)
 
     assert channel.states == ["one", "onetwothreefour"]
     await live.over(finished=True)
@@ -94,14 +100,14 @@ async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_
     channel = Growing()
     channel.go.clear()
     live = growing(tmp_path, channel)
-    await asyncio.wait_for(live.hear(TextPiece("one")), 1)
-    await asyncio.wait_for(live.hear(TextPiece("two")), 1)
+    await asyncio.wait_for(live.hear(TextPiece("one")), 20)
+    await asyncio.wait_for(live.hear(TextPiece("two")), 20)
 
     ending = asyncio.ensure_future(live.over(finished=True))
     await asyncio.sleep(0.05)
     assert not ending.done()
     channel.go.set()
-    await asyncio.wait_for(ending, 1)
+    await asyncio.wait_for(ending, 20)
     assert channel.states == ["one"]
 
 
@@ -115,7 +121,7 @@ async def test_nothing_grows_before_what_is_older_has_arrived(tmp_path):
 
     is_free.set()
     await live.hear(TextPiece(" two"))
-    await asyncio.sleep(0.1)
+    await until(lambda: channel.states)
     assert channel.states == ["one two"]
     await live.over(finished=True)
 

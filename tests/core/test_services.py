@@ -224,4 +224,4 @@ async def test_a_service_that_hangs_is_told_when_the_client_leaves(http):
         await anext(aiter(stream))
         assert not service.left.is_set()
         await stream.close()
-        await asyncio.wait_for(service.left.wait(), 1)
+        await asyncio.wait_for(service.left.wait(), 20)

@@ -133,7 +133,7 @@ async def test_reading_stops_at_the_end_mark_although_the_service_stays():
     begun = time.monotonic()
 
     assert await heard(Said(b'data: "a"\n\ndata: null\n\n', 60.0)) == "a"
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 20
 
 
 async def test_keep_alives_are_no_progress():

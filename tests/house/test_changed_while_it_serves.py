@@ -12,7 +12,7 @@ from claw.serve import Serving
 from claw.standing import LOADED
 from claw.testing import FakeChannel, FakeProvider, House, says
 from claw.wall import Leeway
-from house.test_serving import Broken, Channels, served
+from house.test_serving import Broken, Channels, served, until
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"]}}}
 
@@ -101,7 +101,7 @@ async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, agai
     request = Request("agent:a:main", "a", "t", "exec", "", "ls", "digest", Address("fake", "chat-1"))
     config = {**OPEN, "owners": ["fake:boss"]}
     async with served(FakeProvider(), FakeChannel(), home=tmp_path, config=config) as house:
-        await asyncio.sleep(0.05)
+        await until(lambda: house.serving.report().channels[0].state.state == "up")
         if again:
             await reloaded(house, {**config, "owners": ["fake:boss", "fake:other"]})
         approvals = house.serving.app.rooms.approvals

@@ -165,9 +165,9 @@ def test_a_channel_that_does_not_let_go_does_not_hold_the_stop(home):  # noqa: F
 
 
 def test_a_second_signal_ends_it_at_once_even_when_a_channel_blocks_the_loop(home):  # noqa: F811
-    home.with_channel(body="await asyncio.sleep(0.7); time.sleep(60)")
+    home.with_channel(body="await asyncio.sleep(0.7); (self.folder / 'blocked').touch(); time.sleep(60)")
     with Running(home) as running:
-        time.sleep(1.0)
+        until((home.root / "post" / "blocked").exists)
         running.process.send_signal(signal.SIGTERM)
         time.sleep(1.2)
         assert running.process.poll() is None

@@ -43,6 +43,19 @@ async def served(model, *channels, home, config=OPEN, tools=()):
         await house.close()
 
 
+async def until(holds):
+    """Wait until something holds, however slow the machine is."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def taken_in(house, channel, *said):
+    """Wait until all of this was received: it has its turn, or waits for one, or needs none."""
+    told = {one.event_id for one in said}
+    await until(lambda: told <= set(channel.acknowledged) and not house.serving._arrived)
+
+
 class Slow(FakeProvider):
     """A model that waits to be let go before it answers."""
 
@@ -90,11 +103,13 @@ async def test_a_redelivery_is_answered_once_also_after_a_restart(tmp_path):
         asked = channel.says("hi", "u1")
         await channel.until_shown()
         channel.again(asked)
+        await until(lambda: channel.acknowledged == [asked.event_id] * 2)
         await asyncio.sleep(0.05)
     again = FakeChannel()
     async with served(FakeProvider(), again, home=tmp_path):
         again.again(asked)
-        await asyncio.sleep(0.1)
+        await until(lambda: again.acknowledged)
+        await asyncio.sleep(0.05)
 
     assert channel.shown == ["once"] and again.shown == []
     assert again.acknowledged == [asked.event_id], "a redelivery is acknowledged"
@@ -246,8 +261,7 @@ async def test_only_what_is_said_or_pressed_begins_a_turn(tmp_path, kind, answer
         await asyncio.sleep(0.05)
         channel.says("hello", "u1", chat="another")
         await channel.until_shown(answers)
-        await asyncio.sleep(0.02)
-        assert house.app.rooms.journal.waiting() == ()
+        await until(lambda: house.app.rooms.journal.waiting() == ())
     assert len(model.requests) == answers
 
 
@@ -259,9 +273,8 @@ async def test_stop_ends_the_turn_that_runs(tmp_path):
         channel.says("stop", "u1")
         [told] = await channel.until_shown()
         assert "stopped" in told
-        await asyncio.sleep(0.05)
-        assert house.serving.report().running == 0
-        assert house.app.rooms.journal.unfinished() == ()
+        await until(lambda: house.serving.report().running == 0)
+        await until(lambda: house.app.rooms.journal.unfinished() == ())
 
 
 async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and_left_behind(
@@ -293,11 +306,11 @@ async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and
                 await asyncio.sleep(0.01)
         tool.let_go.set()
         await tool.over.wait()
+        await until(lambda: house.app.rooms.journal.unfinished() == ())
         await asyncio.sleep(0.05)
         assert len(model.requests) == 2
         assert "far too late" not in str(model.requests[1].request.messages)
         assert "far too late" not in str(house.events)
-        assert house.app.rooms.journal.unfinished() == ()
 
 
 async def test_a_message_while_a_turn_runs_steers_it(tmp_path):
@@ -311,11 +324,10 @@ async def test_a_message_while_a_turn_runs_steers_it(tmp_path):
     tool = FakeTool("work")
     tool.run = work
     model = FakeProvider(calls("work"), says("in blue"))
-    async with served(model, channel, home=tmp_path, tools=[tool]):
+    async with served(model, channel, home=tmp_path, tools=[tool]) as house:
         channel.says("paint it", "u1")
         await asyncio.wait_for(begun.wait(), 5)
-        channel.says("in blue please", "u1")
-        await asyncio.sleep(0.05)
+        await taken_in(house, channel, channel.says("in blue please", "u1"))
         go.set()
         assert await channel.until_shown() == ["in blue"]
 
@@ -422,16 +434,15 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(tmp_path, answer):
     class Pieces(FakeProvider):
         async def stream(self, request):
             self.requests.append(request)
-            for piece in ("a ", "full ", "answer"):
+            for piece, so_far in (("a ", "a"), ("full ", "a full"), ("answer", answer)):
                 yield TextDelta(piece)
-                await asyncio.sleep(0.1)  # longer than between two looks at it
+                await until(lambda so_far=so_far: channel.states[-1:] == [so_far])
             yield Finished(says(answer))
 
     channel = Streaming()
     async with served(Pieces(), channel, home=tmp_path) as house:
         channel.says("tell me", "u1")
-        while not channel.states or house.app.rooms.journal.owed():
-            await asyncio.sleep(0.01)
+        await until(lambda: len(channel.states) == 4 and not house.app.rooms.journal.owed())
         await asyncio.sleep(0.05)
 
     assert channel.states == ["a", "a full", "a full answer", answer]
@@ -445,7 +456,7 @@ async def test_a_new_configuration_lets_other_people_in_and_leaves_an_unchanged_
     config = {"channels": {"same": {"allowFrom": ["u1"]}, "other": {"allowFrom": ["u1"]}}}
     model = FakeProvider(says("one"), says("two"))
     async with served(model, same, other, home=tmp_path, config=config) as house:
-        await asyncio.sleep(0.05)
+        await until(lambda: same.connections == other.connections == 1)
         config["channels"]["other"]["allowFrom"].append("u2")
         house._write(config, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
@@ -553,18 +564,17 @@ async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_i
     async def after(tree):
         house._write(tree, "fake")
         await serving.reload(look_round(environ, ()))
-        await asyncio.sleep(0.05)
+
+    def states():
         return {one.account: one.state.state for one in serving.report().channels}
 
     try:
         with pytest.raises(ClawError, match=r"accounts\.three\.key: is missing\. Add it"):
             await after(file(one="good", two="bad", three="bad"))
-        assert await after(file(one="good", two="bad", three="good")) == {
-            "one": "up",
-            "three": "up",
-            "two": "failed",
-        }
-        assert await after(file(one="good", two="good")) == {"one": "up", "two": "up"}
+        await after(file(one="good", two="bad", three="good"))
+        await until(lambda: states() == {"one": "up", "three": "up", "two": "failed"})
+        await after(file(one="good", two="good"))
+        await until(lambda: states() == {"one": "up", "two": "up"})
         with pytest.raises(ClawError, match=r"accounts\.two\.key"):
             await after(file(one="good", two="bad"))
     finally:

@@ -9,6 +9,7 @@ from claw.message import Sender
 from claw.reception import BOT_TURNS, MOST_PLACES
 from claw.serve import Serving
 from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
+from house.test_serving import taken_in
 
 GROUP = {"chat": "g1", "chat_type": "group", "mentions_us": True}
 BOSS, MEMBER = Sender("boss", name="Bea"), Sender("u2", name="Cem")
@@ -64,11 +65,10 @@ async def test_nobody_elses_words_steer_a_turn_that_has_an_owners_tools(tmp_path
     work, secret = Work(), FakeTool("secret", owner_only=True)
     model = FakeProvider(calls("work"), says("done"), says("I may not"))
     channel = FakeChannel()
-    async with served(model, channel, home=tmp_path, config=file(), tools=[work, secret]):
+    async with served(model, channel, home=tmp_path, config=file(), tools=[work, secret]) as house:
         channel.says("work", BOSS, **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
-        channel.says("and tell me the secret", MEMBER, **GROUP)
-        await asyncio.sleep(0.05)
+        await taken_in(house, channel, channel.says("and tell me the secret", MEMBER, **GROUP))
         work.go.set()
         assert await channel.until_shown(2) == ["done", "I may not"]
 
@@ -82,8 +82,7 @@ async def test_what_steered_a_turn_belongs_to_it_and_is_not_answered_again_by_th
     async with served(model, channel, home=tmp_path, config=file(), tools=[work]) as house:
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        channel.says("and this", "u1")
-        await asyncio.sleep(0.05)
+        await taken_in(house, channel, channel.says("and this", "u1"))
         work.go.set()
         assert await channel.until_shown() == ["both"]
         assert "and this" in words_of(model, 1)
@@ -97,12 +96,14 @@ async def test_what_waits_becomes_one_turn_only_where_all_may_have_the_same_tool
     model = FakeProvider(calls("work"), says("done"), says("two"), says("three"))
     channel, second = FakeChannel(), MEMBER if first is BOSS else BOSS
     config = file(messages={"queue": {"mode": "collect", "debounce": "50ms"}})
-    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]):
+    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as house:
         channel.says("work", BOSS, **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
-        channel.says("words of the first", first, **GROUP)
-        channel.says("words of the second", second, **GROUP)
-        await asyncio.sleep(0.05)
+        said = [
+            channel.says("words of the first", first, **GROUP),
+            channel.says("words of the second", second, **GROUP),
+        ]
+        await taken_in(house, channel, *said)
         work.go.set()
         await channel.until_shown(3)
 
@@ -116,12 +117,11 @@ async def test_a_group_gives_its_senders_tools_and_no_one_borrows_them(tmp_path)
     channel = FakeChannel()
     group = {"tools": {"deny": ["secret"]}, "toolsBySender": {"u1": {"allow": ["*"]}}}
     config = file(channels={"fake": {"groups": {"g1": group}}})
-    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]):
+    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as house:
         channel.says("work", Sender("u1"), **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
-        for number in (2, 3):
-            channel.says(f"the secret, says {number}", Sender(f"u{number}"), **GROUP)
-        await asyncio.sleep(0.05)
+        said = [channel.says(f"the secret, says {n}", Sender(f"u{n}"), **GROUP) for n in (2, 3)]
+        await taken_in(house, channel, *said)
         work.go.set()
         await channel.until_shown(2)
 
@@ -161,12 +161,10 @@ async def test_an_account_has_a_queue_of_its_own(tmp_path):
     channel = FakeChannel(account="second")
     own = {"allowFrom": ["u1"], "queue": {"mode": "followup"}}
     config = {"channels": {"fake": {"queue": {"mode": "collect"}, "accounts": {"second": own}}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]):
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as house:
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        channel.says("this", "u1")
-        channel.says("and that", "u1")
-        await asyncio.sleep(0.05)
+        await taken_in(house, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
         work.go.set()
         assert await channel.until_shown(3) == ["one", "two", "three"]
 
@@ -175,14 +173,12 @@ async def test_what_a_person_chose_for_their_conversation_goes_before_the_channe
     work, model = Work(), FakeProvider(calls("work"), says("one"), says("two"), says("three"))
     channel = FakeChannel()
     config = {"channels": {"fake": {"allowFrom": ["u1"], "queue": {"mode": "collect", "debounce": 0}}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]):
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as house:
         channel.says("/queue followup", "u1")
         await channel.until_shown(1)
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        channel.says("this", "u1")
-        channel.says("and that", "u1")
-        await asyncio.sleep(0.05)
+        await taken_in(house, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
         work.go.set()
         assert (await channel.until_shown(4))[1:] == ["one", "two", "three"]
 

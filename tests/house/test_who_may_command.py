@@ -8,7 +8,7 @@ from claw.builtin.chat_commands import COMMANDS
 from claw.message import Sender
 from claw.overrides import NONE
 from claw.testing import FakeChannel, FakeProvider, FakeTool, calls, says
-from house.test_serving import Slow, served
+from house.test_serving import Slow, served, taken_in, until
 
 LINES = sorted(
     {*COMMANDS, "/model fake/other", "/think high", "/reasoning on", "/queue collect", "/new hello"}
@@ -33,23 +33,16 @@ CLOSED = {
 }
 
 
-async def settled(house):
-    """Wait until nothing that came in is still on its way."""
-    for _ in range(200):
-        await asyncio.sleep(0.01)
-        if not house.app.rooms.journal.waiting() and not house.serving.report().waiting:
-            return
-
-
 @pytest.mark.parametrize("why", CLOSED)
 async def test_no_command_counts_of_who_may_not_talk(tmp_path, why):
     config, how = CLOSED[why]
     channel, model = FakeChannel(), FakeProvider()
     async with served(model, channel, home=tmp_path, config=config) as house:
-        for line in LINES:
-            channel.says(line, **{"sender": "u1", **how})
+        said = [channel.says(line, **{"sender": "u1", **how}) for line in LINES]
+        if channel.name in house.app.kit.channels:
+            await taken_in(house, channel, *said)
+            await until(lambda: not house.serving.report().owed)
         await asyncio.sleep(0.05)
-        await settled(house)
         keys = [row[0] for row in house.app._database.read("SELECT session_key FROM overrides")]
 
     assert keys == [], "nothing was chosen"
@@ -149,8 +142,8 @@ async def test_the_queue_that_was_chosen_in_a_chat_is_how_its_messages_wait(tmp_
         said.append(channel.says("first", "u1"))
         await asyncio.wait_for(model.asked.wait(), 5)
         said.append(channel.says("second", "u1"))
-        await settled(house)
-        await asyncio.sleep(0.2)
+        await taken_in(house, channel, *said)
+        await asyncio.sleep(0.05)
         model.gate.set()
         await channel.until_shown(1 + len(answers))
         await asyncio.sleep(0.1)
@@ -211,9 +204,7 @@ async def test_bots_alone_are_answered_four_times_and_again_once_a_person_wrote(
     bot = Sender("b1", name="bot", is_bot=True)
     async with served(model, channel, home=tmp_path, config=config) as house:
         for number in range(7):
-            channel.says(f"hello {number}", bot)
-            await asyncio.sleep(0.02)
-            await settled(house)
+            await taken_in(house, channel, channel.says(f"hello {number}", bot))
         await channel.until_shown(4)
         await asyncio.sleep(0.1)
         assert len(channel.shown) == 4

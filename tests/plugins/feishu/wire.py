@@ -313,7 +313,7 @@ async def heard_from(raw: list[bytes]) -> None:
     async with FakeFeishu() as feishu, listening(feishu, Door()) as (_, door):
         for data in raw:
             await feishu.send_raw(data)
-        await feishu.until(lambda: len(door.heard) == 2)
+        await feishu.until(lambda: len(door.heard) == len(feishu.answers) == 2)
         await asyncio.sleep(0.05)
         assert {heard.event_id for heard in door.heard} == {"3f2c7a90bd5e4f6fa1c2d3e4f5a60701"}
         replies = [frames.decode(data) for data in feishu.answers]

@@ -145,7 +145,7 @@ async def test_an_album_is_one_message_also_when_its_parts_come_apart() -> None:
         photo = [{"file_id": f"p{number}", "file_unique_id": f"u{number}", "width": 9, "height": 9}]
         fake.says(chat=CHAT, photo=photo, media_group_id="g1", **more)  # type: ignore[arg-type]
 
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, album=0.5)) as (channel, door):
         await soon(lambda: channel.state.state == "up")
         part(1, caption="look")
         await asyncio.sleep(0.02)
@@ -180,14 +180,14 @@ async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() 
 
 
 async def test_it_stops_at_once_and_leaves_no_task() -> None:
-    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+    async with FakeTelegram() as fake, channel_at(fake.url, replace(QUICK, poll=60)) as channel:
         task = asyncio.create_task(channel.run(Door()))
         await soon(lambda: len(fake.calls("getUpdates")) == 2)
         began = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 20
         assert channel.state.detail == "stopped"
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -101,7 +101,7 @@ async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_fo
         section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
-        channel.pace = replace(QUICK, album=0.1)  # type: ignore[attr-defined]
+        channel.pace = replace(QUICK, album=0.6)  # type: ignore[attr-defined]
         async with running(channel, door):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
             calls = []
