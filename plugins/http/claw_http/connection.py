@@ -19,6 +19,8 @@ READ_BYTES = 32 << 10
 """Taken from a socket at once: a caller's bytes lie in four places on their way (asyncio takes 256 KiB)."""
 IDLE_CONNECTIONS = 256
 """Connections without a request, at most."""
+TAKEN_SECONDS = 30.0
+"""Who takes nothing of what waits for him for so long is let go; asyncio would keep the connection for ever."""
 STOP_SECONDS = 1.0
 
 
@@ -67,9 +69,11 @@ class Joined:
         self._held.append(data)
 
     def close(self) -> None:
-        """Send what is held, and close."""
+        """Send what is held, and close; who does not take it is not waited for."""
         self._send()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(TAKEN_SECONDS, self._transport.abort)
 
     def _send(self) -> None:
         if self._held:
@@ -83,6 +87,7 @@ class Protocol(H11Protocol):
     def __init__(self, idle: Idle, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._idle = idle
+        self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As uvicorn's; the head's time runs from here."""
@@ -101,10 +106,25 @@ class Protocol(H11Protocol):
         super().on_response_complete()
         self._note()
 
+    def pause_writing(self) -> None:
+        """As uvicorn's; the caller has a while to take what waits for him."""
+        super().pause_writing()
+        self._stalled = asyncio.get_running_loop().call_later(TAKEN_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """As uvicorn's."""
+        self._goes_on()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """As uvicorn's."""
+        self._goes_on()
         self._idle.ended(self.transport)
         super().connection_lost(exc)
+
+    def _goes_on(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
 
     def _note(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
