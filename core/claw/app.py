@@ -30,6 +30,7 @@ from claw.config.view import PluginConfig
 from claw.cooldown import Rules
 from claw.errors import ClawError, PluginError, UsageError
 from claw.event import Event
+from claw.fallback import ModelRef, candidates
 from claw.gate import Caller, prepare
 from claw.guard.fetch import Network
 from claw.guard.redact import Redactor
@@ -78,6 +79,14 @@ class House:
         from claw.scenario import declared  # asked for by commands alone
 
         return declared(self.standings, self.config.settings.tools.suppliers)
+
+    def models(self, agent: str = "") -> tuple[ModelRef, ...]:
+        """The models of an agent, in the order in which they are asked."""
+        choice = self.config.agent(agent).settings.model
+        primary = (choice and choice.primary) or self.default_model
+        return candidates(
+            "", primary, choice.fallbacks if choice else (), self.config.settings.models.aliases
+        )
 
 
 def look_round(

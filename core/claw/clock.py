@@ -1,5 +1,6 @@
 """The clock: the only place that asks what time it is, so that a test can say it instead."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,18 @@ class Clock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC: what a record on disk carries."""
         return int(self.now() * 1000)
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def seconds_in(text: str) -> float | None:
+    """How long ``1h30m`` is, in seconds; None when it is no duration."""
+    text = re.sub(r"\s", "", text.lower())
+    pieces = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if not pieces or text != "".join(number + unit for number, unit in pieces):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in pieces)
 
 
 SYSTEM = Clock()

@@ -93,6 +93,8 @@ def _gemini(node: Any, definitions: Schema, inside: tuple[str, ...]) -> dict[str
         said.pop("required", None)
     if said.get("type") == "array":
         said["items"] = _gemini(said.get("items"), definitions, inside) or {"type": "string"}
+    else:  # what allOf folds together may be no list in the end
+        said.pop("items", None)
     return said
 
 

@@ -6,7 +6,7 @@ here imports it. Source of the entry-point rules: packaging.python.org, "Entry p
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
@@ -73,10 +73,14 @@ class ProviderLine(Part, frozen=True):
     default_model: str = ""
     needs: str = ""
 
+    def variable(self, environ: Mapping[str, str]) -> str:
+        """The environment variable that holds a key; empty when none does."""
+        return next((name for name in self.env if environ.get(name, "").strip()), "")
+
     def ready(self, environ: Mapping[str, str]) -> bool:
         """Whether it may be chosen unasked: it has a model, a key of it is set, and what it needs is installed."""
-        keyed = any(environ.get(variable, "").strip() for variable in self.env)
-        return bool(self.default_model) and keyed and (not self.needs or _is_installed(self.needs))
+        keyed = bool(self.default_model and self.variable(environ))
+        return keyed and (not self.needs or _is_installed(self.needs))
 
 
 class Manifest(Part, frozen=True):
@@ -251,11 +255,14 @@ def scan() -> tuple[Found, ...]:
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
 
 
+def providers_of(found: Iterable[Found]) -> Iterator[ProviderLine]:
+    """Every provider that the manifests declare."""
+    return (line for one in found if one.manifest for line in one.manifest.providers)
+
+
 def variables_of(found: Iterable[Found], provider: str) -> tuple[str, ...] | None:
     """The environment variables of which one may hold a key of ``provider``; None when no manifest speaks of it."""
-    lines = [
-        line for one in found if one.manifest for line in one.manifest.providers if line.name == provider
-    ]
+    lines = [line for line in providers_of(found) if line.name == provider]
     return tuple(name for line in lines for name in line.env) if lines else None
 
 

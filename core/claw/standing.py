@@ -10,7 +10,7 @@ from typing import Any
 from claw.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 from claw.config.outline import ANY_ENDPOINT, Wanted
 from claw.errors import ConfigError, PluginError
-from claw.manifest import API_VERSION, Found, Manifest, fits
+from claw.manifest import API_VERSION, Found, Manifest, fits, providers_of
 from claw.words import say
 
 LOADED, IDLE, DISABLED, BLOCKED, QUARANTINED, INCOMPATIBLE = (
@@ -143,7 +143,7 @@ def _providers_served(
     own = {line.name for line in manifest.providers}
     served = [name for name in used if name in own]
     if ANY_ENDPOINT in own:
-        others = {line.name for one in all_found if one.manifest for line in one.manifest.providers}
+        others = {line.name for line in providers_of(all_found)}
         served += [name for name in used if name not in others and name in wanted.providers]
     return served
 
@@ -233,11 +233,7 @@ def choose_model(
 
 
 def _default_of(found: Sequence[Found], provider: str) -> str:
-    for one in found:
-        for line in one.manifest.providers if one.manifest else ():
-            if line.name == provider:
-                return line.default_model
-    return ""
+    return next((line.default_model for line in providers_of(found) if line.name == provider), "")
 
 
 def refuse_missing(standings: Sequence[Standing]) -> None:

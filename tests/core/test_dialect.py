@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 from claw.dialect import gemini, openai_strict, why_not_strict
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 GEMINI = {
     *(
@@ -66,6 +66,12 @@ PARAMETERS = objects(SCHEMAS).map(
     lambda schema: {**schema, "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}}}
 )
 
+NO_LIST = {
+    "type": "object",
+    "properties": {"x": {"allOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/T"}}]}},
+    "$defs": {"T": {"type": "object"}},
+}
+
 
 def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Every schema in a schema."""
@@ -82,6 +88,7 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 @settings(max_examples=150, deadline=None)
 @given(PARAMETERS)
+@example(NO_LIST)
 def test_gemini_is_told_in_its_own_words_only(schema: dict[str, Any]) -> None:
     before = copy.deepcopy(schema)
     said = gemini(schema)

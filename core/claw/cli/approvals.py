@@ -1,17 +1,17 @@
 """``claw approvals``: what waits for an answer, and what was allowed for always."""
 
 import os
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from claw import survey
 from claw.approval import Approvals
-from claw.cli.show import document, table
+from claw.cli.options import AsJson
+from claw.cli.show import document, table, utc
 from claw.errors import UsageError
 from claw.journal import Journal
-from claw.store import Database
+from claw.store import state_of
+from claw.survey import home_of
 from claw.words import say
 
 app = typer.Typer(
@@ -22,9 +22,7 @@ app = typer.Typer(
 
 
 @app.command("list")
-def listed(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+def listed(as_json: AsJson = False) -> None:
     """List what waits for an answer, and the calls that were allowed for always."""
     waiting, granted = _rows()
     if as_json:
@@ -46,44 +44,33 @@ def listed(
 
 def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What waits, and what was allowed for always. A home without a state is left as it is."""
-    database = _database()
-    if not database.path.is_file():
-        return [], []
-    approvals = Approvals(database, is_over=Journal(database).is_over)
-    waiting = [
+    with state_of(home_of(os.environ)) as database:
+        if database is None:
+            return [], []
+        approvals = Approvals(database, is_over=Journal(database).is_over)
+        waiting, granted = approvals.pending(), approvals.grants()
+    return [
         {
             "id": question.id, "agent": question.request.agent, "tool": question.request.tool,
             "title": question.request.title, "shown": question.request.shown, "askedBy": question.request.asked_by,
-            "session": question.request.session_key, "expiresAt": _moment(question.expires_at_ms),
+            "session": question.request.session_key, "expiresAt": utc(question.expires_at_ms / 1000),
         }
-        for question in approvals.pending()
-    ]  # fmt: skip
-    granted = [
+        for question in waiting
+    ], [
         {
             "id": grant.id, "agent": grant.agent, "tool": grant.tool, "title": grant.title, "shown": grant.shown,
-            "grantedBy": grant.granted_by, "grantedAt": _moment(grant.granted_at_ms), "usedAt": _moment(grant.used_at_ms),
+            "grantedBy": grant.granted_by, "grantedAt": utc(grant.granted_at_ms / 1000),
+            "usedAt": utc(grant.used_at_ms / 1000),
         }
-        for grant in approvals.grants()
+        for grant in granted
     ]  # fmt: skip
-    database.close()
-    return waiting, granted
 
 
 @app.command()
 def revoke(id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")]) -> None:
     """Take back what was allowed for always: from now on it is asked about again."""
-    database = _database()
-    approvals = Approvals(database)
-    gone = approvals.revoke(id)
-    database.close()
+    with state_of(home_of(os.environ)) as database:
+        gone = database is not None and Approvals(database).revoke(id)
     if not gone:
         raise UsageError("nothing was allowed for always under {id}", fix="claw approvals list", id=id)
     typer.echo(say("{id} is taken back", id=id))
-
-
-def _database() -> Database:
-    return Database(survey.home_of(os.environ) / "state.db")
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

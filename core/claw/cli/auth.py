@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from claw.auth import KINDS, Credential, ProfileFile, no_such_key
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.errors import UsageError
+from claw.manifest import providers_of
+from claw.store import state_of
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from claw.keys import Keys
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The keys of model services.")
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Agent = Annotated[str, typer.Option("--agent", help="In whose file; the default agent's.")]
 ProviderName = Annotated[str, typer.Argument(help="anthropic, openai, … as in provider/model.")]
 
@@ -124,8 +126,7 @@ def add(
     else:
         key = Credential(name, "" if env else _secret(provider, name), kind, provider)
     longer = file.add(key, env=env, in_keyring=keyring)
-    with _Known(house) as keys:
-        keys.forget(provider, file.agent, name)
+    _forget(house, file, provider, name)
     typer.echo(
         say("{provider}: the key {name} is kept in {path}", provider=provider, name=name, path=file.path)
     )
@@ -156,8 +157,7 @@ def remove(
         raise UsageError(
             "{path} has no key {name} of {provider}", fix=fix, path=file.path, name=name, provider=provider
         )
-    with _Known(house) as keys:
-        keys.forget(provider, file.agent, name)
+    _forget(house, file, provider, name)
     typer.echo(say("{provider}: the key {name} is forgotten", provider=provider, name=name))
 
 
@@ -203,9 +203,11 @@ def _order(house: "House", file: ProfileFile, provider: str) -> tuple[str, ...]:
 
 
 def _rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Row]:
+    from claw.keys import Keys
+
     config, file = house.config, _file(house, agent)
-    with _Known(house) as keys:
-        profiles = file.read()
+    with state_of(config.home) as database:
+        keys, profiles = Keys(database), file.read()
         for key in profiles.keys:
             yield Row(
                 key.provider,
@@ -230,31 +232,20 @@ def _rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Ro
                     key = Credential(name, "" if missing else _revealed(secret), kind)
                     place = f"providers.{provider}.{place}"  # noqa: PLW2901
                     yield Row(provider, name, kind, place, "", state, _rests(keys, provider, key))
-        for line in (line for one in house.found if one.manifest for line in one.manifest.providers):
-            held = next((name for name in line.env if environ.get(name, "").strip()), "")
+        for line in providers_of(house.found):
+            held = line.variable(environ)
             own = config.settings.providers.get(line.name)
             if held and not (own and (own.api_key or own.auth_profiles)):
                 key = Credential("environment", environ[held].strip())
                 yield Row(line.name, "environment", "api_key", held, "", "", _rests(keys, line.name, key))
 
 
-class _Known:
-    """What is known of the keys, for a command: a home without a state is left as it is."""
+def _forget(house: "House", file: ProfileFile, provider: str, name: str) -> None:
+    """What is known of a key that is another one now, or gone."""
+    from claw.keys import Keys
 
-    def __init__(self, house: "House") -> None:
-        from claw.keys import Keys
-        from claw.store import Database
-
-        path = house.config.home / "state.db"
-        self._database = Database(path) if path.is_file() else None
-        self._keys = Keys(self._database)
-
-    def __enter__(self) -> "Keys":
-        return self._keys
-
-    def __exit__(self, *_: object) -> None:
-        if self._database:
-            self._database.close()
+    with state_of(house.config.home) as database:
+        Keys(database).forget(provider, file.agent, name)
 
 
 def _rests(keys: "Keys", provider: str, key: Credential) -> dict[str, str]:
@@ -288,7 +279,7 @@ def _put_order(tree: dict[str, Any], provider: str, names: Any) -> None:
 def known_provider(house: "House", provider: str) -> None:
     from claw.config.names import nearest
 
-    lines = [line.name for one in house.found if one.manifest for line in one.manifest.providers]
+    lines = [line.name for line in providers_of(house.found)]
     names = [name for name in dict.fromkeys((*lines, *house.config.settings.providers)) if name != "*"]
     if provider not in names:
         near = nearest(provider, names)

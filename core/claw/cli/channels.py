@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.report import configured
 from claw.survey import home_of
@@ -14,7 +15,6 @@ from claw.words import say
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="The places where people write to your agents."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 _COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": "red", "quarantined": "red"}
 
 

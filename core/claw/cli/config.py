@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.config import source
 from claw.config.names import dotted, steps
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from claw.config import Config
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Key = Annotated[
     str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")
 ]

@@ -9,16 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from claw.cli.checkup import chain_of, clashes, compare, examine
+from claw.cli.options import AsJson
+from claw.cli.plugin_list import no_plugin
 from claw.cli.probe import Seen, look
 from claw.cli.show import document, table
-from claw.errors import ClawError, UsageError
+from claw.errors import ClawError
 from claw.finding import Finding
 from claw.standing import BLOCKED, DISABLED, INCOMPATIBLE, Standing
 from claw.words import say
 
 app = typer.Typer(add_completion=False, help="Say what is wrong in this house.")
 plugins_app = typer.Typer(add_completion=False)
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Fix = Annotated[
     bool, typer.Option("--fix", help="Mend what can be mended without asking, and say what was done.")
 ]
@@ -106,11 +107,7 @@ def _chosen(standings: Sequence[Standing], plugin: str) -> list[Standing]:
     if not plugin:
         return list(standings)
     if plugin not in known:
-        import difflib
-
-        near = "".join(difflib.get_close_matches(plugin, known, 1))
-        fix = "did you mean {near}?" if near else "claw plugins list shows them"
-        raise UsageError("no plugin {id} is installed", fix=fix, id=plugin, near=near)
+        raise no_plugin(plugin, known)
     return [known[plugin]]
 
 

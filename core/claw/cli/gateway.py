@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from claw import __version__
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.clock import SYSTEM
 from claw.errors import ClawError, ConfigError
@@ -13,7 +14,6 @@ from claw.survey import home_of
 from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The process that serves your channels.")
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Safe = Annotated[
     bool | None,
     typer.Option(

@@ -14,7 +14,7 @@ from claw.cli.config import file_of
 from claw.config import source
 from claw.config.names import nearest
 from claw.errors import ClawError, UsageError
-from claw.manifest import Found, scan
+from claw.manifest import Found, ProviderLine, providers_of, scan
 from claw.survey import home_of
 from claw.words import LANGUAGES, say
 
@@ -168,7 +168,7 @@ def _ask(found: Sequence[Found]) -> Choice:
     """The questions, on the terminal."""
     lines = _lines(found)
     names = [*lines, OFFLINE]
-    ready = [name for name, line in lines.items() if _variable(line, os.environ)]
+    ready = [name for name, line in lines.items() if line.variable(os.environ)]
     typer.echo(say("Providers: {names}", names=", ".join(names)))
     provider = typer.prompt(say("Which one?"), default=(ready or [OFFLINE])[0])
     line = lines.get(provider)
@@ -178,7 +178,7 @@ def _ask(found: Sequence[Found]) -> Choice:
         say("Another endpoint? (empty: the vendor's own)"), default="", show_default=False
     )
     key = ""
-    if variable := _variable(line, os.environ):
+    if variable := line.variable(os.environ):
         typer.echo(say("The key comes from {variable}.", variable=variable))
     else:
         key = typer.prompt(say("Key (hidden; empty: none)"), default="", hide_input=True, show_default=False)
@@ -186,11 +186,6 @@ def _ask(found: Sequence[Found]) -> Choice:
     return decide(found, os.environ, provider, key, model, base_url)
 
 
-def _lines(found: Sequence[Found]) -> dict[str, Any]:
+def _lines(found: Sequence[Found]) -> dict[str, ProviderLine]:
     """Provider name → what its manifest says of it."""
-    return {line.name: line for one in found if one.manifest for line in one.manifest.providers}
-
-
-def _variable(line: Any, environ: Mapping[str, str]) -> str:
-    """The variable that holds this provider's key; empty when none is set."""
-    return next((name for name in line.env if environ.get(name, "").strip()), "")
+    return {line.name: line for line in providers_of(found)}

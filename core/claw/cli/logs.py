@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import time
 from contextlib import closing
@@ -14,13 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from claw.cli.show import document, on_terminal
+from claw.clock import seconds_in
 from claw.errors import UsageError
 from claw.survey import home_of
 from claw.words import say
 
 app = typer.Typer(add_completion=False)
 _PAUSE_SECONDS = 0.2
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -77,11 +76,8 @@ def moment(text: str, now: float) -> float:
 
     :raises UsageError: it is neither.
     """
-    pieces = re.findall(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip().lower())
-    if pieces and re.sub(r"\s", "", text.strip().lower()) == "".join(
-        number + unit for number, unit in pieces
-    ):
-        return now - sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    if (ago := seconds_in(text)) is not None:
+        return now - ago
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:

@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 from claw import survey, words
 from claw.cli import brought
 from claw.cli.ending import leave, tell
-from claw.errors import UsageError
 
 _NOUNS = {
     "chat": "claw.cli.chat",
@@ -52,17 +51,6 @@ class Nouns(TyperGroup):
             command.name = cmd_name  # a group has none of its own, and the list of commands prints it
             return command
         return brought.command(cmd_name)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As usual, but an unknown name ends in our own words."""
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            import difflib
-
-            near = difflib.get_close_matches(name, [*_NOUNS, *brought.names()], 1)
-            fix = "did you mean claw {near}?" if near else "claw --help lists them"
-            raise UsageError("there is no command {name}", fix=fix, name=name, near=near[0] if near else "")
-        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

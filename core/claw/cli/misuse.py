@@ -8,6 +8,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
+from claw.cli.brought import names
 from claw.errors import UsageError
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
@@ -59,8 +60,9 @@ def _no_option(name: str, ctx: Any) -> UsageError:
 def _no_command(ctx: Any, said: str) -> UsageError:
     quoted = _QUOTED.search(said)
     word = quoted[1] if quoted else "?"
-    near = "".join(get_close_matches(word, ctx.command.list_commands(ctx), 1))
     group = ctx.command_path.partition(" ")[2]
+    brought = () if group else names()  # of plugins: they work, and no help lists them
+    near = "".join(get_close_matches(word, [*ctx.command.list_commands(ctx), *brought], 1))
     fix = "did you mean claw {near}?" if near else "{path} --help lists them"
     return UsageError(
         "there is no command {name}", fix=fix, path=ctx.command_path, name=f"{group} {word}".lstrip(),

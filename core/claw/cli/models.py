@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from claw.auth import no_key, no_such_key
-from claw.cli.auth import AsJson, known_provider, rows
+from claw.cli.auth import known_provider, rows
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.errors import ClawError, ProviderError, UsageError
 from claw.manifest import variables_of
@@ -34,7 +35,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
-    able = _able(house, _models(house, agent))
+    able = _able(house, house.models(agent))
     found = [
         {
             "model": str(ref),
@@ -61,7 +62,7 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
     from claw.app import look_round
 
     house = look_round()
-    able = _able(house, _models(house, agent))
+    able = _able(house, house.models(agent))
     found = _states(house, agent, able)
     well = all(row["ready"] for row in found)
     if as_json:
@@ -140,7 +141,7 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
     from claw.fallback import candidates
 
     house = look_round(models=[model])
-    running, refs, found = App(house), _models(house, agent), list[dict[str, Any]]()
+    running, refs, found = App(house), house.models(agent), list[dict[str, Any]]()
     lacking: list[UsageError] = []
     if model:
         refs = candidates(model, str(refs[0]), (), house.config.settings.models.aliases, ())
@@ -231,14 +232,6 @@ def _why_not(house: "House", agent: str, ref: "ModelRef") -> str:
     if state["ready"] or state["fault"] or state["keys"]:
         return "" if state["ready"] else state["fault"] or state["keys"][0]["state"]
     return str(no_key(ref.provider, variables_of(house.found, ref.provider) or ()))
-
-
-def _models(house: "House", agent: str) -> "tuple[ModelRef, ...]":
-    from claw.fallback import candidates
-
-    choice = house.config.agent(agent).settings.model
-    primary = (choice.primary if choice else None) or house.default_model
-    return candidates("", primary, choice.fallbacks if choice else (), house.config.settings.models.aliases)
 
 
 def _able(house: "House", refs: "Iterable[ModelRef]") -> "dict[ModelRef, Aptitude]":

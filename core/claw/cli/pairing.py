@@ -2,34 +2,31 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import closing, contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from claw import survey
-from claw.cli.show import document, plain, table
+from claw.cli.options import AsJson
+from claw.cli.show import document, plain, table, utc
 from claw.errors import UsageError
 from claw.pairing import VALID_SECONDS, Pairing, Person
-from claw.store import Database, make_folder
+from claw.store import Database, state_of
+from claw.survey import home_of
 from claw.words import say
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Strangers who ask to be let in, and who was."
 )
 Code = Annotated[str, typer.Argument(help="The code that the person was shown.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List who waits, with the code that each was given, and who was let in."""
-    waiting: tuple[Person, ...] = ()
-    people: tuple[Person, ...] = ()
-    if _database().path.is_file():  # a home without a state is left as it is
-        with _pairing() as pairing:
-            waiting, people = pairing.pending(), pairing.people()
+    with state_of(home_of(os.environ)) as database:
+        pairing = Pairing(database) if database else None
+        waiting, people = (pairing.pending(), pairing.people()) if pairing else ((), ())
     if as_json:
         document("pairing", {"pending": [*map(_told, waiting)], "paired": [*map(_told, people)]})
         return
@@ -38,7 +35,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     rows = [
         [one.code or "-", say("waits") if one.code else say("paired"), one.channel, one.account, plain(one.sender),
-         one.name, _moment(one.at)]
+         one.name, utc(one.at)]
         for one in (*waiting, *people)
     ]  # fmt: skip
     head = [say("code"), say("state"), say("channel"), say("account"), say("id"), say("name"), say("since")]
@@ -85,18 +82,10 @@ def forget(
     typer.echo(say("{person} may not write any more, unless a list names them", person=plain(person)))
 
 
-def _database() -> Database:
-    return Database(survey.home_of(os.environ) / "state.db")
-
-
 @contextmanager
 def _pairing() -> Iterator[Pairing]:
-    database = _database()
-    make_folder(database.path.parent)
-    try:
+    with closing(Database(home_of(os.environ) / "state.db")) as database:
         yield Pairing(database)
-    finally:
-        database.close()
 
 
 def _named(person: Person) -> dict[str, str]:
@@ -112,9 +101,5 @@ def _told(person: Person) -> dict[str, Any]:
         "name": person.name,
     }
     if person.code:
-        return {**body, "code": person.code, "until": _moment(person.at + VALID_SECONDS)}
-    return {**body, "since": _moment(person.at)}
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return {**body, "code": person.code, "until": utc(person.at + VALID_SECONDS)}
+    return {**body, "since": utc(person.at)}

@@ -1,8 +1,11 @@
 """The list of plugins, shown. Kept apart from the typer commands, so that the fast door gets by without typer."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from claw.cli.show import document, table
+from claw.config.names import nearest
+from claw.errors import UsageError
 from claw.lifecycle.layer import origin
 from claw.standing import Standing
 from claw.survey import standings
@@ -43,6 +46,13 @@ def described(standing: Standing) -> dict[str, Any]:
             "capabilities": dict(manifest.capabilities),
         }  # fmt: skip
     return body
+
+
+def no_plugin(id: str, known: Iterable[str]) -> UsageError:
+    """Nobody is called ``id``; the nearest one of those that are ``known`` is named."""
+    near = nearest(id, known)
+    fix = "did you mean {near}?" if near else "claw plugins list shows them"
+    return UsageError("no plugin {id} is installed", fix=fix, id=id, near=near)
 
 
 def _row(standing: Standing) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from claw.cli.config import file_of
+from claw.cli.options import AsJson
+from claw.cli.plugin_list import no_plugin
 from claw.cli.show import document, table
 from claw.errors import ClawError, UsageError
 from claw.lifecycle import lock as lock_file
@@ -26,7 +28,7 @@ from claw.survey import home_of, speak, standings
 from claw.words import say
 
 app = typer.Typer(add_completion=False)
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
+JsonAlone = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
 Staged = Annotated[bool, typer.Option("--staged", help="Use it from the next start of the gateway on.")]
 FromSource = Annotated[bool, typer.Option("--from-source", help="Packages of the index may be built here.")]
@@ -37,7 +39,7 @@ Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
 def install(
     what: Annotated[list[str] | None, typer.Argument(help="Name, name==version, path, wheel, git+https://…")] = None,
     editable: Annotated[list[str] | None, typer.Option("--editable", "-e", help="A folder, used in place.")] = None,
-    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: AsJson = False,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Install plugins beside claw, not into its environment. What would change is shown first."""
     wishes = [*map(wish, what or ()), *(wish(folder, editable=True) for folder in editable or ())]
@@ -51,7 +53,7 @@ def install(
 @app.command()
 def uninstall(
     plugins: Annotated[list[str], typer.Argument(help="Plugin ids or distributions.")],
-    staged: Staged = False, yes: Yes = False, as_json: AsJson = False,
+    staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Take plugins out, and what only they needed."""
     names = _distributions(plugins)
@@ -61,7 +63,7 @@ def uninstall(
 @app.command()
 def update(
     plugins: Annotated[list[str] | None, typer.Argument(help="Plugin ids or distributions; none: all.")] = None,
-    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: AsJson = False,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Bring plugins that claw installed to their newest releases that fit this claw."""
     names = _distributions(plugins or ())
@@ -73,7 +75,7 @@ def update(
 @app.command()
 def sync(
     frozen: Annotated[bool, typer.Option("--frozen", help="Exactly what the lock says.")] = False,
-    staged: Staged = False, yes: Yes = False, as_json: AsJson = False,
+    staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Build the set anew for this claw and this Python; with --frozen exactly as pylock.toml has it."""
     if frozen:
@@ -93,7 +95,7 @@ def lock(
     accept: Annotated[
         bool, typer.Option("--accept", help="Files that were changed may stay as they are.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write pylock.toml: what is installed now, with hashes. From then on a changed plugin is set aside."""
     layers, found = Layers(_home()), scan()
@@ -112,9 +114,7 @@ def lock(
 
 
 @app.command()
-def verify(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+def verify(as_json: AsJson = False) -> None:
     """Read every file of every plugin and compare it with what was installed. Exit code 1: one is another."""
     found = scan()
     bad = damages(found, _home())
@@ -148,15 +148,9 @@ def _switch(plugin: str, *, on: bool) -> None:
     from claw.config.source import read
     from claw.deaths import Deaths
 
-    known = {one.id for one in scan()}
+    known = [one.id for one in scan()]
     if plugin not in known:
-        from claw.config.names import nearest
-
-        near = nearest(plugin, sorted(known))
-        raise UsageError(
-            "no plugin {id} is installed", fix="did you mean {near}?" if near else "claw plugins list shows them",
-            id=plugin, near=near,
-        )  # fmt: skip
+        raise no_plugin(plugin, known)
     if on:
         Deaths(_home() / "plugins").forgive(plugin)
     file = file_of(os.environ)

@@ -1,19 +1,17 @@
 """``claw plugins``: what is installed, how it stands, and why. No plugin is imported here."""
 
 import json
-from typing import Annotated
 
 import typer
 
 from claw.cli.brought import Plugins
-from claw.cli.plugin_list import described, show
+from claw.cli.options import AsJson
+from claw.cli.plugin_list import described, no_plugin, show
 from claw.cli.show import document
-from claw.errors import UsageError
 
 app = typer.Typer(
     cls=Plugins, add_completion=False, no_args_is_help=True, help="What is installed, how it stands, and why."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @app.command("list")
@@ -29,13 +27,7 @@ def info(plugin: str, as_json: AsJson = False) -> None:
 
     found = {standing.id: standing for standing in standings()}
     if plugin not in found:
-        import difflib
-
-        near = difflib.get_close_matches(plugin, found, 1)
-        raise UsageError(
-            "no plugin {id} is installed", fix="did you mean {near}?" if near else "claw plugins list shows them",
-            id=plugin, near="".join(near),
-        )  # fmt: skip
+        raise no_plugin(plugin, found)
     body = described(found[plugin])
     if as_json:
         document("plugin", body)

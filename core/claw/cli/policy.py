@@ -10,6 +10,7 @@ import typer
 
 from claw.app import House, look_round
 from claw.cli import tools as of
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.config.loaded import validate
 from claw.config.problems import Teller
@@ -44,7 +45,7 @@ EXPECTATION_FAILED = 5
 def show(
     *, agent: of.Agent = "", channel: of.Channel = TERMINAL, account: of.Account = "default", group: of.Group = "",
     sender: of.Person = "", owner: of.Owner = None, model: of.Model = "", sandbox: of.Boxed = None,
-    depth: of.Depth = 0, as_json: of.AsJson = False,
+    depth: of.Depth = 0, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show the gates and layers that apply to a run: each list with file and line, and the tools it takes away."""
     house = _house(NOW)
@@ -71,7 +72,7 @@ def show(
 @app.command("test")
 def hold(
     file: Annotated[Path, typer.Argument(help="Scenarios: a YAML or JSON file.")],
-    config: ConfigFile = NOW, as_json: of.AsJson = False,
+    config: ConfigFile = NOW, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Hold each scenario of FILE against what its run would have. Exit code 5: something is not as expected."""
     house = _house(config)
@@ -101,7 +102,7 @@ def diff(
     scenarios: Annotated[
         Path | None, typer.Option("--scenarios", help="Judge these runs, not all that the two files tell apart.")
     ] = None,
-    as_json: of.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say which tools each run gains and loses when OLD becomes NEW. Exit code 1: some run gains one."""
     before, after = _house(old), _house(new)

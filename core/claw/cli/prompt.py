@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from claw.cli import tools as of
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.cli.stability import stability
 from claw.message import Inbound
@@ -40,7 +41,7 @@ def show(
     ] = "",
     channel: of.Channel = TERMINAL, account: of.Account = "default", group: of.Group = "", sender: of.Person = "",
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
-    as_json: of.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
     asked = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)

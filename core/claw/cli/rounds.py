@@ -20,7 +20,7 @@ from claw.cli.config import findings as config_findings
 from claw.cli.status import key_of
 from claw.config.outline import outline
 from claw.errors import ClawError, UsageError
-from claw.fallback import ModelRef, candidates, with_fallback
+from claw.fallback import ModelRef, with_fallback
 from claw.finding import Finding
 from claw.manifest import variables_of
 from claw.policy import Run, judge
@@ -59,7 +59,7 @@ def house(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
         yield from keys(seen, environ)
         settings = seen.config.settings
         yield from aptitude.findings(
-            settings, ((ref, aptitude.written(settings, ref)) for ref in _refs(seen))
+            settings, ((ref, aptitude.written(settings, ref)) for ref in seen.models())
         )
 
 
@@ -139,7 +139,7 @@ def models(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     :raises ClawError: there is no house to ask in.
     """
     app = App(look_round(environ))
-    refs, settings = _refs(app.house), app.config.settings
+    refs, settings = app.house.models(), app.config.settings
     known = ((ref, app.rooms.kit.providers.get(ref.provider)) for ref in refs)
     able = [(ref, aptitude.asked(brought.thing, settings, ref)) for ref, brought in known if brought]
     yield from aptitude.findings(settings, able)
@@ -208,12 +208,6 @@ async def _asked_of_itself(channel: Channel) -> list[Finding]:
         return [Finding("", "check", say("it did not come back within {seconds} s", seconds=CHECK_SECONDS))]
     except Exception as why:  # noqa: BLE001 - a stranger's code
         return [Finding("", "check", say("its check failed: {why}", why=name_of(why)))]
-
-
-def _refs(seen: House) -> tuple[ModelRef, ...]:
-    choice = seen.config.agent().settings.model
-    primary = (choice.primary if choice else None) or seen.default_model
-    return candidates("", primary, choice.fallbacks if choice else (), seen.config.settings.models.aliases)
 
 
 async def _asked(app: App, ref: ModelRef) -> None:

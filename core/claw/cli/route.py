@@ -1,7 +1,7 @@
 """``claw route``: what becomes of a message, by the very functions that a turn asks."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -9,14 +9,15 @@ import typer
 
 from claw.app import look_round
 from claw.cli import tools as of
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.config import Config
-from claw.config.names import dotted, steps
+from claw.config.names import dotted, steps, value_at
 from claw.mend import Edit
 from claw.message import Address, Inbound, Sender
 from claw.pairing import Pairing
 from claw.route import LOCAL, TERMINAL, Route, Verdict, admission, route
-from claw.store import Database
+from claw.store import state_of
 from claw.survey import home_of
 from claw.words import say
 
@@ -40,7 +41,7 @@ def explain(
     thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
     mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,
     bot: Annotated[bool, typer.Option("--bot", help="The sender is a bot.")] = False,
-    as_json: of.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether a message would be taken up, what decides, and where it would go. Exit code 0: it would; 1: not."""
     house = look_round()
@@ -59,13 +60,8 @@ def explain(
 
 
 def _paired(place: Address) -> frozenset[str]:
-    database = Database(home_of(os.environ) / "state.db")
-    if not database.path.is_file():
-        return frozenset()
-    try:
-        return Pairing(database).paired(place.channel, place.account)
-    finally:
-        database.close()
+    with state_of(home_of(os.environ)) as database:
+        return Pairing(database).paired(place.channel, place.account) if database else frozenset()
 
 
 def mend(verdict: Verdict, inbound: Inbound, config: Config) -> tuple[Edit, ...]:
@@ -82,7 +78,7 @@ def mend(verdict: Verdict, inbound: Inbound, config: Config) -> tuple[Edit, ...]
         return ()
     group: dict[str, Any] = {"requireMention": False} if verdict.kind == "unaddressed" else {}
     key = f"{verdict.key.removesuffix(last)}groups"
-    if isinstance(_at(config.layout.tree, key), list):
+    if isinstance(value_at(config.layout.tree, steps(key) or ()), list):
         return (Edit("set", f"{key}[]", {"chatId": inbound.address.chat, **group}),)
     return (Edit("set", f"{key}{'' if chat.startswith('[') else '.'}{chat}", group),)
 
@@ -94,13 +90,6 @@ _SWITCHES = {
     "dmPolicy": "pairing",
     "groupPolicy": "allowlist",
 }
-
-
-def _at(tree: Any, key: str) -> Any:
-    here = tree
-    for step in steps(key) or ():
-        here = here.get(str(step)) if isinstance(here, Mapping) else None
-    return here
 
 
 def told(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.conversations.kept import CURRENT, LEFT, conversations, named
 from claw.conversations.tended import Archived, Mended, archive as archived, put_aside, repair as mended
@@ -13,7 +14,6 @@ from claw.survey import home_of
 from claw.words import say
 
 Key = Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def reset(key: Key, as_json: AsJson = False) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.conversations.kept import CURRENT, Kept, conversations, named
 from claw.errors import UsageError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def compact(
     key: Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")],
     focus: Annotated[str, typer.Option(help="What the summary should keep above all.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Have the older part of a conversation summarised; the newest part, and the lines on disk, stay as they are."""
     kept = named(conversations(home_of(os.environ)), key)

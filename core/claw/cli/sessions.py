@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from claw.cli import session_care, session_compact
+from claw.cli.options import AsJson
 from claw.cli.show import document, on_terminal, table
 from claw.conversations.kept import CURRENT, LEFT, Kept, content, conversations, figures, named, reading_of
 from claw.conversations.page import as_html, as_lines, as_markdown, local_time
@@ -27,7 +28,6 @@ Key = Annotated[
     str, typer.Argument(help="A session key, its end (main), or the name of one that was set aside.")
 ]
 OfAgent = Annotated[str, typer.Option("--agent", help="Only conversations of this agent.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 _NEIGHBOURS = 4
 _GOING = (CURRENT, LEFT)
 _NOTHING = "-"

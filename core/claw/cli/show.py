@@ -5,6 +5,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -33,6 +34,11 @@ def table(
     for row in [columns, *rows]:
         cells = [cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)]
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def utc(at: float) -> str:
+    """A moment (seconds since 1970) that reads the same wherever one is."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def plain(text: str) -> str:

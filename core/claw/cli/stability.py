@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from claw.cli import tools as of
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.clock import SYSTEM, Clock
 from claw.kit import BUILTIN
@@ -104,7 +105,7 @@ def clocks(parts: Iterable[Part], now: float) -> Iterator[tuple[Part, str]]:
 
 def stability(
     *, agent: of.Agent = "", channel: of.Channel = TERMINAL, account: of.Account = "default", group: of.Group = "",
-    sender: of.Person = "", as_json: of.AsJson = False,
+    sender: of.Person = "", as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
     asked = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)

@@ -3,11 +3,12 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from claw.auth import ProfileFile
+from claw.cli.options import AsJson
 from claw.cli.show import document
 from claw.manifest import Found, variables_of
 from claw.words import say
@@ -16,9 +17,7 @@ app = typer.Typer(add_completion=False, help="Say how claw is set up here.")
 
 
 @app.command()
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+def status(as_json: AsJson = False) -> None:
     """Say how claw is set up here; no plugin is imported."""
     from claw.app import look_round
 

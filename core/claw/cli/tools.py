@@ -12,6 +12,7 @@ import typer
 
 from claw.app import App, from_terminal, look_round
 from claw.catalog import CORE_TOOLS, normalise
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.errors import UsageError
 from claw.explain import Explanation, explain
@@ -44,7 +45,6 @@ Boxed = Annotated[bool | None, typer.Option("--sandbox/--no-sandbox", help="In a
 Depth = Annotated[
     int, typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @app.command("list")

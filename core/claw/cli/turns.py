@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from claw.cli.options import AsJson
 from claw.cli.show import document, plain, table
 from claw.survey import home_of
 from claw.words import say
@@ -27,23 +28,18 @@ def list_(
         ),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The newest turns of channels and terminals; exit 1 when --stuck finds something."""
     from claw.journal import Journal
-    from claw.store import Database
+    from claw.store import state_of
 
-    path = home_of(os.environ) / "state.db"
-    found: dict[str, list[dict[str, Any]]] = {"turns": []}
-    if path.exists():
-        database = Database(path)
-        journal = Journal(database)
-        found = {"turns": journal.turns(limit, open_only=stuck)}
+    with state_of(home_of(os.environ)) as database:
+        journal = Journal(database) if database else None
+        found = {"turns": journal.turns(limit, open_only=stuck) if journal else []}
         if stuck:
-            found |= {"waiting": journal.unanswered(), "notices": journal.notices()}
-        database.close()
-    elif stuck:
-        found |= {"waiting": [], "notices": []}
+            found["waiting"] = journal.unanswered() if journal else []
+            found["notices"] = journal.notices() if journal else []
     rows = [
         *map(_row, found["turns"]),
         *map(_waits, found.get("waiting", ())),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.errors import UsageError
 from claw.words import say
@@ -20,7 +21,7 @@ def upgrade(
     to: Annotated[
         str, typer.Option("--to", help="A version, a wheel or a folder; default: the newest.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how claw is upgraded in this environment. --check exits 1 when a plugin would break."""
     from claw.lifecycle.environment import CORE, here

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from claw.cli.logs import moment
+from claw.cli.options import AsJson
 from claw.cli.show import document, on_terminal, table
 from claw.errors import UsageError
 from claw.survey import home_of
@@ -32,23 +33,22 @@ def usage(
     since: Annotated[
         str, typer.Option(help="How far back: 12h, 7d, 4w, or a time such as 2026-03-01.")
     ] = "30d",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What model calls took and cost. Calls of a turn that runs are counted when it has ended."""
     from claw.spending import BY, Book
-    from claw.store import Database
+    from claw.store import state_of
 
     if by not in BY:
         raise UsageError("there is no group {name}", fix="groups: {names}", name=by, names=", ".join(BY))
-    path, start = home_of(os.environ) / "state.db", moment(since, time.time())
+    start = moment(since, time.time())
     rows: list[Sum] = []
     total: list[Sum] = []
     caps: list[tuple[Cap, Amount]] = []
-    if path.exists():
-        database = Database(path)
-        book = Book(database)
-        rows, total, caps = book.sums(by, start), book.sums(since=start), _caps(book)
-        database.close()
+    with state_of(home_of(os.environ)) as database:
+        if database:
+            book = Book(database)
+            rows, total, caps = book.sums(by, start), book.sums(since=start), _caps(book)
     if as_json:
         document("usage", {
             "by": by, "since": datetime.fromtimestamp(start).astimezone().isoformat(timespec="seconds"),

@@ -309,13 +309,8 @@ def _own_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
     """A channel's keys, beside those that core reads of every channel, against the schema of its manifest."""
     for name, section in config.settings.channels.items():
         for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
-            written = {to_camel(key): key for key in part.model_extra or {}}
-            own = {camel: (part.model_extra or {})[key] for camel, key in written.items()}
-            for misfit in misfits(filled(own, config.environ), known.sections.get(name, {})):
-                place = (written.get(str(step), step) for step in misfit.path)
-                yield config.teller.tell(
-                    ("channels", name, *path, *place), misfit.problem, misfit.fix, **misfit.values
-                )
+            schema = known.sections.get(name, {})
+            yield from _extra_keys(config, ("channels", name, *path), part.model_extra or {}, schema)
 
 
 def _endpoint_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
@@ -325,11 +320,18 @@ def _endpoint_keys(config: "Config", known: Known) -> Iterator[ConfigError]:
         plugin, schema = known.endpoints.get(name) or known.endpoints.get(ANY_ENDPOINT) or ("", {})
         if extra.get("type", plugin) != plugin:  # it is left to another plugin, whose keys are its own
             continue
-        written = {to_camel(key): key for key in extra}
-        own = {camel: extra[key] for camel, key in written.items()}
-        for misfit in misfits(filled(own, config.environ), schema):
-            place = (written.get(str(step), step) for step in misfit.path)
-            yield config.teller.tell(("providers", name, *place), misfit.problem, misfit.fix, **misfit.values)
+        yield from _extra_keys(config, ("providers", name), extra, schema)
+
+
+def _extra_keys(
+    config: "Config", place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[ConfigError]:
+    """The keys of a section that are its plugin's; they may be written in snake_case."""
+    written = {to_camel(key): key for key in extra}
+    own = {camel: extra[key] for camel, key in written.items()}
+    for misfit in misfits(filled(own, config.environ), schema):
+        path = (written.get(str(step), step) for step in misfit.path)
+        yield config.teller.tell((*place, *path), misfit.problem, misfit.fix, **misfit.values)
 
 
 def _tools(config: "Config", known: Known) -> Iterator[ConfigError]:

@@ -14,7 +14,7 @@ from claw import store
 from claw.config import source
 from claw.config.layout import AGENT_KEYS, CHANNELS, Layout, arrange, camel
 from claw.config.loaded import judge
-from claw.config.names import ById, Part, Path as KeyPath, Step, dotted, nearest, steps
+from claw.config.names import ById, Part, Path as KeyPath, Step, dotted, id_of, nearest, steps, value_at
 from claw.errors import ConfigError, UsageError
 
 _MISSING: Any = object()
@@ -28,7 +28,7 @@ def get_value(tree: Mapping[str, Any], key: str) -> Any:
     :raises UsageError: nothing stands there.
     """
     layout = arrange(tree)
-    value = _at(layout.tree, _place(layout, key, must_exist=True))
+    value = value_at(layout.tree, _place(layout, key, must_exist=True), _MISSING)
     if value is _MISSING:
         fix = "claw config get without a key shows all of it"
         raise UsageError("the file says nothing at {key}", fix=fix, key=key)
@@ -79,7 +79,7 @@ def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> boo
         place = layout.as_written(_place(layout, key, must_exist=value is _MISSING))
         if value is not _MISSING:
             place, value = _list_end(old.tree, place, value)
-        if _same(_at(old.tree, place), value):
+        if _same(value_at(old.tree, place, _MISSING), value):
             return False
         text = (_in_json if path.suffix == ".json" else _in_yaml)(old.text, place, value)
         _judge(path, old, text, place, value, environ)
@@ -125,7 +125,7 @@ def _place(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
     for step in _canonical(wanted):
         found = _step(here, step, key, path, must_exist)
         path.append(found)
-        here = _at(here, (found,))
+        here = value_at(here, (found,), _MISSING)
     return tuple(path)
 
 
@@ -154,7 +154,7 @@ def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -
         raise UsageError("{list} has {count:entry|entries}", fix=fix, list=dotted(path), count=len(entries))
     if not step.id and not must_exist:
         return len(entries)
-    ids = [_id(entry) for entry in entries]
+    ids = [id_of(entry) for entry in entries]
     if step.id in ids:
         return ids.index(step.id)
     there = [id for id in ids if id]
@@ -164,25 +164,11 @@ def _step(here: Any, step: Step, key: str, path: list[Part], must_exist: bool) -
     raise UsageError(problem, fix=fix, key=key, list=dotted(path), id=step.id, near=near, ids=names)
 
 
-def _id(entry: Any) -> str:
-    own = entry if isinstance(entry, Mapping) else {}
-    return str(next((own[name] for name in ("id", "chatId", "chat_id") if name in own), ""))
-
-
-def _at(tree: Any, path: KeyPath) -> Any:
-    for step in path:
-        try:
-            tree = tree[step] if not isinstance(tree, str) else _MISSING
-        except (KeyError, IndexError, TypeError):
-            return _MISSING
-    return tree
-
-
 def _list_end(tree: Any, place: KeyPath, value: Any) -> tuple[KeyPath, Any]:
     """For a place behind a list: an entry that is there already is its own place; ``"*"`` without brackets gets them."""
     if not isinstance(place[-1], int):
         return place, value
-    entries = _at(tree, place[:-1])
+    entries = value_at(tree, place[:-1])
     if isinstance(entries, list):
         same = (
             index for index, each in enumerate(entries) if place[-1] == len(entries) and _same(each, value)

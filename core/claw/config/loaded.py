@@ -12,7 +12,16 @@ from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
 from claw.config.check import refusals, remarks
 from claw.config.layout import Layout, arrange, camel
-from claw.config.names import ById, Path as KeyPath, dotted, nearest, normalise_agent_id, steps
+from claw.config.names import (
+    ById,
+    Path as KeyPath,
+    dotted,
+    id_of,
+    nearest,
+    normalise_agent_id,
+    steps,
+    value_at,
+)
 from claw.config.problems import ConfigErrors, Teller, joined
 from claw.config.settings import Settings
 from claw.config.variables import filled
@@ -80,16 +89,12 @@ class Config:
         here: Any = self.layout.tree
         for step in steps(key) or ():
             if isinstance(step, ById):
-                entries = here if isinstance(here, list) else []
-                ids = [entry.get("id") if isinstance(entry, Mapping) else None for entry in entries]
-                if step.id not in ids:
+                ids = [*map(id_of, here)] if isinstance(here, list) else []
+                if not step.id or step.id not in ids:
                     break
                 step = ids.index(step.id)  # noqa: PLW2901
             path.append(step)
-            try:
-                here = here[step]
-            except (KeyError, IndexError, TypeError):
-                here = None
+            here = value_at(here, (step,))
         return self.teller.line(tuple(path))
 
     @cached_property

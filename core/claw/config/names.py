@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 Part = str | int
 Path = tuple[Part, ...]
@@ -59,6 +60,22 @@ def steps(key: str) -> tuple[Step, ...] | None:
             found.append(ById(match["id"]))
         at = match.end()
     return tuple(found) or None
+
+
+def value_at(tree: Any, path: Iterable[object], missing: Any = None) -> Any:
+    """What stands at ``path`` of a plain tree; ``missing`` when nothing does."""
+    for step in path:
+        try:
+            tree = missing if isinstance(tree, str) else tree[step]
+        except (KeyError, IndexError, TypeError):
+            return missing
+    return tree
+
+
+def id_of(entry: object) -> str:
+    """By which an entry of a list is known: ``chatId`` of a group, else ``id``; empty when it has none."""
+    own = entry if isinstance(entry, Mapping) else {}
+    return str(next((own[name] for name in ("chatId", "chat_id", "id") if name in own), ""))
 
 
 def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from claw.config.names import Path, dotted, line_of, nearest
+from claw.config.names import Path, dotted, line_of, nearest, value_at
 from claw.config.variables import Filled
 from claw.errors import ConfigError
 from claw.words import say
@@ -89,25 +89,16 @@ class Teller:
         """
         told: dict[str, tuple[int, ConfigError]] = {}
         for detail in found.errors(include_url=False):
-            path, problem, fix, values = _read(detail, self._tree_at(base), model)
+            path, problem, fix, values = _read(detail, value_at(self._tree, base), model)
             error = self.tell(base + path, problem, fix, **values)
             told.setdefault(error.key, (error.line or 0, error))
         return [error for _, error in sorted(told.values(), key=lambda pair: pair[0])]
-
-    def _tree_at(self, path: Path) -> Any:
-        value: Any = self._tree
-        for step in path:
-            try:
-                value = value[step]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return value
 
     def _entry_name(self, path: Path) -> str:
         """The id of the last list entry on the way, when the path itself has a number in it."""
         for end in range(len(path), 0, -1):
             if isinstance(path[end - 1], int) and isinstance(self._written(path)[-1], str | int):
-                entry = self._tree_at(path[:end])
+                entry = value_at(self._tree, path[:end])
                 name = entry.get("id") if isinstance(entry, Mapping) else None
                 return name if isinstance(name, str) else ""
         return ""

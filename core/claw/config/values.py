@@ -9,9 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchem
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
+from claw.clock import seconds_in
 from claw.errors import ConfigError
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
@@ -146,12 +146,9 @@ class Secret:
 
 def _duration(value: Any) -> Any:
     if isinstance(value, str):
-        text = value.strip().lower()
-        if text in ("off", "0"):
-            return 0.0
-        pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])", text)
-        if pieces and re.sub(r"\s", "", text) == "".join(number + unit for number, unit in pieces):
-            return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+        seconds = 0.0 if value.strip().lower() in ("off", "0") else seconds_in(value)
+        if seconds is not None:
+            return seconds
     elif isinstance(value, float) or (value == 0 and value is not False):
         return value
     raise wrong("is not a duration", "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from claw.config.loaded import Config, validate
-from claw.config.names import Path as KeyPath
+from claw.config.names import Path as KeyPath, value_at
 from claw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -155,10 +155,7 @@ class PluginConfig:
         return self._http(base_url, apart=True) if apart else self._http(base_url)
 
     def _section(self, path: KeyPath) -> Any:
-        here: Any = self._config.layout.tree
-        for step in path:
-            here = here.get(step) if isinstance(here, Mapping) else None
-        return here
+        return value_at(self._config.layout.tree, path)
 
     def _read(self, path: KeyPath, section: Any, model: type[M]) -> M:
         config = self._config

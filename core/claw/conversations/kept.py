@@ -16,7 +16,7 @@ from claw.errors import ClawError, UsageError
 from claw.past import Past
 from claw.record import Header, MessageRecord, Reading, read
 from claw.session import Sessions
-from claw.store import Database, holder
+from claw.store import holder, state_of
 from claw.transcript import Assistant, User, estimate_tokens
 from claw.usage import Ledger
 
@@ -95,15 +95,11 @@ def conversations(home: Path, agent: str = "") -> tuple[Kept, ...]:
 
 def index(home: Path) -> dict[str, str]:
     """Session key → id of its session, as ``state.db`` has it; empty when there is none."""
-    path = home / "state.db"
-    if not path.is_file():
-        return {}
-    database = Database(path)
-    try:
+    with state_of(home) as database:
+        if database is None:
+            return {}
         Sessions(home, database)
         return dict(database.read("SELECT key, id FROM sessions"))
-    finally:
-        database.close()
 
 
 def named(found: Sequence[Kept], name: str) -> Kept:

@@ -6,13 +6,13 @@ groups, ``owners`` to being an owner. What is missing, empty or unknown admits n
 
 import hashlib
 import hmac
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw.config.channels import like_an_id
 from claw.config.layout import CHANNELS, camel
-from claw.config.names import dotted
+from claw.config.names import dotted, id_of, value_at
 from claw.message import Address, Inbound, Sender
 from claw.words import say
 
@@ -135,13 +135,10 @@ class _Rules:
     def written(self, path: tuple[str | int, ...], *more: str | int) -> str:
         """The key as the person wrote it; of a group in a list its index."""
         if path[-1] == "groups" and more:
-            here: Any = self.config.layout.tree
-            for step in path:
-                here = here.get(step) if isinstance(here, Mapping) else None
-            for index, entry in enumerate(here if isinstance(here, list) else ()):
-                if str(next((entry[k] for k in ("chatId", "chat_id", "id") if k in entry), "")) == more[0]:
-                    more = (index, *more[1:])
-                    break
+            groups = value_at(self.config.layout.tree, path)
+            ids = [*map(id_of, groups)] if isinstance(groups, list) else []
+            if more[0] in ids:
+                more = (ids.index(str(more[0])), *more[1:])
         return dotted(self.config.layout.as_written((*path, *more)))
 
 

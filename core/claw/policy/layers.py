@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from claw.catalog import PROFILES, SANDBOX_ALLOW, SANDBOX_DENY, normalise, subagent_denials
-from claw.config.names import dotted
+from claw.config.names import dotted, id_of, value_at
 from claw.message import Sender
 from claw.policy.facts import Run
 
@@ -274,13 +274,10 @@ def _group_key(raw: Mapping[str, Any], path: Sequence[str], name: str) -> tuple[
     """Where a group is written: below ``channels`` or at the top, in a map or in a list (then its id explains it)."""
     held = raw.get("channels") or {}
     head = ("channels", *path) if path[0] in held else tuple(path)
-    here: Any = raw
-    for step in (*head, "groups"):
-        here = (here.get(step) if isinstance(here, Mapping) else None) or {}
-    if isinstance(here, list):
-        for index, entry in enumerate(here):
-            if name in {str(entry[key]) for key in ("chatId", "chat_id", "id") if key in entry}:
-                return dotted((*head, "groups", index)), name
+    groups = value_at(raw, (*head, "groups"))
+    ids = [*map(id_of, groups)] if isinstance(groups, list) else []
+    if name in ids:
+        return dotted((*head, "groups", ids.index(name))), name
     return dotted((*head, "groups", name)), ""
 
 
