@@ -55,6 +55,16 @@ def test_a_file_that_is_put_in_its_place_by_renaming_counts_too(place):
     assert [watch.changed() for _ in range(3)] == [False, True, False]
 
 
+def test_a_file_that_is_only_given_back_to_us_counts_too(place):
+    standing_in(place)
+    watch = Watch(place)
+    (place / "config.yaml").chmod(0)
+    assert [watch.changed() for _ in range(3)] == [False, True, False]
+    (place / "config.yaml").chmod(0o600)  # what was written by another user, and then made readable
+
+    assert [watch.changed() for _ in range(3)] == [False, True, False]
+
+
 # --- what is made of it
 
 
@@ -87,6 +97,15 @@ def test_a_wrong_file_makes_no_house_and_one_line(place, text, key):
 
     assert verdict.house is None
     assert key in verdict.problem and "\n" not in verdict.problem
+
+
+@pytest.mark.parametrize(("make", "said"), [(os.mkdir, "is a folder"), (os.mkfifo, "not a regular file")])
+def test_what_is_no_file_is_refused_in_words_and_waits_for_nobody(place, make, said):
+    running, environ = standing_in(place)
+    (place / "config.yaml").unlink()
+    make(place / "config.yaml")
+
+    assert said in judge(environ, running).problem
 
 
 def test_a_file_that_changes_while_it_is_read_is_one_or_the_other_and_never_half(place):

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ def read(path: Path) -> Source:
     """
     file = str(path)
     try:
+        if path.exists() and not path.is_file():  # to read from a pipe would wait for ever
+            raise OSError(EINVAL, "it is not a regular file")
         data = path.read_bytes()
     except OSError as cause:
         problem = "is a folder, not a file" if path.is_dir() else "cannot be read ({cause})"

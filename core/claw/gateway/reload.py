@@ -21,14 +21,15 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 def stamp(home: Path) -> Stamp:
-    """What tells one state of the config file from another: name, time, inode and size of each that is there."""
+    """What tells one state of the config file from another: name, time of change (also of who may read it), inode and
+    size of each that is there."""
     marks = []
     for name in NAMES:
         try:
             seen = (home / name).stat()
         except OSError:
             continue
-        marks.append((name, seen.st_mtime_ns, seen.st_ino, seen.st_size))
+        marks.append((name, seen.st_ctime_ns, seen.st_ino, seen.st_size))
     return tuple(marks)
 
 
@@ -53,8 +54,8 @@ def judge(environ: Mapping[str, str], running: House, *, safe: bool = False) -> 
     home = running.config.home
     try:
         before = stamp(home)
+        house = look_round(environ)  # it refuses in better words than the disk
         text = (home / before[0][0]).read_bytes() if before else b""
-        house = look_round(environ)
         if stamp(home) != before:
             raise ConfigError("", "it changed while it was read", "It is read again")
         if not before and running.config.path:
