@@ -47,10 +47,8 @@ class Standing:
         return self.found.id
 
     def fault_parts(self) -> tuple[str, str, str]:
-        """Stage, cause and mend, for an error that names it. Braces are literal."""
-        stage = self.stage or "find"
-        cause = (self.why or self.state).replace("{", "{{").replace("}", "}}")
-        return stage, cause, self.mend.replace("{", "{{").replace("}", "}}")
+        """Stage, cause and mend, for an error that names it without further values: so braces stay as they are."""
+        return self.stage or "find", self.why or self.state, self.mend
 
 
 def judge(

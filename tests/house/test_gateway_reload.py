@@ -242,6 +242,8 @@ def test_a_file_that_a_plugin_refuses_is_not_the_last_good_one(home):  # noqa: F
         right = (home.home / "config.json").read_bytes()
         home.write(nonsense=True)
         until(lambda: "nonsense" in problem_of(home))
+        home.write(token=12)
+        until(lambda: "token: must be text, ${NAME}, {env: NAME} or" in problem_of(home))
         assert (home.home / LAST_GOOD).read_bytes() == right
         home.says("what time is it?")
         until(home.answers)
