@@ -191,10 +191,16 @@ def test_what_a_library_says_wrongly_is_written_all_the_same(tmp_path):
 
 def test_nobodys_text_moves_the_cursor_or_passes_for_a_line_of_ours():
     shown = for_people(
-        {"time": "2026-03-01T12:00:00Z", "level": "info", "text": "a\x1b[2Jb\r\n12:00:01 error: forged"}
+        {
+            "time": "2026-03-01T12:00:00Z",
+            "level": "info",
+            "channel": "\x9d0;owned\x9c",
+            "text": "a\x1b[2Jb\r\n12:00:01 error: forged\u202e",
+            "error": "\x90\u2066",
+        }
     )
 
-    assert "\x1b" not in shown and "\r" not in shown
+    assert not set(shown) & set("\x1b\r\x90\x9c\x9d\u202e\u2066")
     assert shown.splitlines()[1].startswith("         ")
 
 

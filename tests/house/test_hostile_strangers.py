@@ -1,10 +1,24 @@
 """What strangers, other people's words and a model that obeys them try on the whole house, and what comes of it."""
 
+import io
 from typing import Any
 
 import pytest
+from claw.cli.chat import Screen
+from claw.event import (
+    Event,
+    Notice,
+    StepStarted,
+    TextPiece,
+    ThinkingPiece,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+)
 from claw.message import Around, Heard
 from claw.testing import FakeChannel, FakeProvider, House, says
+from claw.tool import Result
+from claw.transcript import ToolCall
 
 OWNED: dict[str, Any] = {"channels": {"fake": {"allowFrom": ["u1"]}}, "owners": ["fake:u1"]}
 
@@ -27,3 +41,46 @@ async def test_a_command_that_is_quoted_is_not_given_either() -> None:
         quoted = Heard("/status", "Mallory", "m0")
         channel.says("what is this?", "u1", reply_to="m0", around=Around(quoted=quoted))
         assert await channel.until_shown() == ["Mallory wrote that."]
+
+
+# --- a model that somebody else steers, on the terminal
+
+STEERS = "\x1b[2J\x1b]0;owned\x07\x9b2J\x9d52;c;aGk=\x9c\r\u202e"
+
+
+class Glass(io.StringIO):
+    """A terminal to look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def answer_that_steers() -> list[Event]:
+    call = ToolCall("c1", f"rm\n✓ allowed {STEERS}", {"path": f"a{STEERS}"})
+    failed = Result(f"no {STEERS}", is_error=True)
+    return [
+        StepStarted(1), TextPiece(f"words {STEERS}"), ThinkingPiece(f"thoughts {STEERS}"), ToolBegan(call),
+        ToolProgress(call.id, f"half {STEERS}"), ToolEnded(call, failed), Notice(f"told {STEERS}"),
+    ]  # fmt: skip
+
+
+async def test_nothing_that_a_model_says_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    glass = Glass()
+    screen = Screen(as_json=False, out=glass)
+    screen.reasoning = True
+    for event in answer_that_steers():
+        await screen.hear(event)
+    screen.answer(f"whole {STEERS}")
+    screen.line(f"line {STEERS}")
+    seen = glass.getvalue() + capsys.readouterr().err
+    assert not set(seen) & set(STEERS) - set("[]2J0;ownedc52aGk=")
+    for words in ("words", "thoughts", "half", "told", "line"):
+        assert words in seen
+    assert "\n✓" not in seen  # the name of a tool is no line of its own
+
+
+async def test_a_pipe_gets_the_very_words(capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = io.StringIO()
+    screen = Screen(as_json=False, out=pipe)
+    screen.answer(f"whole {STEERS}")
+    assert pipe.getvalue() == f"whole {STEERS}\n"

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from claw.cli.options import AsJson
-from claw.cli.show import document, table
+from claw.cli.show import document, plain, table
 from claw.report import configured
 from claw.survey import home_of
 from claw.words import say
@@ -82,7 +82,7 @@ def rows_of(
     rows = [
         [
             one["channel"], one["account"], say(one["state"]), ago(one["lastFrameAt"], now), str(one["reconnects"]),
-            one["detail"] or one["lastError"],
+            plain(one["detail"] or one["lastError"]),
         ]
         for one in channels
     ]  # fmt: skip

@@ -220,17 +220,15 @@ class Screen:
             self._words = self._words if self._streamed else []
             self._words.append(event.text)
             self._streamed = self._open = True
-            self.out.write(event.text)
-            self.out.flush()
+            self._write(event.text)
         elif isinstance(event, ThinkingPiece) and self.reasoning:
             self._open = True
-            self.out.write(event.text)
-            self.out.flush()
+            self._write(event.text)
         elif isinstance(event, ToolBegan):
             given = json.dumps(event.call.arguments, ensure_ascii=False)
-            self.aside(f"· {event.call.name} {_short(self.redacted(given), 100)}")
+            self.aside(f"· {_name(event.call.name)} {_short(self.redacted(given), 100)}")
         elif isinstance(event, ToolEnded) and event.result.is_error:
-            self.aside(f"! {event.call.name}: {self.redacted(_line(event.result))}")
+            self.aside(f"! {_name(event.call.name)}: {self.redacted(_line(event.result))}")
         elif isinstance(event, ToolProgress | Notice):
             self.aside(f"  {self.redacted(event.text)}")
 
@@ -241,20 +239,29 @@ class Screen:
         if self._streamed or (self._live and text.strip() == "".join(self._words).strip()):
             self._end_line()
         elif text:
-            self.out.write(text.rstrip("\n") + "\n")
+            self._write(text.rstrip("\n") + "\n")
 
     def line(self, text: str) -> None:
         """What claw itself answers."""
         self._end_line()
-        self.out.write(text + "\n")
-        self.out.flush()
+        self._write(text + "\n")
 
     def aside(self, text: str) -> None:
         """A line that is not the answer: dim on a terminal, on stderr, nothing of it in a pipe's stdout."""
+        from claw.conversations.told import harmless
+
         self._end_line()
+        text = harmless(text)
         dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         if self._live or sys.stderr.isatty() or not text.startswith("·"):
             sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        """Nobody's words steer a terminal; a pipe gets them as they are."""
+        from claw.conversations.told import harmless
+
+        self.out.write(harmless(text) if self._live else text)
+        self.out.flush()
 
     def _end_line(self) -> None:
         if self._open:
@@ -303,6 +310,11 @@ async def _opened(model: str) -> "App":
     app = App(look_round(models=[model]), complain=complain)
     asyncio.get_running_loop().set_exception_handler(app.overheard)
     return app
+
+
+def _name(text: str) -> str:
+    """What a model calls a tool, on one line: it may call it what it likes."""
+    return _short(" ".join(text.split()), 64)
 
 
 def _short(text: str, limit: int) -> str:

@@ -31,7 +31,7 @@ WHERE = ("plugin", "channel", "account", "session")
 LINE_CHARS = 16_000
 _LOOKED_AT_CHARS, _TORN_CHARS = 200_000, 8_000  # a secret that the first cut tears is shorter than the second
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Book:
