@@ -47,6 +47,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS owed_open ON owed (state) WHERE state IN ('owed', 'sending')",
     "CREATE INDEX IF NOT EXISTS owed_turn ON owed (turn)",
 )
+_UNKEPT = ("refused", "stranger")
 _OF_TURNS = ("effects", "watched", "turns")
 _OWE = """INSERT OR IGNORE INTO owed (key, turn, channel, account, chat, body, state, owed_at_ms, repeated)
           VALUES (?, ?, ?, ?, ?, ?, 'owed', ?, ?)"""
@@ -165,8 +166,11 @@ class Journal:
                     waiter.set_result(None)
 
     def settle(self, number: int, why: str, owed: Sequence[Outbound] = ()) -> None:
-        """What came in needs no turn (refused, a command, stopped …): ``why`` is one word; ``owed`` answers it."""
-        done = ("UPDATE inbox SET state = ? WHERE number = ?", (why, number))
+        """What came in needs no turn (refused, a command, stopped …): ``why`` is one word; ``owed`` answers it. Of people
+        whom nobody let in only the ids are kept, so that a crowd of them does not fill the disk.
+        """
+        body = ", body = x''" if why in _UNKEPT else ""
+        done = (f"UPDATE inbox SET state = ?{body} WHERE number = ?", (why, number))
         self._database.write_all(done, *self._owing(f"in{number}", owed))
 
     def waiting(self) -> tuple[Accepted, ...]:

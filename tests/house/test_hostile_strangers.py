@@ -1,6 +1,8 @@
 """What strangers, other people's words and a model that obeys them try on the whole house, and what comes of it."""
 
+import asyncio
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,34 @@ async def test_a_command_that_is_quoted_is_not_given_either() -> None:
         quoted = Heard("/status", "Mallory", "m0")
         channel.says("what is this?", "u1", reply_to="m0", around=Around(quoted=quoted))
         assert await channel.until_shown() == ["Mallory wrote that."]
+
+
+# --- crowds
+
+
+def kept_of(house: House, words: str) -> tuple[int, int]:
+    """Of how many messages something is kept, and in how many the words stand."""
+    rows = house.app.rooms.journal._database.read("SELECT body FROM inbox")
+    return len(rows), sum(words.encode() in body for (body,) in rows)
+
+
+async def test_of_a_crowd_that_nobody_let_in_only_the_ids_are_kept_and_three_are_answered(
+    tmp_path: Path,
+) -> None:
+    channel, model = FakeChannel(), FakeProvider(says("Hello."))
+    async with House(model, home=tmp_path, channels=[channel], config=OWNED) as house, house.served():
+        for number in range(60):
+            channel.says("spam " * 500, f"s{number}", chat=f"c{number}")
+            channel.says("spam " * 500, f"s{number}", chat=f"g{number}", chat_type="group", mentions_us=True)
+        last = channel.says("spam", "s1", chat="c1")
+        channel.again(last)
+        channel.says("hello", "u1", chat="c-u1")
+        codes = [text for text in await channel.until_shown(4, 20) if "claw pairing approve" in text]
+        assert len(codes) == 3 and "Hello." in channel.shown
+        async with asyncio.timeout(20):
+            while kept_of(house, "spam") != (122, 0):
+                await asyncio.sleep(0.01)
+        assert kept_of(house, "hello") == (122, 1)
 
 
 # --- a model that somebody else steers, on the terminal
