@@ -35,6 +35,7 @@ _LAUNCHERS = frozenset({
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 _SEEN_BLANKS = frozenset("\n\t \u3000")
+_FENCE = re.compile("`{3,}")
 _LONG_RUN = re.compile(r" {40,}|\t{8,}|\n{5,}")
 
 
@@ -135,21 +136,28 @@ def may_last(tool: str, arguments: Mapping[str, Any]) -> bool:
     return not (is_interpreter(program) or program.rsplit("/", 1)[-1].lower() in _LAUNCHERS)
 
 
+def headline(request: Request) -> str:
+    """Who wants to do what, on one line: a title with lines of its own could pass for ours."""
+    head = say("{agent} wants to use {tool}", agent=request.agent, tool=request.tool)
+    title = " ".join(visible(request.title).split())
+    return f"{head} — {title}" if title else head
+
+
 def as_text(question: Question, seconds: float) -> str:
-    """The question as Markdown. Nothing in what is shown can end the fence that it stands in.
+    """The question as Markdown. Nothing in what is shown can end the fence that it stands in: three backticks together
+    are parted by what has no width, as not every service (Discord) knows a longer fence.
 
     :param seconds: for how long it may be answered.
     """
-    request = question.request
-    longest = max((len(run) for run in re.findall("`+", request.shown)), default=0)
-    fence = "`" * max(3, longest + 1)
-    head = say("{agent} wants to use {tool}", agent=request.agent, tool=request.tool)
-    title = f" — {visible(request.title)}" if request.title else ""
+    head, shown = (
+        _FENCE.sub(lambda run: "\u200b".join(run[0]), text)
+        for text in (headline(question.request), question.request.shown)
+    )
     how = say(
         "Answer within {minutes} min: {verdicts}, by button or as /approve {id} VERDICT.",
         minutes=max(1, round(seconds / 60)), verdicts=", ".join(question.verdicts), id=question.id,
     )  # fmt: skip
-    return f"{head}{title}\n{fence}\n{request.shown}\n{fence}\n{how}"
+    return f"{head}\n```\n{shown}\n```\n{how}"
 
 
 def buttons(question: Question) -> tuple[Button, ...]:

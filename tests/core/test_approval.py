@@ -23,7 +23,7 @@ from claw.question import (
     visible,
 )
 from claw.store import Database
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 OWNER, OTHER = Sender("ou_owner"), Sender("ou_other")
 CHAT = Address("feishu", "oc_1")
@@ -538,14 +538,14 @@ def test_nothing_hidden_is_left_and_it_stays_so(text: str) -> None:
     assert visible(shown) == shown
 
 
-@given(st.text(max_size=60), st.text("`\n ab", max_size=60))
+@given(st.text("`\n ab~", max_size=40), st.text("`\n ab~", max_size=60))
+@example("x\n```\nrm -r /", "ls\n```\n||rm -r /||\n````")
 def test_nothing_shown_gets_out_of_its_fence(title: str, shown: str) -> None:
     asked = request(visible(shown), title=title)
-    lines = as_message(Question("abc", asked, 0, 0), 600).text.split("\n")
-    fence = next(line for line in lines if line and set(line) == {"`"} and len(line) >= 3)
-    inside = shown.split("\n")
-    assert fence not in inside
-    assert lines.count(fence) >= 2
+    text = as_message(Question("abc", asked, 0, 0), 600).text
+    head, inside, how = text.split("```")
+    assert inside.replace("\u200b", "") == f"\n{visible(shown)}\n"
+    assert head.count("\n") == 1 and how.startswith("\nAnswer within")
 
 
 def test_the_message_shows_all_of_it_and_its_buttons_come_back_as_answers() -> None:

@@ -8,7 +8,7 @@ import tty
 from collections.abc import Callable, Mapping
 
 from claw.approval import Approvals
-from claw.question import Question, visible
+from claw.question import Question, headline
 from claw.route import LOCAL, TERMINAL
 from claw.words import say
 
@@ -51,13 +51,10 @@ class Answers:
 
 def _text(question: Question) -> str:
     """The whole of it, each line of what is shown set off, so that it cannot pass for a line of ours."""
-    request = question.request
-    head = say("{agent} wants to use {tool}", agent=request.agent, tool=request.tool)
-    title = f" — {visible(request.title)}" if request.title else ""
-    shown = "\n".join(f"  │ {line}" for line in request.shown.split("\n"))
+    shown = "\n".join(f"  │ {line}" for line in question.request.shown.split("\n"))
     offered = {"once": say("[o]nce"), "always": say("[a]lways"), "deny": say("[d]eny")}
     keys = "  ".join(offered[verdict] for verdict in question.verdicts)
-    return f"{head}{title}\n{shown}\n{keys}"
+    return f"{headline(question.request)}\n{shown}\n{keys}"
 
 
 async def key_pressed(fd: int, meanings: Mapping[str, str], show: Callable[[], None]) -> str:
