@@ -45,7 +45,7 @@ _NAMES = {
     "failure": "failed failure_said",
     "finding": "Finding",
     "growing": "Growing",
-    "guard.command": "split_plain",
+    "guard.command": "Step split_plain split_steps",
     "guard.environment": "child_environment",
     "guard.fetch": "Network is_loopback",
     "guests": "Review",

@@ -40,7 +40,7 @@ from claw.errors import (
 from claw.failure import failed as failed, said as failure_said
 from claw.finding import Finding as Finding
 from claw.growing import Growing as Growing
-from claw.guard.command import split_plain as split_plain
+from claw.guard.command import Step as Step, split_plain as split_plain, split_steps as split_steps
 from claw.guard.environment import child_environment as child_environment
 from claw.guard.fetch import Network as Network, is_loopback as is_loopback
 from claw.guests import Review as Review

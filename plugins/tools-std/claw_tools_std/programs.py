@@ -1,12 +1,15 @@
 """Which command line may start, by ``tools.exec``: a decision over words, made before anything runs.
 
-In ``allowlist`` mode a line is split into plain words and started without a shell. Two kinds of programs may run:
+In ``allowlist`` mode a line is read into plain commands, which ``|``, ``&&``, ``||`` and ``;`` may join. A single one is
+started without a shell; each of several must be allowed by itself. These may run:
 
 - :data:`READERS`, which only look, and only at files of this agent: a word that names something outside of the fence is
   refused, and so is an option that would write or start another program.
 - ``tools.exec.allow``: a bare name (found on PATH), a pattern over the resolved path when it has a slash, or
-  ``{"argv": [...]}`` for one exact command. While that key is not written it holds :data:`SCRIPTS`, so that an agent can
-  run what it wrote. **A script may do whatever this user may do**: ``allow: []`` takes that away, a sandbox walls it in.
+  ``{"argv": [...]}`` for one exact command; only the last may start another program. While that key is not written it
+  holds ``python3`` and ``python``, so that an agent can run what it wrote. **A script may do whatever this user may
+  do**: ``allow: []`` takes that away, a sandbox walls it in.
+- ``tools.exec.safeBins``: programs that filter what is piped into them and are given no file.
 
 ``tools.exec.ask`` says when a person is asked: about what is not allowed so (``on-miss``), about everything (``always``),
 or about nothing (``off``).
@@ -15,97 +18,21 @@ or about nothing (``off``).
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from claw import ToolContext, ToolError, split_plain
+from claw import ToolContext, ToolError, split_plain, split_steps
 
-READERS = frozenset({
-    "basename", "cat", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo", "expr", "false", "file",
-    "find", "grep", "head", "id", "join", "ls", "md5sum", "nl", "od", "paste", "printf", "pwd", "realpath", "rg", "seq",
-    "sha1sum", "sha256sum", "sort", "stat", "tail", "tr", "tree", "true", "uname", "uniq", "uptime", "wc", "which",
-    "whoami",
-})  # fmt: skip
-SCRIPTS = ("python3", "python")
+from claw_tools_std.allowed import INTERPRETERS, is_trusted, refusal
+from claw_tools_std.readers import READERS, check_reader
+from claw_tools_std.starters import FRONTS, behind
 
 _NAMED = re.compile(r"[^\s;|&<>()'\"`]+")  # what in a line for a shell may name a file
-_INTERPRETERS = re.compile(
-    r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi)?sh"
-)
-# Readers whose words are no paths.
-_WORDS_ONLY = frozenset({"basename", "dirname", "echo", "expr", "false", "printf", "seq", "tr", "true"})
-# Long options that only look, of any reader. Others are refused, abbreviated ones too: GNU programs understand those.
-_LONG_OPTIONS = frozenset(
-    [
-        "--after-context",
-        "--all",
-        "--almost-all",
-        "--before-context",
-        "--brief",
-        "--bytes",
-        "--color",
-        "--colour",
-        "--context",
-        "--count",
-        "--exclude",
-        "--exclude-dir",
-        "--extended-regexp",
-        "--files",
-        "--files-with-matches",
-        "--files-without-match",
-        "--fixed-strings",
-        "--glob",
-        "--help",
-        "--hidden",
-        "--human-readable",
-        "--iglob",
-        "--ignore-case",
-        "--include",
-        "--invert-match",
-        "--iso-8601",
-        "--line-number",
-        "--lines",
-        "--max-count",
-        "--max-depth",
-        "--no-filename",
-        "--no-heading",
-        "--no-ignore",
-        "--null",
-        "--numeric-sort",
-        "--only-matching",
-        "--recursive",
-        "--reverse",
-        "--sort",
-        "--summarize",
-        "--time-style",
-        "--total",
-        "--type",
-        "--unified",
-        "--unique",
-        "--utc",
-        "--version",
-        "--with-filename",
-        "--word-regexp",
-        "--words",
-    ]
-)
-# Short options by which a reader writes, sets, starts a program, follows links, or reads the names of further files.
-_SHORT_OPTIONS = {
-    "date": re.compile(r"-[a-zA-Z]*[sf].*"),
-    "diff": re.compile(r"-[a-zA-Z]*[rl].*"),
-    "du": re.compile(r"-[a-zA-Z]*[LDH].*"),
-    "file": re.compile(r"-[a-zA-Z]*[CzZfmLE].*"),
-    "find": re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|files0-from|follow|L|H)"),
-    "grep": re.compile(r"-[a-zA-Z]*R.*"),
-    "rg": re.compile(r"-[a-zA-Z]*[Lz].*"),
-    "sort": re.compile(r"-[a-zA-Z]*[oT].*"),
-    "tree": re.compile(r"-[a-zA-Z]*[olR].*"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,24 +64,40 @@ def command_of(line: str, settings: Any, context: ToolContext) -> Command:
         )
     if settings.mode == "full":
         return _through_shell(line, context)
-    words = split_plain(line)
-    program = _resolved(words[0], settings, context)
-    if not _allowed(words, program, settings):
-        if words[0] not in READERS:
-            raise ToolError(
-                "{program} is not among the programs that may run",
-                where="tools.exec.allow",
-                fix="An operator can add {program} there; these run already: {known}",
-                program=words[0],
-                known=", ".join(sorted({*READERS, *_names(settings)})),
-            )
-        _check_reader(words, context)
-    if settings.strict_inline_eval and _INTERPRETERS.fullmatch(Path(program).name):
-        _check_script(words, context)
-    return Command(tuple(words), program)
+    steps = split_steps(line)
+    started = [_passed(step.words, settings, context) for step in steps]
+    if len(steps) == 1:
+        return Command((steps[0].words[0], *started[0][1:]), started[0][0])
+    # a line for a shell that holds these words and nothing that it could read otherwise
+    joined = (f"{shlex.join(words)} {step.then}" for words, step in zip(started, steps, strict=True))
+    return _through_shell(" ".join(joined).rstrip(), context)
 
 
-def asked_for(line: str, settings: Any, context: ToolContext) -> Command:
+def _passed(words: Sequence[str], settings: Any, context: ToolContext) -> tuple[str, ...]:
+    """The words of one command that nobody must be asked about, each program by its path.
+
+    :raises ToolError: somebody must.
+    """
+    placed = _placed(words, context)
+    refused = refusal(words, settings, lambda word: os.path.realpath(_resolved(word, context)))
+    if refused:
+        if words[0] not in READERS or not is_trusted(os.path.realpath(placed[0]), settings):
+            raise refused
+        check_reader(words, context)
+    elif settings.strict_inline_eval and INTERPRETERS.fullmatch(Path(placed[0]).name) and len(words) > 1:
+        _check_script(words[1], context)
+    return placed
+
+
+def _placed(words: Sequence[str], context: ToolContext) -> tuple[str, ...]:
+    """The words with a path for the program, and for each that it only stands in front of."""
+    program = _resolved(words[0], context)
+    inner = behind(words) if {Path(program).name, Path(program).resolve().name} & FRONTS else ()
+    between = words[1 : len(words) - len(inner)]
+    return (program, *between, *(_placed(inner, context) if inner else ()))
+
+
+def asked_for(line: str, context: ToolContext) -> Command:
     """What ``line`` would start if a person allowed it: plain words as they are, anything else through a shell.
 
     :raises ToolError: nobody can allow it: no such program, one of the workspace, or letters no line may hold.
@@ -165,7 +108,7 @@ def asked_for(line: str, settings: Any, context: ToolContext) -> Command:
         if not line.strip() or any(ord(letter) < 0x20 and letter not in "\n\t" for letter in line):
             raise
         return _through_shell(line, context)
-    return Command(tuple(words), _resolved(words[0], settings, context))
+    return Command(tuple(words), _resolved(words[0], context))
 
 
 def _through_shell(line: str, context: ToolContext) -> Command:
@@ -203,25 +146,7 @@ def _identity(path: Path) -> tuple[Any, ...]:
     return real, status.st_dev, status.st_ino, content
 
 
-def _names(settings: Any) -> Sequence[Any]:
-    allow = settings.allow if "allow" in settings.model_fields_set else SCRIPTS
-    return [entry for entry in allow if isinstance(entry, str)]
-
-
-def _allowed(words: list[str], program: str, settings: Any) -> bool:
-    exact = (entry.get("argv") for entry in settings.allow if isinstance(entry, Mapping))
-    if words in [list(argv) for argv in exact if argv]:
-        return True
-    real = str(Path(program).resolve())
-    for name in _names(settings):
-        if "/" not in name and name == words[0]:
-            return True
-        if "/" in name and real.count("/") == name.count("/") and fnmatchcase(real, name):
-            return True
-    return False
-
-
-def _resolved(word: str, settings: Any, context: ToolContext) -> str:
+def _resolved(word: str, context: ToolContext) -> str:
     """Where a program lies. Found inside the workspace it is a file of the agent's, not a program."""
     found = (
         word
@@ -231,88 +156,16 @@ def _resolved(word: str, settings: Any, context: ToolContext) -> str:
         else None
     )
     if found is None or not Path(found).is_file():
-        raise ToolError("there is no program {program} on this machine", program=word)
-    folder = Path(found).resolve().parent
-    if folder.is_relative_to(Path(context.files.workspace).resolve()):
+        fix = "Give the folder as workdir instead" if word == "cd" else ""
+        raise ToolError("there is no program {program} on this machine", fix=fix, program=word)
+    if Path(found).resolve().is_relative_to(Path(context.files.workspace).resolve()):
         raise ToolError("{program} lies in the workspace and is not run as a program", program=word)
-    if settings.trusted_dirs and not any(folder.is_relative_to(each) for each in settings.trusted_dirs):
-        raise ToolError(
-            "{program} is not in a trusted folder",
-            where="tools.exec.trustedDirs",
-            program=found,
-            fix="An operator can add {folder}",
-            folder=folder,
-        )
     return found
 
 
-def _check_reader(words: list[str], context: ToolContext) -> None:
-    """Hold a reader to what it is for: looking, inside the fence."""
-    name, refused = words[0], _SHORT_OPTIONS.get(words[0])
-    for word in words[1:]:
-        long = word.startswith("--") and word != "--" and word.partition("=")[0] not in _LONG_OPTIONS
-        if name not in _WORDS_ONLY and (long or (refused and refused.fullmatch(word))):
-            raise ToolError(
-                "{program} {option} may do more than look",
-                where="tools.exec.allow",
-                fix="Leave it out; or an operator can add {program} there",
-                program=name,
-                option=word,
-            )
-    for path in _paths(words):
-        _check_inside(name, path, context)
-    if name == "uniq" and len([word for word in words[1:] if not word.startswith("-")]) > 1:
-        raise ToolError("uniq with two files writes the second one", where="tools.exec.allow")
-
-
-def _paths(words: list[str]) -> list[str]:
-    """What in the words of a reader may be a path: operands, and values of options."""
-    name, rest = words[0], words[1:]
-    if name in _WORDS_ONLY:
-        return []
-    if name in ("grep", "rg") and not any(re.fullmatch(r"--.+|-[A-Za-z0-9]*[ef].*", word) for word in rest):
-        pattern = next(
-            (word for word in rest if not word.startswith("-")), None
-        )  # the first operand is no file
-        rest = [word for word in rest if word is not pattern]
-    found = []
-    for word in rest:
-        if not word.startswith("-"):
-            found.append(word)
-        elif not (
-            name in ("cut", "join", "paste", "sort") and re.match(r"-[dt]", word)
-        ):  # a delimiter may be a slash
-            found += [word.partition("=")[2], "" if word.startswith("--") else word[2:]]
-    return [path for path in found if path]
-
-
-def _check_inside(program: str, path: str, context: ToolContext) -> None:
-    """Refuse a word that names something outside of the fence, by ``..``, from the root, or through a link."""
-    try:
-        context.files.stat(path)
-    except ToolError:
-        leads_out = path.startswith(("/", "~")) or ".." in path.split("/")
-        if leads_out or (Path(context.files.workspace) / path).exists():
-            raise ToolError(
-                "{program} may only look at files of this agent, and {path} is none",
-                program=program,
-                path=path,
-            ) from None
-
-
-def _check_script(words: list[str], context: ToolContext) -> None:
-    """An interpreter runs a script file of the workspace, not program text from the command line."""
-    script = words[1] if len(words) > 1 else ""
-    if script in ("--version", "-V", "-v") and len(words) == 2:
-        return
-    if not script or script.startswith("-"):
-        raise ToolError(
-            "{program} must be followed by a script file; program text and options before it are refused",
-            where="tools.exec.strictInlineEval",
-            fix="Write the script with write, then run {program} FILE",
-            program=words[0],
-        )
-    if context.files.stat(script).kind != "file":
+def _check_script(script: str, context: ToolContext) -> None:
+    """What an interpreter runs is a script file that this agent may read."""
+    if not script.startswith("-") and context.files.stat(script).kind != "file":
         raise ToolError("{script} is no file", script=script)
 
 

@@ -240,7 +240,7 @@ async def _let_through(
     except ToolError as refused:
         if settings.mode != "allowlist" or settings.ask == "off":
             raise
-        missed, command = refused, await asyncio.to_thread(programs.asked_for, line, settings, context)
+        missed, command = refused, await asyncio.to_thread(programs.asked_for, line, context)
     folder = await asyncio.to_thread(context.files.folder, workdir)
     if missed is None and settings.ask != "always":
         return command, folder
