@@ -17,6 +17,7 @@ from claw.compaction.split import prune_history
 from claw.compaction.summary import MOST_CALLS, Summary, Task, Write, summarise
 from claw.envelope import neutral
 from claw.errors import ProviderError
+from claw.event import unheard
 from claw.fallback import ModelRef, candidates, with_fallback
 from claw.provider import Finished, ModelEvent, Provider, Request, SystemPrompt
 from claw.record import SUMMARY, Compaction
@@ -224,19 +225,12 @@ async def _summarised(task: Task, write: Write, share: float, drops: bool) -> Su
     if drops:
         pruned = prune_history(task.history, task.window_tokens, share)
         if pruned.chunks:
-            oldest = _with(task, pruned.dropped, (), task.previous)
+            oldest = replace(task, history=pruned.dropped, prefix=())
             first = await summarise(oldest, write, asyncio.sleep, MOST_CALLS - 1)
-            task, calls, written = (
-                _with(task, pruned.kept, task.prefix, first.text),
-                first.calls,
-                first.written,
-            )
+            calls, written = first.calls, first.written
+            task = replace(task, history=pruned.kept, previous=first.text)
     last = await summarise(task, write, asyncio.sleep, MOST_CALLS - calls)
     return Summary(last.text, calls + last.calls, written + last.written)
-
-
-def _with(task: Task, history: tuple[Message, ...], prefix: tuple[Message, ...], previous: str) -> Task:
-    return Task(history, prefix, previous, task.window_tokens, task.most_chars, task.extra, task.density)
 
 
 def density(real_tokens: int, estimated_tokens: int) -> float:
@@ -273,9 +267,6 @@ def _writer(stage: Stage, rooms: Rooms, most_chars: int, costs: list[Usage | Non
     settings = stage.agent.settings
     most_tokens = min(most_chars, settings.max_tokens or most_chars)  # Chinese takes a token for a character
 
-    async def nobody(text: str) -> None:
-        pass
-
     async def write(rules: str, material: str) -> str:
         request = Request("", SystemPrompt(rules), (), max_tokens=most_tokens)
         # A summary that cannot be had is no reason to let a key rest that the conversation needs right after.
@@ -284,7 +275,7 @@ def _writer(stage: Stage, rooms: Rooms, most_chars: int, costs: list[Usage | Non
             _writing_models(stage, rooms),
             providers,
             request,
-            nobody,
+            unheard,
             apart,
             rooms.yard.leeway.silence_seconds,
         )

@@ -29,7 +29,7 @@ from claw.config.values import Secret
 from claw.config.view import PluginConfig
 from claw.cooldown import Rules
 from claw.errors import ClawError, PluginError, UsageError
-from claw.event import Event
+from claw.event import unheard
 from claw.fallback import ModelRef, candidates
 from claw.gate import Caller, prepare
 from claw.guard.fetch import Network
@@ -279,11 +279,7 @@ class App:
 
     async def call_tool(self, name: str, arguments: dict[str, Any], inbound: Inbound, wish: Wish) -> Result:
         """Run one tool as a turn would: through the same rulings and the same gate."""
-
-        async def nowhere(event: Event) -> None:
-            return None
-
-        caller = Caller("call", inbound, await self.stage(inbound, wish), self.rooms, nowhere)
+        caller = Caller("call", inbound, await self.stage(inbound, wish), self.rooms, unheard)
         ready = await prepare(ToolCall("call", name, arguments), caller)
         return ready if isinstance(ready, Result) else await ready.run()
 

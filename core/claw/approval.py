@@ -248,7 +248,7 @@ class Approvals:
 
     def _written(self, request: Request) -> Question:
         now = self._clock.now_ms()
-        id = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
+        id = _new_id()
         question = Question(id, request, now, now + int(self.timeout_seconds * 1000))
         place = request.origin
         self._database.write(
@@ -373,7 +373,7 @@ class Approvals:
     def _grant(self, request: Request, by: str) -> None:
         now = self._clock.now_ms()
         grant = Grant(
-            "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS)), request.agent, request.tool,
+            _new_id(), request.agent, request.tool,
             request.grant, request.title, request.shown, by, now, now,
         )  # fmt: skip
         self._database.write(
@@ -394,6 +394,10 @@ _SAID: dict[str, Callable[[str], str]] = {
     "always": lambda tool: say("{tool}: allowed for always, exactly this call", tool=tool),
     "deny": lambda tool: say("{tool}: not allowed", tool=tool),
 }
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
 
 
 def _question(row: tuple[object, ...]) -> Question:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ def seconds_in(text: str) -> float | None:
     if not pieces or text != "".join(number + unit for number, unit in pieces):
         return None
     return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def instant(at: float) -> str:
+    """A moment (seconds since 1970) in ISO 8601, UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 SYSTEM = Clock()

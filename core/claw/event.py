@@ -8,6 +8,10 @@ from claw.tool import Result
 from claw.transcript import Assistant, Message, ToolCall, ToolResult
 
 
+async def unheard(said: object) -> None:
+    """For a turn, or a model, that nobody listens to."""
+
+
 class Event(msgspec.Struct, frozen=True, tag=True, tag_field="event"):
     """Something that a turn tells; as JSON the name of its kind stands under ``event``."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from claw.clock import SYSTEM
 from claw.errors import ProviderError
+from claw.truncation import shortened
 
 MIN_SECRET_CHARS = 4
 
@@ -288,5 +289,4 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _short(text: str, limit: int = 300) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return shortened(" ".join(text.split()), limit)

@@ -17,7 +17,7 @@ from claw.abridging import can_write
 from claw.amending import tools_heard
 from claw.envelope import neutral
 from claw.errors import FenceError
-from claw.event import Event, Said
+from claw.event import Event, Said, unheard
 from claw.freshness import zone_of
 from claw.gate import Caller, prepare
 from claw.guard.fence import Fence, fence_round
@@ -63,8 +63,8 @@ async def save_the_rest(caller: Caller, session: Session) -> None:
     settings = stage.agent.settings.model_copy(update={"compaction": whole})
     past = session.messages
     view = View(
-        models_of(stage, rooms, _untold, apart=True), replace(stage, agent=replace(stage.agent, settings=settings)),
-        session, rooms, _nobody, past, len(past), list,
+        models_of(stage, rooms, unheard, apart=True), replace(stage, agent=replace(stage.agent, settings=settings)),
+        session, rooms, unheard, past, len(past), list,
     )  # fmt: skip
     note_saved(session, await save(past, view.ask, caller, session))
 
@@ -73,7 +73,7 @@ def saver(caller: Caller, session: Session) -> Save | None:
     """How a turn saves what matters before its past is made shorter; None when its agent may not."""
     if not may_save(caller.stage, caller.rooms):
         return None
-    ask = models_of(caller.stage, caller.rooms, _untold, apart=True)
+    ask = models_of(caller.stage, caller.rooms, unheard, apart=True)
     return partial(save, ask=ask, caller=caller, session=session)
 
 
@@ -99,7 +99,7 @@ async def save(messages: Sequence[Message], ask: Ask, caller: Caller, session: S
     # Without approvals, what a person would have to allow is refused: nobody is to be woken for this.
     quiet = replace(
         caller, turn=f"{caller.turn}f", stage=replace(stage, tools=tools, fenced=lambda: fence),
-        rooms=replace(rooms, approvals=None), emit=_nobody, once=_again,
+        rooms=replace(rooms, approvals=None), emit=unheard, once=_again,
         heard=caller.heard | tools_heard(messages),
     )  # fmt: skip
 
@@ -161,14 +161,6 @@ def _adding(own: Path) -> Callable[[dict[str, Any], ToolContext], Awaitable[str]
 def may_save(stage: Stage, rooms: Rooms) -> bool:
     """Whether there is a model to ask, and the agent may write: no flush without it."""
     return WRITES in stage.tools and can_write(stage, rooms)
-
-
-async def _nobody(event: Event) -> None:
-    pass
-
-
-async def _untold(text: str) -> None:
-    pass
 
 
 def _again(call: str) -> bool:

@@ -11,7 +11,7 @@ import json
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -397,22 +397,11 @@ class Keys:
         self._uses.update(changed)
         if self._database and changed:
             self._unwritten.update(changed)
-            self._database.write_all(
-                *(
-                    (
-                        _PUT,
-                        (
-                            id.provider,
-                            id.owner,
-                            id.name,
-                            id.model,
-                            self._marks.get(id, ""),
-                            json.dumps(asdict(use)),
-                        ),
-                    )
-                    for id, use in changed.items()
-                )
+            rows = (
+                (*astuple(id), self._marks.get(id, ""), json.dumps(asdict(use)))
+                for id, use in changed.items()
             )
+            self._database.write_all(*((_PUT, row) for row in rows))
             self._unwritten.difference_update(changed)
 
     def _pin(self, session: str, provider: str, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from claw.transcript import Assistant, Image, Message, Text, Usage, User
-from claw.unicode import tree
+from claw.unicode import tree, written
 
 NOT_SAID = ""  # a parent id that no record can have: the record hangs on the one before it
 SUMMARY = "Summary:\n"
@@ -241,7 +241,6 @@ class Reading(msgspec.Struct, frozen=True):
 
 _BOM = b"\xef\xbb\xbf"
 _line: msgspec.json.Decoder[Header | Known] = msgspec.json.Decoder(Header | Known)
-_encode = msgspec.json.Encoder(enc_hook=repr).encode  # details may hold any object of a plugin's
 
 
 def encode(record: Line) -> tuple[Line, bytes]:
@@ -249,11 +248,8 @@ def encode(record: Line) -> tuple[Line, bytes]:
 
     Text that is not Unicode (a lone surrogate, as a model or a file name may bring it) becomes U+FFFD in both.
     """
-    try:
-        return record, _encode(record) + b"\n"
-    except UnicodeEncodeError:
-        clean = msgspec.convert(tree(msgspec.to_builtins(record, enc_hook=repr)), type(record))
-        return clean, _encode(clean) + b"\n"
+    record, line = written(record)
+    return record, line + b"\n"
 
 
 def lines_of(data: bytes) -> list[bytes]:

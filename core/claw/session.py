@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
@@ -19,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from claw import shelf, store
-from claw.clock import SYSTEM, Clock
+from claw.clock import SYSTEM, Clock, instant
 from claw.errors import ClawError
 from claw.guard.names import safe_name, session_file
 from claw.past import Past
@@ -143,7 +142,7 @@ class Session:
         while (name := f"{self._next_id:08x}") in past.ids:
             self._next_id = (self._next_id + 1) & 0xFFFFFFFF
         parent = past.entries[-1].id if past.entries else None
-        moment = _moment(self._house.clock)
+        moment = instant(self._house.clock.now())
         entry, line = encode(msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=moment))
         try:
             self._house.disk.append(self._fd, b"\n" + line if self._line_is_open else line)
@@ -282,7 +281,7 @@ class Session:
             return file.readall()
 
     def _header(self) -> Header:
-        return Header(id=self.id, timestamp=_moment(self._house.clock), cwd=self._cwd, key=self.key)
+        return Header(id=self.id, timestamp=instant(self._house.clock.now()), cwd=self._cwd, key=self.key)
 
     def _sound(self, data: bytes) -> tuple[bytes, Reading]:
         """The file once what cannot be read is out of the way, and what it says."""
@@ -414,10 +413,6 @@ class Sessions:
                 header = read(file.readline(1 << 16)).header
                 if header and header.key and session_file(path.parent, header.id) == path:
                     self.point(header.key, path.parent.parent.name, header.id)
-
-
-def _moment(clock: Clock) -> str:
-    return datetime.fromtimestamp(clock.now(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _state(fd: int) -> tuple[int, ...]:

@@ -49,6 +49,11 @@ def truncate(text: str, limit: int, suffix: str | None = None, min_keep: int = M
     return _head(text, budget) + suffix
 
 
+def shortened(text: str, most: int) -> str:
+    """``text`` in ``most`` characters, the last of them a mark when there was more."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def share(blocks: Sequence[Text | Image], limit: int, suffix: str | None = None) -> tuple[Text | Image, ...]:
     """Cut several text blocks to ``limit`` characters together, each in proportion to its length; images stay.
 

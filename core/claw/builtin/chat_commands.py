@@ -175,16 +175,12 @@ async def _help(rest: str, desk: Desk) -> str:
     return "\n".join(f"{head} — {meaning}" for head, meaning in rows)
 
 
-async def _new(rest: str, desk: Desk) -> str:
-    return await _anew(rest, desk)
-
-
 async def _reset(rest: str, desk: Desk) -> str:
     desk.choose_nothing()
-    return await _anew(rest, desk)
+    return await _new(rest, desk)
 
 
-async def _anew(rest: str, desk: Desk) -> str:
+async def _new(rest: str, desk: Desk) -> str:
     """A fresh conversation; a model at the head of the rest is chosen, what remains is its first message."""
     first, _, text = rest.partition(" ")
     if "/" in first and not first.startswith("/"):

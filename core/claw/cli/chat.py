@@ -13,6 +13,7 @@ import typer
 
 from claw.cli.show import SCHEMA_VERSION
 from claw.errors import ClawError, UsageError
+from claw.truncation import shortened
 from claw.wall import own_stdout
 from claw.words import say
 
@@ -226,7 +227,7 @@ class Screen:
             self._write(event.text)
         elif isinstance(event, ToolBegan):
             given = json.dumps(event.call.arguments, ensure_ascii=False)
-            self.aside(f"· {_name(event.call.name)} {_short(self.redacted(given), 100)}")
+            self.aside(f"· {_name(event.call.name)} {shortened(self.redacted(given), 100)}")
         elif isinstance(event, ToolEnded) and event.result.is_error:
             self.aside(f"! {_name(event.call.name)}: {self.redacted(_line(event.result))}")
         elif isinstance(event, ToolProgress | Notice):
@@ -314,11 +315,7 @@ async def _opened(model: str) -> "App":
 
 def _name(text: str) -> str:
     """What a model calls a tool, on one line: it may call it what it likes."""
-    return _short(" ".join(text.split()), 64)
-
-
-def _short(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return shortened(" ".join(text.split()), 64)
 
 
 def _line(result: Any) -> str:
@@ -327,4 +324,4 @@ def _line(result: Any) -> str:
     first, _, rest = text.partition("\n")
     if first.endswith((":", "：")):
         first = f"{first} {rest.strip().partition(chr(10))[0]}"
-    return _short(first, 160)
+    return shortened(first, 160)

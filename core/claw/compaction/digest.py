@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from claw.compaction.rendering import texts
 from claw.transcript import Assistant, Message, ToolResult, User
-from claw.truncation import truncate
+from claw.truncation import shortened, truncate
 
 MOST_FAILURES, FAILURE_CHARS = 8, 240
 _ASKED_CHARS = 300
@@ -62,7 +62,7 @@ def failures(messages: Iterable[Message]) -> tuple[str, ...]:
     """The newest tool calls that failed, one line each: name and the head of what was said."""
     failed = [m for m in messages if isinstance(m, ToolResult) and m.is_error]
     lines = (f"{m.tool_name}: {' '.join(m.text.split())}" for m in failed[-MOST_FAILURES:])
-    return tuple(line if len(line) <= FAILURE_CHARS else line[: FAILURE_CHARS - 1] + "…" for line in lines)
+    return tuple(shortened(line, FAILURE_CHARS) for line in lines)
 
 
 def files(messages: Iterable[Message]) -> Files:
@@ -109,8 +109,7 @@ def asked_for(messages: Iterable[Message], most_chars: int) -> tuple[str, ...]:
     lines: list[str] = []
     for message in reversed(list(messages)):
         if isinstance(message, User) and not message.kind:
-            line = " ".join(texts(message).split())
-            line = line if len(line) <= _ASKED_CHARS else line[: _ASKED_CHARS - 1] + "…"
+            line = shortened(" ".join(texts(message).split()), _ASKED_CHARS)
             most_chars -= len(line) + 3
             if most_chars < 0:
                 break

@@ -18,24 +18,20 @@ def by_share(costs: Sequence[int], parts: int | None = None) -> tuple[range, ...
     :param parts: None = 2; more than there are messages = as many; 0 and below = 1.
     """
     count = max(1, min(PARTS if parts is None else parts, len(costs)))
-    target = sum(costs) / count
-    chunks: list[range] = []
-    start = tokens = 0
-    for at, cost in enumerate(costs):
-        if at > start and tokens + cost > target and len(chunks) < count - 1:
-            chunks.append(range(start, at))
-            start, tokens = at, 0
-        tokens += cost
-    return (*chunks, range(start, len(costs))) if costs else ()
+    return _cut(costs, sum(costs) / count, count)
 
 
 def by_size(costs: Sequence[int], max_tokens: int) -> tuple[range, ...]:
     """Cut a conversation into pieces of at most ``max_tokens``, less the margin; a larger message stands alone."""
-    limit = max(1, int(max_tokens / MARGIN))
+    return _cut(costs, max(1, int(max_tokens / MARGIN)), len(costs))
+
+
+def _cut(costs: Sequence[int], limit: float, most: int) -> tuple[range, ...]:
+    """Pieces of up to ``limit``, ``most`` of them: the last one takes what is left."""
     chunks: list[range] = []
-    start = tokens = 0
+    start, tokens = 0, 0
     for at, cost in enumerate(costs):
-        if at > start and tokens + cost > limit:
+        if at > start and tokens + cost > limit and len(chunks) < most - 1:
             chunks.append(range(start, at))
             start, tokens = at, 0
         tokens += cost

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
+from claw.clock import instant
 from claw.conversations.kept import Kept, opened
 from claw.conversations.told import CALL, Passage, passages
 from claw.record import Header, encode, read
@@ -60,7 +60,7 @@ def search(
     words = [folded(word) for word in text.split()]
     newest: list[_Find] = []
     for kept in sorted(conversations, key=lambda kept: kept.at, reverse=True):
-        if not words or (len(newest) == limit and newest[0].at > _iso(kept.at)):
+        if not words or (len(newest) == limit and newest[0].at > instant(kept.at)):
             break
         with suppress(OSError, EOFError, zlib.error):  # gone, or damaged, since it was listed
             for find in _in_file(kept, words):
@@ -91,7 +91,7 @@ def _in_file(kept: Kept, words: Sequence[str]) -> Iterator[_Find]:
             for passage in passages(read(_FIRST + line).entries, str):
                 plain = folded(_searched(passage))
                 if all(word in plain for word in words):
-                    yield _Find(passage.at or _iso(kept.at), number, kept, passage)
+                    yield _Find(passage.at or instant(kept.at), number, kept, passage)
 
 
 def _searched(passage: Passage) -> str:
@@ -117,7 +117,3 @@ def _span(text: str, word: str) -> tuple[int, int]:
         places = [place for place, letter in enumerate(letters) for _ in letter]
     at = plain.find(word)
     return (places[at], places[at + len(word) - 1] + 1) if at >= 0 else (0, 0)
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claw.envelope import strip
 from claw.record import (
@@ -19,6 +19,7 @@ from claw.record import (
     ThinkingLevelChange,
 )
 from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from claw.truncation import shortened
 from claw.words import say
 
 PERSON, AGENT, CALL, RESULT, SUMMARY, NOTE = "person", "agent", "call", "result", "summary", "note"
@@ -61,19 +62,17 @@ def passages(entries: Iterable[Entry], clean: Callable[[str], str] = harmless) -
     """
     for entry in entries:
         for passage in _of(entry):
-            yield Passage(
-                passage.id, passage.at, passage.kind, clean(passage.who), clean(passage.text), passage.images,
-                passage.is_error, clean(passage.thinking),
-            )  # fmt: skip
+            told = clean(passage.who), clean(passage.text), clean(passage.thinking)
+            yield replace(passage, who=told[0], text=told[1], thinking=told[2])
 
 
 def short(passage: Passage) -> str:
     """A call or a result on one line."""
     if passage.kind == CALL:
-        return _cut(f"{passage.who} {passage.text}")
+        return shortened(f"{passage.who} {passage.text}", _SHORT)
     lines = passage.text.strip().splitlines() or [""]
     more = say("(and {count:more line|more lines})", count=len(lines) - 1) if len(lines) > 1 else ""
-    first = _cut(lines[0]) or (say("a picture") if passage.images else say("nothing"))
+    first = shortened(lines[0], _SHORT) or (say("a picture") if passage.images else say("nothing"))
     told = f"{passage.who}: {first}" + (f" {more}" if more else "")
     return say("{told} — failed", told=told) if passage.is_error else told
 
@@ -98,10 +97,6 @@ def title(passage: Passage) -> str:
     return passage.who or say("note")
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
-
-
 def _of(entry: Entry) -> Iterator[Passage]:
     id, at = entry.id, entry.timestamp
     match entry:
@@ -113,9 +108,7 @@ def _of(entry: Entry) -> Iterator[Passage]:
         case MessageRecord(message=ToolResult() as result):
             images = _images(result.content)
             yield Passage(id, at, RESULT, result.tool_name, result.text, images, result.is_error)
-        case Compaction():
-            yield Passage(id, at, SUMMARY, text=entry.summary)
-        case BranchSummary() | LeftOut():
+        case Compaction() | BranchSummary() | LeftOut():
             yield Passage(id, at, SUMMARY, text=entry.summary)
         case CustomMessage():
             yield Passage(id, at, NOTE, entry.custom_type, _words(entry.content), _images(entry.content))

@@ -13,10 +13,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from claw.clock import instant
 from claw.errors import ClawError
 from claw.guard.redact import Redactor
 from claw.report import PLACE
@@ -144,13 +145,12 @@ class Sink(logging.Handler):
             self._inside.busy = False
 
     def _fields(self, record: logging.LogRecord) -> dict[str, str]:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         try:
             text = record.getMessage()
         except Exception:  # noqa: BLE001 - a library's wrong arguments
             text = str(record.msg)
         fields = {
-            "time": moment.replace("+00:00", "Z"),
+            "time": instant(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
         }
