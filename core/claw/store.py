@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 _NO_DATABASE = (
     "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
 )
+_ROOM = "Free some space or mend the permissions of this folder, then try again"
+_MOVE = "Move the file away: sessions are found again, the rest begins anew"
+_NOT_OF_THE_FILE = (
+    5,
+    6,
+    8,
+    10,
+    13,
+    14,
+)  # BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
 _LATELY_SECONDS, _MOST_LATELY = 1.0, 1000  # of what was read, and how many answers
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # of a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
@@ -146,12 +156,8 @@ def aside(path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
 
 def cannot_write(path: Path, refused: OSError) -> ClawError:
     """A refusal of the disk, as an error for people."""
-    return ClawError(
-        "cannot write: {reason}",
-        where=str(path),
-        fix="Free some space or mend the permissions of this folder, then try again",
-        reason=refused.strerror or str(refused),
-    )
+    reason = refused.strerror or str(refused)
+    return ClawError("cannot write: {reason}", where=str(path), fix=_ROOM, reason=reason)
 
 
 SYSTEM = Disk()
@@ -400,11 +406,10 @@ class Database:
             try:
                 yield connection
             except connection.DatabaseError as refused:
+                code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
+                fix = _ROOM if code in _NOT_OF_THE_FILE else _MOVE
                 raise ClawError(
-                    "the state cannot be used: {reason}",
-                    where=str(self.path),
-                    fix="Free some space, or move the file away: sessions are found again, the rest begins anew",
-                    reason=refused,
+                    "the state cannot be used: {reason}", where=str(self.path), fix=fix, reason=refused
                 ) from refused
 
     def _open(self) -> "sqlite3.Connection":

@@ -266,7 +266,18 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
 
     with pytest.raises(ClawError, match="the state cannot be used: no such table") as error:
         database.read("SELECT * FROM nowhere")
-    assert error.value.where == str(tmp_path / "state.db")
+    assert error.value.where == str(tmp_path / "state.db") and "Move the file away" in error.value.fix
+    database.close()
+
+
+def test_nobody_is_told_to_move_a_state_away_that_only_found_no_room(tmp_path):
+    database = Database(tmp_path / "state.db")
+    database.write("CREATE TABLE n (n BLOB)")
+    database.read("PRAGMA max_page_count = 4")  # as on a full disk
+
+    with pytest.raises(ClawError, match="disk is full") as error:
+        database.write("INSERT INTO n VALUES (zeroblob(100000))")
+    assert error.value.fix.startswith("Free some space") and "away" not in error.value.fix
     database.close()
 
 

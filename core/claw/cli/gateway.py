@@ -227,7 +227,7 @@ def summary(seen: Any) -> str:
         return say("process {pid} holds the home, and has not said anything yet", pid=seen.pid)
     if is_stuck(seen):
         return say(
-            "process {pid} hangs: its last sign of life is of {time}",
+            "process {pid} hangs, or cannot write to its home: its last sign of life is of {time}",
             pid=seen.pid,
             time=time_of(told.seen_at),
         )

@@ -4,10 +4,11 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ from claw.channel import Channel
 from claw.cli import aptitude
 from claw.cli.checkup import clashes, examine
 from claw.cli.config import findings as config_findings
+from claw.cli.gateway import facts_of, is_stuck, summary
 from claw.cli.status import key_of
+from claw.config import Config
 from claw.config.outline import outline
 from claw.errors import ClawError, UsageError
 from claw.fallback import ModelRef, with_fallback
 from claw.finding import Finding
+from claw.gateway.status import look
+from claw.guard.admission import owners_of, rule
 from claw.manifest import variables_of
+from claw.message import Address
 from claw.policy import Run, judge
 from claw.provider import Request, SystemPrompt
 from claw.record import read
@@ -39,6 +45,7 @@ _SECRET_FILES = (
     *("state.db", "state.db-wal", "state.db-shm"),
 )
 _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
+_ROOM_BYTES = 16 << 20
 CHECK_SECONDS = 60.0
 """What one account of a channel may take to look at itself."""
 _QUESTION = User((Text("Answer with the word: yes"),))
@@ -51,12 +58,15 @@ def house(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     for grave, told in ((True, errors), (False, warnings)):
         yield from (Finding(one.where, "config", one.problem, one.fix, grave=grave) for one in told)
     yield from permissions(home)
+    yield from room(home)
+    yield from serving(home)
     yield from sessions(home)
     yield from state(home / "state.db")
     if not errors:
         seen = look_round(environ)
         yield from plugins(seen, environ)
         yield from keys(seen, environ)
+        yield from shut(seen)
         settings = seen.config.settings
         yield from aptitude.findings(
             settings, ((ref, aptitude.written(settings, ref)) for ref in seen.models())
@@ -91,6 +101,79 @@ def close(finding: Finding) -> str:
     path = Path(finding.about)
     path.chmod(0o700 if path.is_dir() else 0o600)
     return finding.mend
+
+
+def room(home: Path, disk: os.statvfs_result | None = None) -> Iterator[Finding]:
+    """Whether there is room for what is written, and the right to write it. File systems that do not count say 0 of 0.
+
+    :param disk: what it says of itself; None = it is asked.
+    """
+    try:
+        disk = disk or os.statvfs(home)
+    except OSError:
+        return
+    left = disk.f_bavail * disk.f_frsize
+    if not os.access(home, os.W_OK):
+        yield Finding(
+            str(home), "disk", say("cannot be written"), say("mend its permissions, or how it is mounted")
+        )
+    elif disk.f_blocks and left < _ROOM_BYTES:
+        why = say("the disk is full: {mb} MB are left", mb=f"{left / 2**20:.1f}")
+        yield Finding(str(home), "disk", why, say("free some space"))
+    elif disk.f_files and not disk.f_favail:
+        yield Finding(str(home), "disk", say("the disk has no room for another file"), say("free some space"))
+
+
+def serving(home: Path) -> Iterator[Finding]:
+    """What the gateway that runs says of itself that is not as it should be."""
+    seen = look(home)
+    if is_stuck(seen):
+        yield Finding("gateway", "gateway", summary(seen), say("claw logs; then claw gateway restart"))
+    for one in facts_of(seen)["channels"]:
+        if one["state"] in ("failed", "waiting"):
+            key = _key(one["channel"], one["account"])
+            yield Finding(key, one["state"], one["detail"], grave=one["state"] == "failed")
+
+
+def shut(seen: House) -> Iterator[Finding]:
+    """Accounts that let nobody in: what is missing or empty admits nobody, and nothing is said to who writes there."""
+    for row in configured(seen.config.settings, seen.standings):
+        place = Address(row["channel"], "", account=row["account"])
+        if row["state"] not in (DISABLED, "absent") and not _lets_anybody_in(place, seen.config):
+            key = _key(place.channel, place.account)
+            why = say("nobody may write there: its lists are empty")
+            yield Finding(
+                key, "nobody", why, say("claw config set '{key}.allowFrom[]' ID", key=key), grave=False
+            )
+
+
+def _lets_anybody_in(place: Address, config: Config) -> bool:
+    """Whether there may be somebody whose message ``claw.guard.admission`` takes up, in a direct chat or in a group."""
+    said = partial(rule, place, config)
+    owned = any(_means(one, place.channel) for one in owners_of(config.settings))
+
+    def is_open(people: Sequence[str] | None) -> bool:
+        return people is None or owned or any(one.strip() for one in people)
+
+    if said("dm_policy") == "pairing" or (said("dm_policy") != "disabled" and is_open(said("allow_from"))):
+        return True
+    if said("group_policy") == "disabled":
+        return False
+    everywhere = said("group_allow_from")
+    lists = [everywhere] if said("group_policy") == "open" else []
+    for one in said("groups").values():
+        if one.enabled:
+            lists.append(everywhere if one.allow_from is None else one.allow_from)
+    return any(map(is_open, lists))
+
+
+def _means(owner: str, channel: str) -> bool:
+    """Whether an owner is somebody of this channel, or a phone number, which may be anywhere."""
+    return owner.strip().startswith("+") or owner.partition(":")[0].strip().lower() == channel
+
+
+def _key(channel: str, account: str) -> str:
+    return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
 
 
 def sessions(home: Path) -> Iterator[Finding]:
@@ -169,7 +252,7 @@ async def _diagnosed(seen: House, only: str) -> list[Finding]:
     try:
         for row in _chosen(list(configured(seen.config.settings, app.host.standings)), only):
             name, account = row["channel"], row["account"]
-            key = f"channels.{name}" if account == "default" else f"channels.{name}.accounts.{account}"
+            key = _key(name, account)
             channel = app.kit.channel(name, account)
             if channel is not None:
                 told = await _asked_of_itself(channel)

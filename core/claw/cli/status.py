@@ -39,15 +39,16 @@ def facts_of(house: Any, environ: Mapping[str, str]) -> dict[str, Any]:
 
     :param house: ``claw.app.House``.
     """
-    from claw.cli.gateway import summary
+    from claw.cli.gateway import facts_of as served, summary
     from claw.gateway.status import look
 
-    config = house.config
+    config, gateway = house.config, look(house.config.home)
     agent = config.agent()
     choice = agent.settings.model
     model = (choice.primary if choice else None) or house.default_model
     model = config.settings.models.aliases.get(model, model)
     provider = model.partition("/")[0]
+    channels = dict(Counter(one["state"] for one in served(gateway)["channels"]))
     return {
         "home": str(config.home),
         "config": str(config.path) if config.path else say("none: all defaults"),
@@ -56,7 +57,8 @@ def facts_of(house: Any, environ: Mapping[str, str]) -> dict[str, Any]:
         "model": model,
         "key": key_of(config, house.found, provider, environ),
         "workspace": str(agent.workspace),
-        "gateway": summary(look(config.home)),
+        "gateway": summary(gateway),
+        **({"channels": channels} if channels else {}),
         "plugins": dict(Counter(standing.state for standing in house.standings)),
     }
 
