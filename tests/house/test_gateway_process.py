@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -128,6 +129,27 @@ def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_co
     assert "config.yaml" in said.err and "Traceback" not in said.err
     assert holder(home.home) is None
     assert "config.yaml" in home.claw("gateway", "status").out
+
+
+def test_where_the_last_words_cannot_be_kept_the_disk_is_named_and_no_fault_of_ours(home):  # noqa: F811
+    logs = home.home / "logs"
+    logs.mkdir()
+    logs.chmod(0o500)
+    try:
+        done = home.claw("gateway", "start", plain=True)
+    finally:
+        logs.chmod(0o700)
+    assert "gateway.out: cannot write: Permission denied" in done.line and done.code == 1
+
+
+def test_one_that_ends_without_a_word_as_on_a_full_disk_is_told_as_such(home):  # noqa: F811
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    done = subprocess.run(
+        **home.command("gateway", "start"), capture_output=True, text=True, timeout=60, preexec_fn=full
+    )
+    assert done.returncode and "claw gateway run" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_gateway_that_is_another_version_than_what_is_installed_says_so():

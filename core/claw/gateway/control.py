@@ -13,7 +13,8 @@ from claw.errors import ClawError
 from claw.gateway.presence import holder
 from claw.gateway.service import Service
 from claw.gateway.status import READY, look
-from claw.store import SYSTEM as DISK
+from claw.store import SYSTEM as DISK, cannot_write
+from claw.words import say
 
 OUT = "gateway.out"
 """Below ``logs``: what a gateway in the background says until it is ready, and what its interpreter says if it dies."""
@@ -51,7 +52,10 @@ def start(home: Path, environ: Mapping[str, str], words: Sequence[str] = ()) -> 
         return _ready(home, lambda: _refused(home, began))
     DISK.make_folder(home / "logs")
     out = home / "logs" / OUT
-    fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as refused:
+        raise cannot_write(out, refused) from refused
     try:
         child = subprocess.Popen(
             [sys.executable, "-m", "claw", "gateway", "run", "--quiet", *words],
@@ -90,9 +94,9 @@ def _ended(child: "subprocess.Popen[bytes]", out: Path) -> Started | None:
     code = child.poll()
     if code is None:
         return None
-    return Started(
-        None, code=code if code > 0 else 1, said=out.read_text(encoding="utf-8", errors="replace").strip()
-    )
+    silent = say("it ended with code {code} and without a word; claw gateway run may tell why", code=code)
+    said = out.read_text(encoding="utf-8", errors="replace").strip() or silent
+    return Started(None, code=code if code > 0 else 1, said=said)
 
 
 def stop(home: Path, environ: Mapping[str, str], *, now: bool = False) -> int | None:
