@@ -108,6 +108,20 @@ def test_an_unsigned_address_check_is_answered_when_it_was_encrypted_and_an_unsi
         LOCK.admit("POST", {}, NOW)
 
 
+@pytest.mark.parametrize(
+    "sealed",
+    ["x", "", base64.b64encode(bytes(48)).decode(), encrypt(KEY, "no JSON"), encrypt(KEY, "[]"), encrypt(KEY, "{}"),
+     encrypt(KEY, json.dumps({"type": "url_verification", "token": "wrong"})), encrypt(KEY, json.dumps(event())),
+     encrypt(KEY, '{"type": "url_verification", "token": "\\ud800"}'), None, 7],
+)  # fmt: skip
+def test_who_has_no_key_learns_nothing_of_what_is_encrypted(sealed: Any) -> None:
+    for outer in ({"encrypt": sealed}, {"encrypt": sealed, "token": "\ud800"}):
+        body = json.dumps(outer).encode()
+        with pytest.raises(Refused) as refused:
+            read({"content-length": str(len(body))}, body)
+        assert (refused.value.status, refused.value.why) == (401, "the request is not signed")
+
+
 def test_a_body_that_is_too_large_is_refused_by_its_length() -> None:
     headers, _ = signed()
     for length in (str((1 << 20) + 1), "-1", "x", "1" * 30):
