@@ -5,12 +5,13 @@ import mimetypes
 import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from claw.channel import Channel
+from claw.clock import SYSTEM
 from claw.errors import ClawError, ToolError
 from claw.guard.fence import Fence
 from claw.guard.names import safe_name
@@ -28,6 +29,8 @@ PICTURE_BYTES = 5_000_000
 MOST_PICTURES = 8
 _PICTURES_BYTES = 16_000_000  # of one message's: base64 makes 21 MB of it, and a request may have 32 MB there
 _MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+KEPT_SECONDS = 2 * 24 * 3600.0
+"""Of a copy that goes out: what is owed for more than a day is given up."""
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 _SAFE = re.compile(r"[^\w.\- ]+", re.UNICODE)
 
@@ -136,6 +139,7 @@ async def carried_out(
             name = PurePosixPath(path).name
             place = folder / f"{safe_name(label)}-{number}"
             make_folder(folder)
+            _clear(folder)
             replace_file(place, data)
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")
@@ -144,3 +148,12 @@ async def carried_out(
             told = (why.strerror or name_of(why)) if isinstance(why, OSError) else why
             refused.append(say("{path} cannot be sent: {why}", path=path, why=told))
     return tuple(ready), tuple(refused)
+
+
+def _clear(folder: Path) -> None:
+    """Take away the copies that nobody owes any more."""
+    oldest = SYSTEM.now() - KEPT_SECONDS
+    for copy in folder.iterdir():
+        with suppress(OSError):
+            if copy.stat().st_mtime < oldest:
+                copy.unlink()

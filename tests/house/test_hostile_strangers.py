@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,19 @@ async def test_of_a_crowd_that_nobody_let_in_only_the_ids_are_kept_and_three_are
             while kept_of(house, "spam") != (122, 0):
                 await asyncio.sleep(0.01)
         assert kept_of(house, "hello") == (122, 1)
+
+
+async def test_copies_of_files_that_went_out_do_not_fill_the_disk(tmp_path: Path) -> None:
+    channel, model = FakeChannel(), FakeProvider(*(says("MEDIA: ./a.txt") for _ in range(3)))
+    async with House(model, home=tmp_path, channels=[channel], config=OWNED) as house, house.served():
+        (house.workspace / "a.txt").write_text("hello")
+        for sent in (1, 2, 3):
+            channel.says("send it", "u1")
+            await channel.until_sent(sent)
+            [*_, newest] = copies = sorted(tmp_path.glob("outgoing/*"), key=os.path.getmtime)
+            assert len(copies) == min(sent, 2)
+            days = 1 if sent == 1 else 3
+            os.utime(newest, (time.time() - days * 86_400,) * 2)
 
 
 # --- a model that somebody else steers, on the terminal
