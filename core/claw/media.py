@@ -5,7 +5,7 @@ import mimetypes
 import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +16,7 @@ from claw.errors import ClawError, ToolError
 from claw.guard.fence import Fence
 from claw.guard.names import safe_name
 from claw.message import Attachment, Inbound
+from claw.shelf import clear
 from claw.store import make_folder, replace as replace_file
 from claw.transcript import Image
 from claw.wall import name_of
@@ -139,7 +140,7 @@ async def carried_out(
             name = PurePosixPath(path).name
             place = folder / f"{safe_name(label)}-{number}"
             make_folder(folder)
-            _clear(folder)
+            clear(folder, SYSTEM.now() - KEPT_SECONDS)
             replace_file(place, data)
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")
@@ -148,12 +149,3 @@ async def carried_out(
             told = (why.strerror or name_of(why)) if isinstance(why, OSError) else why
             refused.append(say("{path} cannot be sent: {why}", path=path, why=told))
     return tuple(ready), tuple(refused)
-
-
-def _clear(folder: Path) -> None:
-    """Take away the copies that nobody owes any more."""
-    oldest = SYSTEM.now() - KEPT_SECONDS
-    for copy in folder.iterdir():
-        with suppress(OSError):
-            if copy.stat().st_mtime < oldest:
-                copy.unlink()

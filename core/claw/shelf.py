@@ -44,6 +44,14 @@ def forget(agent_dir: Path, session_id: str) -> None:
     shutil.rmtree(agent_dir / _FOLDER / safe_name(session_id), ignore_errors=True)
 
 
+def clear(folder: Path, oldest: float) -> None:
+    """Take away the files of a folder that were written before a moment, seconds since 1970."""
+    for file in folder.iterdir():
+        with suppress(OSError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
 async def keep(folder: Path, name: str, text: str) -> tuple[Path, int]:
     """Write a text down whole; answers with its file and how many lines that has.
 
