@@ -281,7 +281,7 @@ class Index:
         with self._lock:
             try:
                 yield self._ready()
-            except sqlite3.DatabaseError as why:
+            except (sqlite3.DatabaseError, MemoryError, UnicodeDecodeError) as why:
                 if not is_damage(why):
                     raise
                 self.throw_away()

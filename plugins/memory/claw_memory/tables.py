@@ -31,14 +31,20 @@ CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicod
 """
 
 
+# Under the code of any error at all: a table that is not there, letters that are none, a page of no known form.
+_DAMAGE_SAID = ("no such ", "Could not decode ", "unsupported file format")
+
+
 class DamagedIndexError(Exception):
     """The file was no sound index; it was thrown away, and an empty one is in its place."""
 
 
-def is_damage(error: sqlite3.DatabaseError) -> bool:
+def is_damage(error: Exception) -> bool:
     """Whether the file itself is broken, not only busy, or the disk full."""
+    if isinstance(error, MemoryError | UnicodeDecodeError):  # a length or a name that is nonsense
+        return True
     code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF in _DAMAGED or str(error).startswith("no such ")  # a table that is not there
+    return code & 0xFF in _DAMAGED or str(error).startswith(_DAMAGE_SAID)
 
 
 def connected(path: Path) -> sqlite3.Connection:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from claw_memory.memory import SNIPPET_CHARS, snippet
 from claw_memory.question import words_of
+from claw_memory.tables import is_damage
 from plugins.memory.living import Things, memory, note
 
 pytest.importorskip("numpy", reason="vectors are compared by numpy: pip install 'claw-memory[embeddings]'")
@@ -153,7 +154,7 @@ def test_bytes_damaged_anywhere_never_break_the_search(tmp_path: Path):
     whole.sync()
     whole.index.close()
     healthy = whole.index.path.read_bytes()
-    for at in range(0, len(healthy), len(healthy) // 25):
+    for at in range(0, len(healthy), len(healthy) // 80):
         whole.index.path.write_bytes(healthy[:at] + b"\xff" * 64 + healthy[at + 64 :])
 
         here = memory(tmp_path)
@@ -161,6 +162,23 @@ def test_bytes_damaged_anywhere_never_break_the_search(tmp_path: Path):
         note(tmp_path, "memory/2026-02-01.md", f"- a zebra at {at}\n")
         assert any("zebra" in hit.text for hit in here.search("zebra", None, 6).hits), at
         here.index.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "damaged"),
+    [
+        (MemoryError(), True),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), True),
+        (sqlite3.OperationalError("Could not decode to UTF-8 column 'path' with text '0\x13'"), True),
+        (sqlite3.OperationalError("unsupported file format"), True),
+        (sqlite3.OperationalError("no such table: piece"), True),
+        (sqlite3.OperationalError("database is locked"), False),
+        (sqlite3.OperationalError("database or disk is full"), False),
+    ],
+    ids=lambda value: str(value)[:25],
+)
+def test_what_sqlite_says_of_a_damaged_file_is_told_from_what_passes(error: Exception, damaged: bool):
+    assert is_damage(error) == damaged
 
 
 def test_an_index_of_other_pieces_or_another_form_is_made_anew(tmp_path: Path):
