@@ -4,6 +4,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no fault of a property. What Hypothesis takes for itself under CI stays as it is.
+settings.register_profile("busy", settings(), deadline=None)
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

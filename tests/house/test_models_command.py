@@ -1,6 +1,7 @@
 """``claw auth``, ``claw models``: keys are taken unseen, listed without their secrets, tried for real, put in order."""
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,8 @@ def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
     shown = claw("models", "status")
 
     assert shown.exit_code == 1
-    assert "waits 1 min after 3 failures: rate limit" in shown.stdout  # a rest is not made longer
+    # a rest is not made longer, and some of it may have passed
+    assert re.search(r"waits (1 min|[1-5]\d s) after 3 failures: rate limit", shown.stdout)
     assert "no key" in shown.stdout
     assert told("models", "status")["ready"] is False
 

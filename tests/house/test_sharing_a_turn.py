@@ -227,7 +227,7 @@ async def test_of_a_thousand_groups_is_remembered_what_was_said_last(tmp_path):
                 await asyncio.sleep(0)
         for number, chat in enumerate(("g0", f"g{MOST_PLACES}"), 1):
             channel.says("well?", "u2", **GROUP | {"chat": chat})
-            await channel.until_shown(number)
+            await channel.until_shown(number, within_seconds=60)
     assert "what I said" not in words_of(model, 0)
     assert "what I said" in words_of(model, 1)
 

@@ -75,7 +75,7 @@ class TestWhichChats:
         places = [service.place(f"p{number}") for number in range(70)]
         for place in places:
             missed(service, place, place)
-        pace = replace(QUICK, again=0.3)
+        pace = replace(QUICK, again=2.0)
         async with listening(channel_of(service, tmp_path, pace=pace), house, up=False):
             await until(lambda: len(house.taken) >= 50)
             await service.says("now")

@@ -207,7 +207,7 @@ def test_a_start_with_a_note_imports_neither_llm_nor_a_plugin(things: Shop, tmp_
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("def (", "SyntaxError: "),
         ("import os; os._exit(0)", "it ends the process that imports it"),
-        ("import time; time.sleep(60)", "it was not read within 2 s"),
+        ("import time; time.sleep(60)", "it was not read within 6 s"),
     ],
 )
 def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_stand(
@@ -215,7 +215,8 @@ def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_
 ) -> None:
     things.install("llm-tools-zzz", f"{code}\ndef register_tools(register): ...")
 
-    shelf = {plugin.name: plugin for plugin in look_at_all(BridgeSettings(), {}, seconds=2)}
+    seconds = 6 if "sleep" in code else 60
+    shelf = {plugin.name: plugin for plugin in look_at_all(BridgeSettings(), {}, seconds)}
 
     assert shelf["llm-tools-zzz"].why.startswith(why)
     assert len(shelf["llm-tools-things"].tools) == 7
