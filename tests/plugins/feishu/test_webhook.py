@@ -113,6 +113,8 @@ def test_an_unsigned_address_check_is_answered_when_it_was_encrypted_and_an_unsi
     ["x", "", base64.b64encode(bytes(48)).decode(), encrypt(KEY, "no JSON"), encrypt(KEY, "[]"), encrypt(KEY, "{}"),
      encrypt(KEY, json.dumps({"type": "url_verification", "token": "wrong"})), encrypt(KEY, json.dumps(event())),
      encrypt(KEY, '{"type": "url_verification", "token": "\\ud800"}'), None, 7],
+    ids=["letters", "nothing", "no cipher", "no JSON", "a list", "no words", "a wrong token", "an event", "half a letter",
+         "None", "a number"],  # a cipher text is another one each time, and all processes of a run must call it the same
 )  # fmt: skip
 def test_who_has_no_key_learns_nothing_of_what_is_encrypted(sealed: Any) -> None:
     for outer in ({"encrypt": sealed}, {"encrypt": sealed, "token": "\ud800"}):
