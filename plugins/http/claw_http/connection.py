@@ -5,6 +5,7 @@ when the first caller comes (:mod:`claw_http.listener`): uvicorn brings click an
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -22,6 +23,11 @@ IDLE_CONNECTIONS = 256
 TAKEN_SECONDS = 30.0
 """Who takes nothing of what waits for him for so long is let go; asyncio would keep the connection for ever."""
 STOP_SECONDS = 1.0
+
+
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.ERROR)
+"""What uvicorn warns of, anybody can send, and as often as he likes: it would push all else out of the log."""
 
 
 class Idle:
@@ -86,7 +92,7 @@ class Protocol(H11Protocol):
 
     def __init__(self, idle: Idle, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._idle = idle
+        self._idle, self.logger = idle, _log
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

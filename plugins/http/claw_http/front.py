@@ -96,6 +96,11 @@ class Front:
             _log.debug("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
 
     async def _pass(self, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
+        if {
+            "content-length",
+            "transfer-encoding",
+        } <= head.headers.keys():  # a proxy may believe the other one
+            raise Refused(400, "the body has a length and comes in chunks: one of them", code="two_lengths")
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import resource
 import socket
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from claw import WebAnswer, WebRoute
 from claw_http import bodies, connection
 from claw_http.attempts import ALTOGETHER, PER_ADDRESS, Attempts, canonical
 from hypothesis import given, strategies as st
-from plugins.http.bench import listening, parsed
+from plugins.http.bench import TOKEN, listening, parsed
 
 
 async def counts(request):
@@ -191,10 +192,23 @@ async def test_a_head_that_is_too_long_is_refused():
     "nonsense",
     [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\r\n\r\n\x00\x00\r\n\r\n"],
 )
-async def test_what_is_no_request_is_no_trouble(nonsense):
+async def test_what_is_no_request_is_no_trouble_and_no_news(nonsense, caplog):
     async with listening(hook()) as house:
         assert (await house.raw(nonsense + b"\r\n\r\n", seconds=2)).startswith(b"HTTP/1.1 400")
-        assert (await house.ask("GET", "/health")).status == 200
+        upgrade = {"connection": "close, upgrade", "upgrade": "websocket"}
+        assert (await house.ask("GET", "/health", **upgrade)).status == 200
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize("path", ["/hooks/acme", "/v1/chat/completions"])
+async def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(path):
+    """Where a proxy before us believes the length and we the chunks, the rest would be a request of nobody's."""
+    smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    lengths = {"content_length": "4", "transfer_encoding": "chunked", "content_type": "application/json"}
+    async with listening(hook()) as house:
+        request = head(path, connection="keep-alive", authorization=f"Bearer {TOKEN}", **lengths)
+        told = await house.raw(request + b"0\r\n\r\n" + smuggled)
+        assert told.startswith(b"HTTP/1.1 400") and told.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(
