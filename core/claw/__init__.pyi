@@ -13,13 +13,10 @@ from claw.channel import (
     Writer as Writer,
 )
 from claw.chunking import split_text as split_text
-from claw.config.settings import (
-    ChannelConfig as ChannelConfig,
-    ModelConfig as ModelConfig,
-    ProviderConfig as ProviderConfig,
-    Secret as Secret,
-    Section as Section,
-)
+from claw.config.budgets import ModelConfig as ModelConfig
+from claw.config.channels import ChannelConfig as ChannelConfig
+from claw.config.settings import ProviderConfig as ProviderConfig
+from claw.config.values import Secret as Secret, Section as Section
 from claw.config.view import PluginConfig as PluginConfig
 from claw.dialect import (
     gemini as gemini_schema,

@@ -283,6 +283,12 @@ class App:
         ready = await prepare(ToolCall("call", name, arguments), caller)
         return ready if isinstance(ready, Result) else await ready.run()
 
+    async def __aenter__(self) -> "App":
+        return self
+
+    async def __aexit__(self, *why: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """End: what plugins brought is closed, then the network, the sessions, the database."""
         for brought in self.host.closables():

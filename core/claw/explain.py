@@ -11,9 +11,10 @@ from typing import Any
 from claw.catalog import CORE_TOOLS, normalise
 from claw.config.names import dotted, nearest
 from claw.mend import Edit, edits_for, hand_over
-from claw.policy import Conflict, Judgement, Layer, Ruling, ToolFact, narrow, sections_for
-from claw.policy.judge import CLOSING, opt_in_words
-from claw.policy.ruling import STANDS
+from claw.policy import Judgement, Layer, ToolFact
+from claw.policy.judge import CLOSING, narrow, opt_in_words
+from claw.policy.layers import sections_for
+from claw.policy.ruling import STANDS, Conflict, Ruling
 from claw.standing import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, Standing
 from claw.words import say
 

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 from claw.catalog import GROUPS, SANDBOX_ALLOW, SANDBOX_DENY, normalise
 from claw.config.names import dotted
-from claw.policy import Judgement, Layer, Reach, Ruling, Run, Scope, Sections, ToolFact
+from claw.policy import Judgement, Layer, Run, ToolFact
 from claw.policy.judge import restricts
+from claw.policy.layers import Scope, Sections
+from claw.policy.reach import Reach
+from claw.policy.ruling import Ruling
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_:-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

@@ -13,15 +13,15 @@ from pydantic import ConfigDict, Field
 
 from claw.catalog import GROUPS, PLUGINS_GROUP, normalise
 from claw.config import Config
-from claw.config.settings import Section
-from claw.config.values import Names
+from claw.config.values import Names, Section
 from claw.errors import UsageError
 from claw.explain import Explanation, explain
 from claw.fallback import candidates
 from claw.guard.admission import is_owner
 from claw.message import Sender
-from claw.policy import LAYERS, Judgement, Layer, Reach, Run, ToolFact, fact_of, resolve
+from claw.policy import LAYERS, Judgement, Layer, Run, ToolFact, fact_of, resolve
 from claw.policy.judge import CLOSING, OPENING, restricts
+from claw.policy.reach import Reach
 from claw.route import LOCAL, TERMINAL, owners_of
 from claw.standing import IDLE, LOADED, Standing
 from claw.words import say

@@ -8,7 +8,7 @@ from typing import Any
 
 from claw.approval import Approvals
 from claw.auth import no_such_key
-from claw.compaction import Costs
+from claw.compaction.cut import Costs
 from claw.config import Agent, Config
 from claw.envelope import group_context, trusted
 from claw.errors import ClawError, UsageError

@@ -6,9 +6,9 @@ Nothing heavy is imported: no pydantic, no plugin.
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import words
 from claw.config.misfit import Misfit, misfits
@@ -21,11 +21,23 @@ from claw.index import scan
 from claw.manifest import Found
 from claw.standing import Standing, choose_model, judge
 
+if TYPE_CHECKING:
+    from claw.store import Database
+
 
 def home_of(environ: Mapping[str, str]) -> Path:
     """``CLAW_HOME``, else ``~/.claw``."""
     named = environ.get("CLAW_HOME", "").strip()
     return Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
+
+
+@contextlib.contextmanager
+def state_of(home: Path) -> "Iterator[Database | None]":
+    """The state of ``home`` while somebody looks into it; None where there is none yet, and none is made."""
+    from claw.store import Database
+
+    with contextlib.closing(Database(home / "state.db")) as database:
+        yield database if database.path.is_file() else None
 
 
 def standings(environ: Mapping[str, str] = os.environ) -> tuple[Standing, ...]:

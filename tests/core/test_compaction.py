@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from claw.compaction import Costs, fit, instructions
-from claw.compaction.cut import squeezed
+from claw.compaction import instructions
+from claw.compaction.cut import Costs, fit, squeezed
 from claw.compaction.digest import Files, digest, files, identifiers
 from claw.compaction.summary import Summary, Task, summarise
 from claw.transcript import Assistant, Text, ToolCall, ToolResult, User, estimate_tokens, pair

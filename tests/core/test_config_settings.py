@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from claw import Secret
 from claw.config import Config, ConfigErrors, load
+from claw.config.agents import AgentSettings
+from claw.config.channels import ChannelConfig
 from claw.config.check import Known, check
 from claw.config.layout import AGENT_KEYS, camel
 from claw.config.outline import outline
-from claw.config.settings import AgentSettings, ChannelConfig, ProviderConfig, Settings
+from claw.config.settings import ProviderConfig, Settings
 from claw.config.view import PluginConfig
 from claw.errors import ConfigError, UsageError
 from hypothesis import given, strategies as st

@@ -11,19 +11,9 @@ from claw import scenario, stage
 from claw.catalog import CORE_TOOLS, GROUPS, PROFILES, matches, normalise
 from claw.config import Config, load
 from claw.message import Sender
-from claw.policy import (
-    LAYERS,
-    Entry,
-    Judgement,
-    Layer,
-    Run,
-    ToolFact,
-    fact_of,
-    judge,
-    judge_all,
-    resolve,
-    strays,
-)
+from claw.policy import LAYERS, Judgement, Layer, Run, ToolFact, fact_of, judge, resolve, strays
+from claw.policy.judge import judge_all
+from claw.policy.layers import Entry
 from claw.testing import FakeTool
 from hypothesis import given, settings, strategies as st
 

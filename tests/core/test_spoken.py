@@ -376,7 +376,6 @@ def test_an_object_is_held_back_only_while_it_can_become_a_call() -> None:
 
     assert "".join(map(str, ear.feed('So: {"name": "re'))) == "So:"
     assert "".join(map(str, ear.feed("ader"))) == ' {"name": "reader'  # no tool begins so
-    assert ear.is_idle
     assert "".join(map(str, ear.feed('. And {"a'))) == ". And"
     assert "".join(map(str, ear.feed('ge": 3}.'))) == ' {"age": 3}.'
 

@@ -10,8 +10,7 @@ from claw.cli.options import AsJson
 from claw.cli.show import document, table, utc
 from claw.errors import UsageError
 from claw.journal import Journal
-from claw.store import state_of
-from claw.survey import home_of
+from claw.survey import home_of, state_of
 from claw.words import say
 
 app = typer.Typer(

@@ -19,7 +19,7 @@ from claw.cli.options import AsJson
 from claw.cli.show import document, table
 from claw.errors import UsageError
 from claw.manifest import providers_of
-from claw.store import state_of
+from claw.survey import state_of
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -343,12 +343,9 @@ def handed_out(text: str, provider: str, name: str, now: float) -> Credential:
 async def _renews(provider: str) -> bool:
     from claw.app import App, look_round
 
-    running = App(look_round(models=[f"{provider}/any"]))
-    try:
+    async with App(look_round(models=[f"{provider}/any"])) as running:
         brought = running.rooms.kit.providers.get(provider)
         return brought is not None and hasattr(brought.thing, "refresh")
-    finally:
-        await running.close()
 
 
 def _secret(provider: str, name: str, whole: bool = False) -> str:

@@ -141,11 +141,11 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
     from claw.fallback import candidates
 
     house = look_round(models=[model])
-    running, refs, found = App(house), house.models(agent), list[dict[str, Any]]()
+    refs, found = house.models(agent), list[dict[str, Any]]()
     lacking: list[UsageError] = []
     if model:
         refs = candidates(model, str(refs[0]), (), house.config.settings.models.aliases, ())
-    try:
+    async with App(house) as running:
         for ref in refs:
             try:
                 provider, keys = _held(running, house, ref, agent)
@@ -156,8 +156,6 @@ async def _probed(model: str, key: str, agent: str) -> list[dict[str, Any]]:
             if not calls:
                 lacking.append(no_such_key(ref.provider, key, [held.name for held in keys]))
             found += [await _called(running, ref, provider, held, agent) for held in calls]
-    finally:
-        await running.close()
     if lacking and not found:
         raise lacking[0]
     return found

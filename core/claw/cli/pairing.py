@@ -11,8 +11,8 @@ from claw.cli.options import AsJson
 from claw.cli.show import document, plain, table, utc
 from claw.errors import UsageError
 from claw.pairing import VALID_SECONDS, Pairing, Person
-from claw.store import Database, state_of
-from claw.survey import home_of
+from claw.store import Database
+from claw.survey import home_of, state_of
 from claw.words import say
 
 app = typer.Typer(

@@ -179,13 +179,13 @@ def _change(make: Callable[[Layers, Pip], Plan], staged: bool, yes: bool, as_jso
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError("nobody is here to be asked", fix="add --yes")
     speak(os.environ)
-    with _bar() as (step, told):
-        layers = Layers(_home(), staged=staged, step=step)
-        pip = Pip(pip_command(), os.environ, told)
+    with _Bar() as bar:
+        layers = Layers(_home(), staged=staged, step=bar)
+        pip = Pip(pip_command(), os.environ, bar.said)
         before = layers.folder
         with layers.changing():
             plan = make(layers, pip).mended(layers.damaged())
-            with step.paused():
+            with bar.paused():
                 agreed = _agreed(plan, layers, yes, as_json)
             built = layers.carry_out(plan, pip) if agreed else None
     if as_json:
@@ -252,6 +252,15 @@ class _Bar:
             self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._drawn.add_task("", total=2 * len(STEPS), said="")
 
+    def __enter__(self) -> "_Bar":
+        if self._drawn:
+            self._drawn.start()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        if self._drawn:
+            self._drawn.stop()
+
     def __call__(self, name: str) -> None:
         if self._drawn:
             self._drawn.update(self._task, advance=1, description=say(name.partition(":")[0]))
@@ -265,20 +274,6 @@ class _Bar:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """While somebody is asked."""
-        if self._drawn:
-            self._drawn.stop()
+        self.__exit__()
         yield
-        if self._drawn:
-            self._drawn.start()
-
-
-@contextmanager
-def _bar() -> "Iterator[tuple[_Bar, Callable[[str], None]]]":
-    bar = _Bar()
-    try:
-        if bar._drawn:
-            bar._drawn.start()
-        yield bar, bar.said
-    finally:
-        if bar._drawn:
-            bar._drawn.stop()
+        self.__enter__()

@@ -187,8 +187,5 @@ async def _stage(message: Inbound, agent: str, mode: str) -> "Stage":
     from claw.app import App, look_round
     from claw.stage import Wish
 
-    house = App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True))
-    try:
+    async with App(look_round(), complain=lambda line: typer.echo(f"claw: {line}", err=True)) as house:
         return await house.stage(message, Wish(agent=agent, folder=Path.cwd(), mode=mode))
-    finally:
-        await house.close()

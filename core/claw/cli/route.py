@@ -17,8 +17,7 @@ from claw.mend import Edit
 from claw.message import Address, Inbound, Sender
 from claw.pairing import Pairing
 from claw.route import LOCAL, TERMINAL, Route, Verdict, admission, route
-from claw.store import state_of
-from claw.survey import home_of
+from claw.survey import home_of, state_of
 from claw.words import say
 
 app = typer.Typer(

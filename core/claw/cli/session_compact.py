@@ -52,10 +52,7 @@ async def _compacted(kept: Kept, focus: str) -> "Shortened | None":
     from claw.route import Route
     from claw.stage import Wish, set_stage
 
-    app = App(look_round())
-    try:
+    async with App(look_round()) as app:
         route = Route(kept.agent, kept.key, owner=True, chat_type="direct")
         stage = await set_stage(from_terminal(""), route, app.rooms, Wish())
         return await shorten(stage, app.rooms, focus)
-    finally:
-        await app.close()

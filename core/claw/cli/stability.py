@@ -151,9 +151,8 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[Stage, Stage]":
 
     later = [0.0]
     anew = replace(USUAL, section_keep_seconds=0.0)  # each turn hears every section
-    house = App(look_round(), leeway=anew, clock=Clock(now=lambda: SYSTEM.now() + later[0]))
     wish = Wish(agent=agent, folder=Path.cwd())
-    try:
+    async with App(look_round(), leeway=anew, clock=Clock(now=lambda: SYSTEM.now() + later[0])) as house:
         one = replace(
             message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM.now()
         )
@@ -164,8 +163,6 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[Stage, Stage]":
             sent_at=SYSTEM.now() + later[0],
         )  # fmt: skip
         return first, await house.stage(other, wish)
-    finally:
-        await house.close()
 
 
 def _print(broken: Sequence[Break], timed: Sequence[tuple[Part, str]], size: int) -> None:

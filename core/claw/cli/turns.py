@@ -8,7 +8,7 @@ import typer
 
 from claw.cli.options import AsJson
 from claw.cli.show import document, plain, table
-from claw.survey import home_of
+from claw.survey import home_of, state_of
 from claw.words import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Turns: one message answered each.")
@@ -32,7 +32,6 @@ def list_(
 ) -> None:
     """The newest turns of channels and terminals; exit 1 when --stuck finds something."""
     from claw.journal import Journal
-    from claw.store import state_of
 
     with state_of(home_of(os.environ)) as database:
         journal = Journal(database) if database else None

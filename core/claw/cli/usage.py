@@ -13,7 +13,7 @@ from claw.cli.logs import moment
 from claw.cli.options import AsJson
 from claw.cli.show import document, on_terminal, table
 from claw.errors import UsageError
-from claw.survey import home_of
+from claw.survey import home_of, state_of
 from claw.words import say
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def usage(
 ) -> None:
     """What model calls took and cost. Calls of a turn that runs are counted when it has ended."""
     from claw.spending import BY, Book
-    from claw.store import state_of
 
     if by not in BY:
         raise UsageError("there is no group {name}", fix="groups: {names}", name=by, names=", ".join(BY))

@@ -3,7 +3,3 @@
 ``cut`` finds where, ``split`` how much at once, ``budget`` when; ``digest`` and ``rendering`` say what is left of it
 without a model, ``instructions`` what a model is told, ``summary`` asks one through a callable.
 """
-
-from claw.compaction.cut import Costs, Fit, fit
-
-__all__ = ["Costs", "Fit", "fit"]

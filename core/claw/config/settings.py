@@ -6,25 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 
-from claw.config.agents import Agents, AgentSettings, People
-from claw.config.budgets import AnyModel, Budget, ModelConfig, ToolMode
-from claw.config.channels import AnyChannel, ChannelConfig, QueueSettings, with_what_a_token_gives
-from claw.config.sessions import Reset, SessionSettings
+from claw.config.agents import Agents, People
+from claw.config.budgets import AnyModel, Budget, ToolMode
+from claw.config.channels import AnyChannel, QueueSettings, with_what_a_token_gives
+from claw.config.sessions import SessionSettings
 from claw.config.tools import ToolsSettings
 from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
-
-__all__ = [
-    "AgentSettings",
-    "ChannelConfig",
-    "ModelConfig",
-    "ProviderConfig",
-    "Reset",
-    "Secret",
-    "Section",
-    "SessionSettings",
-    "Settings",
-    "ToolsSettings",
-]
 
 _PLACEHOLDERS = re.compile(
     r"(change.?me|example|placeholder|secret|password|token|test|todo|your.*|x+|<.*>|1234.*|admin|default)",

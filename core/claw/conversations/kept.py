@@ -16,7 +16,8 @@ from claw.errors import ClawError, UsageError
 from claw.past import Past
 from claw.record import Header, MessageRecord, Reading, read
 from claw.session import Sessions
-from claw.store import holder, state_of
+from claw.store import holder
+from claw.survey import state_of
 from claw.transcript import Assistant, User, estimate_tokens
 from claw.usage import Ledger
 

@@ -6,42 +6,11 @@
 """
 
 from claw.policy.facts import Run, ToolFact, fact_of
-from claw.policy.judge import judge, judge_all, narrow, resolve
-from claw.policy.layers import (
-    LAYERS,
-    Entry,
-    Layer,
-    Scope,
-    Sections,
-    build,
-    for_group,
-    layers_for,
-    sections_for,
-)
-from claw.policy.reach import Reach
-from claw.policy.ruling import Conflict, Judgement, Ruling
+from claw.policy.judge import judge, resolve
+from claw.policy.layers import LAYERS, Layer, for_group, layers_for
+from claw.policy.ruling import Judgement
 from claw.policy.strays import strays
 
 __all__ = [
-    "LAYERS",
-    "Conflict",
-    "Entry",
-    "Judgement",
-    "Layer",
-    "Reach",
-    "Ruling",
-    "Run",
-    "Scope",
-    "Sections",
-    "ToolFact",
-    "build",
-    "fact_of",
-    "for_group",
-    "judge",
-    "judge_all",
-    "layers_for",
-    "narrow",
-    "resolve",
-    "sections_for",
-    "strays",
-]
+    "LAYERS", "Judgement", "Layer", "Run", "ToolFact", "fact_of", "for_group", "judge", "layers_for", "resolve", "strays",
+]  # fmt: skip

@@ -73,11 +73,6 @@ class Ear:
         ] = []  # calls behind the words, as long as no words follow them
         self._is_behind_words, self._looks_behind_words, self._held_chars = False, True, 0
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is held back."""
-        return not (self._rest or self._kept or self._last_words)
-
     def feed(self, text: str) -> list[Part]:
         """The next piece; what is certain now."""
         plain = self._step == self._words and not (self._rest or self._fresh or self._gap)

@@ -131,11 +131,8 @@ def tool_context(workspace: Path, **given: Any) -> ToolContext:
     async def send(text: str, attachments: tuple[str, ...]) -> tuple[str, ...]:
         return ("message-1",)
 
-    agent = SimpleNamespace(
-        id="default", name="", workspace=workspace, settings=AgentSettings.model_validate({})
-    )
     facts: dict[str, Any] = {
-        "call_id": "call_1", "session_key": "agent:default:main", "agent": agent, "owner": True,
+        "call_id": "call_1", "session_key": "agent:default:main", "agent": _agent(workspace), "owner": True,
         "files": Fence([], workspace), "fetch": None, "state_dir": workspace, "progress": lambda text: None,
         "send": send, "talk": FakeTalk(), "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
     }  # fmt: skip
@@ -150,15 +147,12 @@ def prompt_facts(workspace: Path, **given: Any) -> PromptFacts:
     tools = tuple(
         ToolSpec(name, f"{name} it", {"type": "object", "properties": {}}) for name in ("read", "exec")
     )
+    facts = {"agent": _agent(workspace), "mode": "full", "tools": tools, "workspace": workspace}
+    return PromptFacts(**{**facts, "channel": "terminal", **given})
+
+
+def _agent(workspace: Path) -> SimpleNamespace:
     settings = AgentSettings.model_validate({})
-    agent = SimpleNamespace(
+    return SimpleNamespace(
         id="default", name="", dir=workspace / ".claw", workspace=workspace, settings=settings
     )
-    facts: dict[str, Any] = {
-        "agent": agent,
-        "mode": "full",
-        "tools": tools,
-        "workspace": workspace,
-        "channel": "terminal",
-    }
-    return PromptFacts(**facts | given)

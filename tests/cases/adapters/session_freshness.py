@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from claw.config.settings import Reset, SessionSettings
+from claw.config.sessions import Reset, SessionSettings
 from claw.freshness import is_fresh, reset_policy
 
 FUNCTIONS = ("claw.freshness:is_fresh", "claw.freshness:reset_policy")
