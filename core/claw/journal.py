@@ -6,7 +6,7 @@ the replies it owes end in one commit, so that a death leaves a turn either to b
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from claw.unicode import written
 
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
 _DAY_MS = 24 * 3600 * 1000
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 30.0
 _TABLES = (
     "DROP TABLE IF EXISTS inbound",  # of a first form without bodies
     """CREATE TABLE IF NOT EXISTS inbox
@@ -200,6 +201,23 @@ class Journal:
             (turn,),
         )
         self._database.write_all(begin, watch, *(_taking(turn, number) for number in taken))
+
+    async def insist(self, write: Callable[[], None], complain: Callable[[str], None] | None) -> None:
+        """Write what a turn cannot go on without: again and again while there is no room for it, ever more seldom. One
+        that gave up would be taken up by the next start only, which may be weeks away.
+
+        :param complain: told of each refusal; None = it is raised, as somebody waits who can be told.
+        """
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                return write()
+            except ClawError as refused:
+                if complain is None:
+                    raise
+                complain(str(refused))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def joined(self, turn: str, number: int) -> None:
         """Something that came in while the turn ran is part of it now."""

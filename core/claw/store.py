@@ -28,14 +28,8 @@ _NO_DATABASE = (
 )
 _ROOM = "Free some space or mend the permissions of this folder, then try again"
 _MOVE = "Move the file away: sessions are found again, the rest begins anew"
-_NOT_OF_THE_FILE = (
-    5,
-    6,
-    8,
-    10,
-    13,
-    14,
-)  # BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
+# BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
+_NOT_OF_THE_FILE = (5, 6, 8, 10, 13, 14)
 _LATELY_SECONDS, _MOST_LATELY = 1.0, 1000  # of what was read, and how many answers
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # of a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
@@ -341,7 +335,8 @@ class Database:
                 yield lambda sql, values: connection.execute(sql, values).fetchall()
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite itself takes back what finds no room
+                    connection.execute("ROLLBACK")
                 raise
 
     def insert(self, sql: str, *values: Any) -> int | None:

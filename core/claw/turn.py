@@ -131,7 +131,8 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     turn, told = errand.turn, partial(_tell, emit, rooms)
     ending, stage = TurnEnded(turn, "failed", ""), None
     failed: Exception | None = None
-    rooms.journal.began(turn, errand.route.session_key, errand.numbers, again=errand.resumed)
+    began = partial(rooms.journal.began, turn, errand.route.session_key, errand.numbers, again=errand.resumed)
+    await rooms.journal.insist(began, rooms.complain if errand.numbers else None)
     reach("turn-began")
     try:
         stage = await set_stage(
@@ -193,7 +194,8 @@ async def _over(
             shown, lost = rooms.journal.standing(errand.turn)
             unsure = tuple(one.key for one in owed[len(shown) :] if one.text) if lost or shown else ()
         paid = rooms.spending.book.of_turn(errand.turn)
-        rooms.journal.ended(errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
+        end = partial(rooms.journal.ended, errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
+        await rooms.journal.insist(end, rooms.complain if is_owed else None)
         reach("turn-ended")
         await told(ending)
     return Ended(ending, owed, failed)

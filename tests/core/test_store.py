@@ -278,6 +278,10 @@ def test_nobody_is_told_to_move_a_state_away_that_only_found_no_room(tmp_path):
     with pytest.raises(ClawError, match="disk is full") as error:
         database.write("INSERT INTO n VALUES (zeroblob(100000))")
     assert error.value.fix.startswith("Free some space") and "away" not in error.value.fix
+    with pytest.raises(ClawError, match="disk is full"):
+        database.write_all(("INSERT INTO n VALUES (zeroblob(100000))", ()))
+    database.write_all(("INSERT INTO n VALUES (1)", ()))
+    assert database.read("SELECT n FROM n") == [(1,)]
     database.close()
 
 

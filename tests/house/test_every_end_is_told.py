@@ -1,8 +1,13 @@
 """Whatever breaks between a message and its answer, the person hears that there is none."""
 
+import asyncio
+import sqlite3
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+from claw.errors import ClawError
 from claw.journal import Journal
 from claw.message import Attachment
 from claw.store import Database
@@ -74,3 +79,38 @@ async def test_a_cut_off_turn_that_cannot_be_taken_up_ends_with_a_notice(tmp_pat
     async with served(house):
         assert await channel.until_shown() == [SORRY]
     assert outcomes(tmp_path) == ["failed"] and model.requests == []
+
+
+@contextmanager
+def no_room(home, event):
+    """While this lasts, the state refuses an event, as on a full disk."""
+    with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as state:
+        state.execute(
+            f"CREATE TRIGGER full BEFORE {event} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+        yield
+        state.execute("DROP TRIGGER full")
+
+
+@pytest.mark.parametrize("event", ["INSERT ON turns", "UPDATE ON turns", "UPDATE ON inbox"])
+async def test_a_turn_whose_beginning_or_end_finds_no_room_goes_on_once_there_is_some(tmp_path, event):
+    channel, model = FakeChannel(), FakeProvider(says("fine"), says("fine too"))
+    house = House(model, channels=[channel], home=tmp_path)
+    async with served(house):
+        house.app.rooms.journal.counts()  # its tables are made at first use
+        with no_room(tmp_path, event):
+            channel.says("hello", "user-1")
+            async with asyncio.timeout(10):
+                while not any("the disk is full" in line for line in house.complaints):
+                    await asyncio.sleep(0.01)
+        assert await channel.until_shown() == ["fine"]
+        channel.says("and now?", "user-1")
+        assert await channel.until_shown(2) == ["fine", "fine too"]
+    assert outcomes(tmp_path) == ["delivered", "delivered"] and len(model.requests) == 2
+
+
+async def test_whoever_waits_at_a_terminal_hears_at_once_that_there_is_no_room(tmp_path):
+    house = House(FakeProvider(says("fine"), says("fine")), home=tmp_path)
+    await house.hear("hello")
+    with no_room(tmp_path, "INSERT ON turns"), pytest.raises(ClawError, match="the disk is full"):
+        await house.hear("hello")
