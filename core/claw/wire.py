@@ -314,8 +314,13 @@ class Decoder:
         return found
 
 
+MOST_NESTED = 100
+"""Levels of arguments. Whoever copies, compares or shows them goes down level by level, Python not below some hundred."""
+
+
 def tool_arguments(text: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """The arguments of a call; None when they are not a whole JSON object. No text at all is no arguments.
+    """The arguments of a call; None when they are not a whole JSON object, or nested deeper than :data:`MOST_NESTED`. No
+    text at all is no arguments.
 
     :param parameters: the tool's schema: a null sent for an optional argument that admits none is left out.
     """
@@ -323,11 +328,23 @@ def tool_arguments(text: str, parameters: Mapping[str, Any] | None = None) -> di
         value = msgspec.json.decode(text.strip() or "{}")
         if isinstance(value, str):
             value = msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or (text.count("{") + text.count("[") > MOST_NESTED and _is_deep(value)):
         return None
     return without_nulls(value, parameters) if parameters else value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def mint_call_id() -> str:

@@ -261,6 +261,14 @@ def test_half_a_call_has_no_arguments(text):
     assert tool_arguments(text) is None
 
 
+@pytest.mark.parametrize(("levels", "taken"), [(100, True), (101, False), (900, False), (100_000, False)])
+@pytest.mark.parametrize(("opens", "closes"), [('{"v":', "}"), ("[", "]")])
+def test_arguments_without_a_bottom_are_none(levels, taken, opens, closes):
+    text = '{"v":' + opens * (levels - 1) + "1" + closes * (levels - 1) + "}"
+    assert (tool_arguments(text) is not None) == taken
+    assert tool_arguments(json.dumps({"v": text, "w": [[]] * 200})) == {"v": text, "w": [[]] * 200}
+
+
 def test_a_null_is_dropped_where_the_schema_has_no_room_for_it():
     schema = {
         "type": "object",
