@@ -56,11 +56,12 @@ class _Letter:
 
 @dataclass
 class _Growing:
-    """A reply that people watch: its writer, the whole text, and the rows of the ledger that it pays."""
+    """A reply that people watch: its writer, the whole text, the rows that it pays, the channel of the writer."""
 
     writer: Writer
     whole: Outbound
     rows: Sequence[Outbound]
+    of: Channel | None
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,14 @@ class Delivery:
         for outbound in owed:
             self._enqueue(outbound.address, _Letter(outbound, repeated))
 
-    def finish(self, writer: Writer, whole: Outbound, rows: Sequence[Outbound]) -> None:
-        """Let a reply that people watch become its final text; it pays ``rows``."""
-        self._enqueue(whole.address, _Growing(writer, whole, rows))
+    def finish(
+        self, writer: Writer, whole: Outbound, rows: Sequence[Outbound], of: Channel | None = None
+    ) -> None:
+        """Let a reply that people watch become its final text; it pays ``rows``.
+
+        :param of: the channel that made the writer; None = the one that listens.
+        """
+        self._enqueue(whole.address, _Growing(writer, whole, rows, of or self._channel_of(whole.address)))
 
     def settle(self, address: Address, message_id: str) -> None:
         """A message was dealt with without a turn; its channel hears so, behind what is on its way to that chat."""
@@ -256,7 +262,7 @@ class Delivery:
                         self._refused(row, failed)
                     return
                 doubt = failed if failed.outcome_unknown else None
-                if failed.permanent or (doubt and mark):
+                if failed.permanent or (doubt and mark) or self._is_former(growing):
                     break  # where repeats are dropped the writer asks again, under the same key as before
                 self._held_up(growing, bool(doubt))
                 await asyncio.sleep(_waiting(failed, pause))
@@ -272,6 +278,10 @@ class Delivery:
             self._journal.sending(growing.rows[0].key, repeated=True)
         reach("service-took")
         self._journal.paid(growing.rows[0].key, receipt.message_ids, [row.key for row in growing.rows[1:]])
+
+    def _is_former(self, growing: _Growing) -> bool:
+        """A new configuration has put another channel in the place of the writer's, which may never hear again."""
+        return self._channel_of(growing.whole.address) is not growing.of
 
     def _expect(self, growing: _Growing) -> None:
         """Before more messages stand there than are known: a death behind their post must know that they may."""

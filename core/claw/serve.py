@@ -345,7 +345,7 @@ class Serving:
         finally:
             texts = [one for one in owed if one.text]
             await live.over(finished=bool(texts))
-        self._deliver(live, owed, errand.answer)
+        self._deliver(live, channel, owed, errand.answer)
 
     def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
         """A part of an answer goes out before its end."""
@@ -362,10 +362,10 @@ class Serving:
         live.note()
         return await letters(self.app.rooms, channel, errand, ending, stage)
 
-    def _deliver(self, live: Live, owed: tuple[Outbound, ...], text: str) -> None:
+    def _deliver(self, live: Live, channel: Channel, owed: tuple[Outbound, ...], text: str) -> None:
         texts = tuple(one for one in owed if one.text)
         if live.writer and texts:
-            self._delivery.finish(live.writer, replace(texts[0], replaces=(), text=text), texts)
+            self._delivery.finish(live.writer, replace(texts[0], replaces=(), text=text), texts, channel)
             self._delivery.post([one for one in owed if not one.text])
         else:
             self._delivery.post(owed)

@@ -277,7 +277,7 @@ async def test_what_was_handed_over_before_a_death_is_sent_again_while_the_servi
     before = house.delivery(Service(DeliveryError("the line broke", outcome_unknown=True), remembers=AN_HOUR))
     [row] = house.owe("hello")
     before.post([row])
-    await before.stopped(0.05)
+    await before.stopped(0.25)
     service = Service(remembers=AN_HOUR)
     delivery = house.delivery(service, later(age_seconds))
     delivery.recover()
@@ -291,7 +291,7 @@ async def test_what_was_never_handed_over_is_sent_also_when_the_service_knows_no
     held = Service(DeliveryError("slow down", retry_after_seconds=60), remembers=AN_HOUR)
     before = house.delivery(held)
     before.post(house.owe("one", "two"))
-    await before.stopped(0.05)
+    await before.stopped(0.5)
     service = Service(remembers=AN_HOUR)
     delivery = house.delivery(service, later(2 * AN_HOUR))
     delivery.recover()
@@ -348,7 +348,7 @@ async def test_what_a_growing_answer_posted_before_a_pause_is_known_to_a_start_i
     writer = Growing(DeliveryError("slow down", retry_after_seconds=60), shown=("m1", "m2"))
     before = house.delivery(Service(remembers=AN_HOUR))
     before.finish(writer, Outbound("t", CHAT, "first second"), (first, second))
-    await before.stopped(0.05)
+    await before.stopped(0.5)
     service = Service(remembers=AN_HOUR)
     delivery = house.delivery(service)
     delivery.recover()
@@ -362,7 +362,7 @@ async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten
     lost = Growing(DeliveryError("the line broke", outcome_unknown=True), shown=())
     before = house.delivery(Service(remembers=AN_HOUR))
     before.finish(lost, Outbound("t", CHAT, "all of it"), rows)
-    await before.stopped(0.05)
+    await before.stopped(0.25)
     delivery = house.delivery(Service(remembers=AN_HOUR), later(2 * AN_HOUR))
     delivery.recover()
     await delivery.stopped(2)
@@ -463,6 +463,28 @@ async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends_and_w
     assert house.states()[rows[1].key] == ("unknown" if unsure else "paid")
 
 
+async def test_a_reply_whose_channel_was_made_anew_meanwhile_ends_by_the_new_one_at_once(house):
+    rows, new = house.owe("first", "second"), Service(remembers=60.0)
+    before = Growing(
+        *[DeliveryError("not connected")] * 8
+    )  # its tries would take two minutes, and its chat waits
+    delivery = house.delivery(new)
+    delivery.finish(before, Outbound("t", CHAT, "first second"), rows, Service())
+    await delivery.stopped(3)
+
+    assert [(one.text, one.replaces) for one in new.tried] == [("first", ("m1",)), ("second", ())]
+    assert set(house.states().values()) == {"paid"} and len(before.fates) == 7
+
+
+async def test_a_reply_whose_channel_was_made_anew_is_still_ended_by_the_old_one_when_that_can(house):
+    rows, new, before = house.owe("first"), Service(), Growing()
+    delivery = house.delivery(new)
+    delivery.finish(before, Outbound("t", CHAT, "first"), rows, Service())
+    await delivery.stopped(3)
+
+    assert before.finished == ["first"] and new.tried == []
+
+
 async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_not_sent_anew(house):
     rows, service = house.owe("first", "second"), Service()
     delivery = house.delivery(service)
@@ -490,6 +512,6 @@ async def test_what_is_on_its_way_when_the_house_stops_stays_owed(house):
     rows = house.owe("one", "two")
     delivery = house.delivery(Service(DeliveryError("away", retry_after_seconds=60)))
     delivery.post(rows)
-    await delivery.stopped(0.05)
+    await delivery.stopped(0.5)
 
     assert [one.outbound.text for one in house.journal.owed()] == ["one", "two"]

@@ -7,6 +7,9 @@ import pytest
 from claw.cli.rounds import room
 from house.gateways import Home, Running, home, until  # noqa: F401
 
+HOW = """told = "no line to Post"
+        self.state = ChannelState(self.config.how, "" if self.config.how == "up" else told, last_error=told)"""
+
 
 def usage(*, blocks: int = 1_000_000, left: int = 1_000_000, files: int = 1000, files_left: int = 1000):
     """What the disk says: blocks of 4 KB, as the user sees them."""
@@ -40,9 +43,7 @@ def test_a_home_that_cannot_be_written_is_wrong(home):  # noqa: F811
 
 
 def test_a_channel_of_the_running_gateway_that_does_not_hear_is_told(home):  # noqa: F811
-    home.with_channel(
-        "self.state = ChannelState(self.config.how, 'no line to Post')", more="how: str", how="failed"
-    )
+    home.with_channel(HOW, more="how: str", how="failed")
     with Running(home):
         [one] = until(lambda: [one for one in found(home) if one["about"] == "channels.post"])
         assert (one["kind"], one["problem"], one["grave"]) == ("failed", "no line to Post", True)
@@ -56,6 +57,7 @@ def test_a_channel_of_the_running_gateway_that_does_not_hear_is_told(home):  # n
         home.write(how="up")
         until(lambda: "channels: 1 up" in home.claw("status").out)
         assert not [one for one in found(home) if one["about"] == "channels.post"]
+        assert "earlier: no line to Post" in home.claw("channels", "status").out
     assert "channels" not in home.claw("status").out
 
 

@@ -82,11 +82,17 @@ def rows_of(
     rows = [
         [
             one["channel"], one["account"], say(one["state"]), ago(one["lastFrameAt"], now), str(one["reconnects"]),
-            plain(one["detail"] or one["lastError"]),
+            plain(one["detail"] or _past(one)),
         ]
         for one in channels
     ]  # fmt: skip
     return heads, rows, {say(word): colour for word, colour in _COLOURS.items()}
+
+
+def _past(one: Mapping[str, Any]) -> str:
+    """The last error; of a channel that has come back, as what it is: over."""
+    told: str = one["lastError"]
+    return say("earlier: {why}", why=told) if told and one["state"] == "up" else told
 
 
 def ago(moment: float | None, now: float) -> str:
