@@ -285,10 +285,12 @@ def test_following_misses_no_line_that_is_written_while_the_file_turns_over(tmp_
     with log_in(tmp_path, max_bytes=1500, keep=900) as (log, _):
         writing = threading.Thread(target=lambda: [log.info("%d", number) for number in range(lines_)])
         writing.start()
-        while writing.is_alive():
-            seen += [line["text"] for line in followed.more(Filter())]
-        writing.join()
-        sys.setswitchinterval(usual)
+        try:
+            while writing.is_alive():
+                seen += [line["text"] for line in followed.more(Filter())]
+            writing.join()
+        finally:
+            sys.setswitchinterval(usual)
         seen += [line["text"] for line in followed.more(Filter())]
     followed.close()
 
