@@ -359,20 +359,23 @@ class Journal:
     # --- for people
 
     def turns(self, limit: int = 50, open_only: bool = False) -> list[dict[str, Any]]:
-        """The newest turns: turn, session, when it began and ended, how, what it still owes or could not deliver."""
+        """The newest turns: turn, session, when it began and ended, how, what it still owes or could not deliver.
+
+        ``served``: of a channel, so that the next start takes it up; else somebody waited for it at a terminal.
+        """
         rows = self._database.read(
             f"""SELECT turn, session_key, began_at_ms, ended_at_ms, outcome, coalesce(attempts, 1),
             (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending')),
             (SELECT group_concat(state || ': ' || why, '; ') FROM owed
              WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown')),
-            (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn)
+            (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn), attempts IS NOT NULL
             FROM turns LEFT JOIN watched USING (turn)
             {"WHERE ended_at_ms IS NULL OR turn IN (SELECT turn FROM owed WHERE state != 'paid')" if open_only else ""}
             ORDER BY began_at_ms DESC LIMIT ?""",
             limit,
         )
         names = ("turn", "session", "beganAtMs", "endedAtMs", "outcome", "attempts", "owed", "undelivered")
-        return [dict(zip((*names, "possiblyRepeated"), row, strict=True)) for row in rows]
+        return [dict(zip((*names, "possiblyRepeated", "served"), row, strict=True)) for row in rows]
 
     def unanswered(self) -> list[dict[str, Any]]:
         """Chats in which messages wait that no turn has taken: how many, and since when."""

@@ -10,6 +10,7 @@ from claw.cli.main import app
 from claw.clock import Clock
 from claw.journal import Journal
 from claw.message import Address, Inbound, Outbound, Sender
+from claw.session import Sessions
 from claw.store import Database
 from typer.testing import CliRunner
 
@@ -157,3 +158,20 @@ def test_it_is_told_in_chinese_too(home):
         assert "1 条消息在等待轮次" in claw("--stuck").stdout
     finally:
         words.use("en")
+
+
+async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
+    with journal_of(home) as journal:
+        journal.began("here", "agent:default:main")
+        sessions = Sessions(home, journal._database, NOON)
+        session = await sessions.open("agent:default:main", "default")
+        [turn] = told("--stuck")[1]["turns"]
+        assert (turn["turn"], turn["served"]) == ("here", 0)
+
+        session.release()  # as a death does
+        assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+        assert [turn["outcome"] for turn in told()[1]["turns"]] == [None]
+
+        one = journal.accept(HELLO)
+        journal.began("there", "agent:default:telegram:direct:42", (one.number,))
+        assert [turn["turn"] for turn in told("--stuck")[1]["turns"]] == ["there"]

@@ -37,6 +37,7 @@ def list_(
         journal = Journal(database) if database else None
         found = {"turns": journal.turns(limit, open_only=stuck) if journal else []}
         if stuck:
+            found["turns"] = _without_left(found["turns"])
             found["waiting"] = journal.unanswered() if journal else []
             found["notices"] = journal.notices() if journal else []
     rows = [
@@ -56,6 +57,16 @@ def list_(
             {say("failed"): "red", say("delivered"): "green", say("not delivered"): "red"},
         )
     raise typer.Exit(code=1 if stuck and rows else 0)
+
+
+def _without_left(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without those that began at a terminal whose process is gone: nobody waits for them, and no start takes them up."""
+    if all(turn["outcome"] or turn["served"] for turn in turns):
+        return turns
+    from claw.conversations.kept import conversations
+
+    held = {kept.key for kept in conversations(home_of(os.environ)) if kept.pid is not None}
+    return [turn for turn in turns if turn["outcome"] or turn["served"] or turn["session"] in held]
 
 
 def _row(turn: dict[str, Any]) -> list[str]:
