@@ -33,7 +33,7 @@ class _Filter:
 
     :param flags: letters of options without a value.
     :param valued: letters of options whose value follows, attached or as the next word.
-    :param long: long options, whole; a value stands behind ``=``.
+    :param long: long options, whole; of those with ``=`` at the end the value stands behind ``=``, in the same word.
     :param texts: how many words may stand that are no options.
     """
 
@@ -48,7 +48,8 @@ class _Filter:
         while rest:
             word = rest.pop(0)
             if word.startswith("--"):
-                if word.partition("=")[0][2:] not in self.long.split():
+                name, equals, _ = word[2:].partition("=")
+                if name not in self.long.split() and not (equals and f"{name}=" in self.long.split()):
                     return False
             elif word.startswith("-") and len(word) > 1:
                 if not self._cluster(word[1:], rest):
@@ -60,6 +61,8 @@ class _Filter:
     def _cluster(self, letters: str, rest: list[str]) -> bool:
         for place, letter in enumerate(letters):
             if letter in self.valued:
+                if letters[0].isdigit():  # head -5c FILE, tail -5c FILE: a number, its unit, and a file
+                    return False
                 if place + 1 == len(letters):  # its value is the next word
                     return bool(rest and rest.pop(0))
                 return True
@@ -70,26 +73,27 @@ class _Filter:
 
 _FILTERS = {
     "cut": _Filter(
-        "nsz", "bcdf", "bytes characters complement delimiter fields only-delimited output-delimiter zero-terminated"
+        "nsz", "bcdf",
+        "bytes= characters= complement delimiter= fields= only-delimited output-delimiter= zero-terminated"
     ),
     "grep": _Filter(
         "EFGPbchilLnoqsvwxz", "eABCm",
-        "after-context basic-regexp before-context byte-offset color context count extended-regexp fixed-strings "
-        "ignore-case invert-match line-number line-regexp max-count no-filename null-data only-matching perl-regexp "
-        "quiet regexp silent word-regexp",
+        "after-context= basic-regexp before-context= byte-offset color context= count extended-regexp fixed-strings "
+        "ignore-case invert-match line-number line-regexp max-count= no-filename null-data only-matching perl-regexp "
+        "quiet regexp= silent word-regexp",
     ),
-    "head": _Filter("0123456789qvz", "cn", "bytes lines quiet silent verbose zero-terminated"),
+    "head": _Filter("0123456789qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated"),
     "sort": _Filter(
         "bcCdfghiMmnRrsuVz", "kt",
-        "check dictionary-order field-separator general-numeric-sort human-numeric-sort ignore-case "
-        "ignore-leading-blanks ignore-nonprinting key merge month-sort numeric-sort reverse sort stable unique "
+        "check dictionary-order field-separator= general-numeric-sort human-numeric-sort ignore-case "
+        "ignore-leading-blanks ignore-nonprinting key= merge month-sort numeric-sort reverse sort stable unique "
         "version-sort zero-terminated",
     ),
-    "tail": _Filter("0123456789qvz", "cn", "bytes lines quiet silent verbose zero-terminated"),
+    "tail": _Filter("0123456789qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated"),
     "tr": _Filter("cCdst", "", "complement delete squeeze-repeats truncate-set1", texts=2),
     "uniq": _Filter(
         "cdDiuz", "fsw",
-        "all-repeated check-chars count group ignore-case repeated skip-chars skip-fields unique zero-terminated",
+        "all-repeated check-chars= count group ignore-case repeated skip-chars= skip-fields= unique zero-terminated",
     ),
     "wc": _Filter("clmLw", "", "bytes chars lines max-line-length words"),
 }  # fmt: skip

@@ -17,6 +17,7 @@ or about nothing (``off``).
 
 import hashlib
 import os
+import posixpath
 import re
 import shlex
 import shutil
@@ -51,9 +52,10 @@ def settings_of(house: Any, context: ToolContext) -> Any:
     return settings.exec
 
 
-def command_of(line: str, settings: Any, context: ToolContext) -> Command:
+def command_of(line: str, settings: Any, context: ToolContext, folder: str = ".") -> Command:
     """The command that ``line`` may start.
 
+    :param folder: where it is started, as the model wrote it.
     :raises ToolError: it may not; the text says why, and which key would let it.
     """
     if settings.mode == "deny":
@@ -65,7 +67,7 @@ def command_of(line: str, settings: Any, context: ToolContext) -> Command:
     if settings.mode == "full":
         return _through_shell(line, context)
     steps = split_steps(line)
-    started = [_passed(step.words, settings, context) for step in steps]
+    started = [_passed(step.words, settings, context, folder) for step in steps]
     if len(steps) == 1:
         return Command((steps[0].words[0], *started[0][1:]), started[0][0])
     # a line for a shell that holds these words and nothing that it could read otherwise
@@ -73,7 +75,7 @@ def command_of(line: str, settings: Any, context: ToolContext) -> Command:
     return _through_shell(" ".join(joined).rstrip(), context)
 
 
-def _passed(words: Sequence[str], settings: Any, context: ToolContext) -> tuple[str, ...]:
+def _passed(words: Sequence[str], settings: Any, context: ToolContext, folder: str) -> tuple[str, ...]:
     """The words of one command that nobody must be asked about, each program by its path.
 
     :raises ToolError: somebody must.
@@ -83,9 +85,9 @@ def _passed(words: Sequence[str], settings: Any, context: ToolContext) -> tuple[
     if refused:
         if words[0] not in READERS or not is_trusted(os.path.realpath(placed[0]), settings):
             raise refused
-        check_reader(words, context)
+        check_reader(words, context, folder)
     elif settings.strict_inline_eval and INTERPRETERS.fullmatch(Path(placed[0]).name) and len(words) > 1:
-        _check_script(words[1], context)
+        _check_script(words[1], context, folder)
     return placed
 
 
@@ -163,9 +165,9 @@ def _resolved(word: str, context: ToolContext) -> str:
     return found
 
 
-def _check_script(script: str, context: ToolContext) -> None:
+def _check_script(script: str, context: ToolContext, folder: str) -> None:
     """What an interpreter runs is a script file that this agent may read."""
-    if not script.startswith("-") and context.files.stat(script).kind != "file":
+    if not script.startswith("-") and context.files.stat(posixpath.join(folder, script)).kind != "file":
         raise ToolError("{script} is no file", script=script)
 
 

@@ -1,5 +1,6 @@
 """Programs that only look, and only at files of this agent: which these are, and what of theirs is refused."""
 
+import posixpath
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,23 +70,33 @@ _LONG_OPTIONS = frozenset(
         "--words",
     ]
 )
-# Short options by which a reader writes, sets, starts a program, follows links, or reads the names of further files.
-_SHORT_OPTIONS = {
-    "date": re.compile(r"-[a-zA-Z]*[sf].*"),
-    "diff": re.compile(r"-[a-zA-Z]*[rl].*"),
-    "du": re.compile(r"-[a-zA-Z]*[LDH].*"),
-    "file": re.compile(r"-[a-zA-Z]*[CzZfmLE].*"),
+# Options by which a reader writes, sets, starts a program, follows links, or reads the names of further files; and
+# those whose value is a file, where letters stand before them: only behind the first letter is a value seen as one.
+_REFUSED = {
+    "date": re.compile(r"-[a-zA-Z]*[sf].*|-[a-ce-zA-HJ-Z]+r.*"),
+    "diff": re.compile(r"-[a-zA-Z0-9]*[rl].*|-[a-zA-Z0-9]+[XS].*|--recursive"),
+    "du": re.compile(r"-[a-zA-Z0-9]*[LDH].*|-[a-zA-Z0-9]+X.*|--files.*"),  # for them --files is --files0-from
+    "file": re.compile(r"-[a-zA-Z0-9]*[CzZfmLE].*|--files.*"),
     "find": re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|files0-from|follow|L|H)"),
-    "grep": re.compile(r"-[a-zA-Z]*R.*"),
-    "rg": re.compile(r"-[a-zA-Z]*[Lz].*"),
-    "sort": re.compile(r"-[a-zA-Z]*[oT].*"),
-    "tree": re.compile(r"-[a-zA-Z]*[olR].*"),
+    "grep": re.compile(r"-[a-zA-Z0-9]*R.*|-[a-df-zA-Z0-9]+f.*"),
+    "ls": re.compile(r"-[a-zA-Z0-9]*L.*"),
+    "md5sum": re.compile(r"-[a-zA-Z]*c.*"),
+    "rg": re.compile(r"-[a-zA-Z0-9.]*[Lz].*|-((?![degjmrtABCEMT])[a-zA-Z0-9.])+f.*"),
+    "sha1sum": re.compile(r"-[a-zA-Z]*c.*"),
+    "sha256sum": re.compile(r"-[a-zA-Z]*c.*"),
+    "sort": re.compile(r"-[a-zA-Z0-9]*[oT].*|--files.*"),
+    "tree": re.compile(r"-[a-zA-Z0-9]*[olR].*"),
+    "wc": re.compile(r"--files.*"),
 }
 
 
-def check_reader(words: Sequence[str], context: ToolContext) -> None:
-    """Hold a reader to what it is for: looking, inside the fence."""
-    name, refused = words[0], _SHORT_OPTIONS.get(words[0])
+def check_reader(words: Sequence[str], context: ToolContext, folder: str = ".") -> None:
+    """Hold a reader to what it is for: looking, inside the fence.
+
+    :param folder: where it is started, as the model wrote it.
+    :raises ToolError: it may do more.
+    """
+    name, refused = words[0], _REFUSED.get(words[0])
     for word in words[1:]:
         long = word.startswith("--") and word != "--" and word.partition("=")[0] not in _LONG_OPTIONS
         if name not in _WORDS_ONLY and (long or (refused and refused.fullmatch(word))):
@@ -97,9 +108,22 @@ def check_reader(words: Sequence[str], context: ToolContext) -> None:
                 option=word,
             )
     for path in _paths(words):
-        _check_inside(name, path, context)
-    if name == "uniq" and len([word for word in words[1:] if not word.startswith("-")]) > 1:
+        _check_inside(name, path, context, folder)
+    if name == "uniq" and len(_operands(words)) > 1:
         raise ToolError("uniq with two files writes the second one", where="tools.exec.allow")
+    if name == "date" and any(map(_sets_clock, words, words[1:])):
+        raise ToolError("date with a time sets the clock", where="tools.exec.allow")
+
+
+def _operands(words: Sequence[str]) -> list[str]:
+    """Words that are no options: ``-``, which is the input, and all behind ``--`` are none either."""
+    rest = list(words[1:])
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [word for word in rest[:end] if word == "-" or not word.startswith("-")] + rest[end + 1 :]
+
+
+def _sets_clock(before: str, word: str) -> bool:
+    return not word.startswith(("+", "-")) and not re.fullmatch(r"-[a-zA-Z]*[dr]", before)
 
 
 def _paths(words: Sequence[str]) -> list[str]:
@@ -107,31 +131,29 @@ def _paths(words: Sequence[str]) -> list[str]:
     name, rest = words[0], words[1:]
     if name in _WORDS_ONLY:
         return []
-    if name in ("grep", "rg") and not any(re.fullmatch(r"--.+|-[A-Za-z0-9]*[ef].*", word) for word in rest):
-        pattern = next(
-            (word for word in rest if not word.startswith("-")), None
-        )  # the first operand is no file
-        rest = [word for word in rest if word is not pattern]
-    found = []
+    found = _operands(words)
+    if name in ("grep", "rg") and not any(re.fullmatch(r"--.+|-[A-Za-z0-9.]*[ef].*", word) for word in rest):
+        found = found[1:]  # the first one is the pattern
     for word in rest:
-        if not word.startswith("-"):
-            found.append(word)
-        elif not (
-            name in ("cut", "join", "paste", "sort") and re.match(r"-[dt]", word)
-        ):  # a delimiter may be a slash
+        a_delimiter = name in ("cut", "join", "paste", "sort") and re.match(r"-[dt]", word)  # may be a slash
+        if word.startswith("-") and not a_delimiter:
             found += [word.partition("=")[2], "" if word.startswith("--") else word[2:]]
     return [path for path in found if path]
 
 
-def _check_inside(program: str, path: str, context: ToolContext) -> None:
+def _check_inside(program: str, path: str, context: ToolContext, folder: str) -> None:
     """Refuse a word that names something outside of the fence, by ``..``, from the root, or through a link."""
+    there = posixpath.join(folder, path)
     try:
-        context.files.stat(path)
+        kind = context.files.stat(there).kind
     except ToolError:
         leads_out = path.startswith(("/", "~")) or ".." in path.split("/")
-        if leads_out or (Path(context.files.workspace) / path).exists():
+        if leads_out or (Path(context.files.workspace) / there).exists():
             raise ToolError(
                 "{program} may only look at files of this agent, and {path} is none",
                 program=program,
                 path=path,
             ) from None
+        return
+    if program == "diff" and kind == "dir":
+        raise ToolError("in a folder diff follows links: name two files", where="tools.exec.allow")

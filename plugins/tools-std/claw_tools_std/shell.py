@@ -236,7 +236,7 @@ async def _let_through(
     """
     missed: ToolError | None = None
     try:
-        command = programs.command_of(line, settings, context)
+        command = programs.command_of(line, settings, context, workdir)
     except ToolError as refused:
         if settings.mode != "allowlist" or settings.ask == "off":
             raise

@@ -95,6 +95,9 @@ async def test_a_filter_takes_what_is_piped_and_names_no_file(bench) -> None:
         *(("sort --output=a", False), ("cut -d , -f 2", True), ("cut -f 2 a", False), ("grep a", False)),
         *(("grep -ie a", True), ("grep -e a b", False), ("grep -f a", False), ("grep -r -e a", False)),
         *(("grep --regexp=a -c", True), ("awk 1", False), ("sed p", False), ("tee x", False)),
+        # head and tail of old: a number, its unit, and a file; and a long option that takes the next word, whatever it is
+        *(("head -5c a", False), ("tail -5c a", False), ("head -5q", True), ("grep --regexp -e a", False)),
+        *(("cut --output-delimiter -d a -b1", False), ("cut --output-delimiter=: -b1", True)),
     ],
 )
 def test_a_filter_takes_only_options_that_touch_no_file(command: str, passes: bool) -> None:
