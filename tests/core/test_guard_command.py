@@ -92,7 +92,8 @@ def test_a_shell_starts_the_same_commands(line: str) -> None:
         subprocess.run(["bash", "-c", each], capture_output=True, check=False) for each in (line, again)
     )
     assert (one.returncode, one.stdout) == (other.returncode, other.stdout)
-    assert sorted(one.stderr.splitlines()) == sorted(other.stderr.splitlines())  # commands of a pipe speak in any order
+    # commands of a pipe speak in any order
+    assert sorted(one.stderr.splitlines()) == sorted(other.stderr.splitlines())
 
 
 def test_a_line_is_read_into_its_commands() -> None:
