@@ -59,7 +59,7 @@ async def leave_first_words(channel: Editing) -> tuple[str, ...]:
 
 async def all_paid(house: House, channel: FakeChannel) -> list[str]:
     """What people see once a start has sent all that is owed."""
-    async with served(house), asyncio.timeout(5):
+    async with served(house), asyncio.timeout(20):
         while house.app.rooms.journal.owed():
             await asyncio.sleep(0.02)
         return channel.shown
@@ -166,7 +166,7 @@ async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_an
     house = House(model, channels=[channel], home=tmp_path)
     house.app.rooms.journal.shown("turn-1", ())
     async with served(house):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while channel.shown != ["the whole answer"]:
                 await asyncio.sleep(0.02)
 
@@ -206,7 +206,7 @@ async def test_a_second_message_that_was_not_noted_is_found_again_by_the_turn_th
     house = House(FakeProvider(says("the whole|and more")), channels=[channel], home=tmp_path)
     house.app.rooms.journal.shown("turn-1", ids[:1], expected=2)
     async with served(house):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while channel.shown != ["the whole", "and more"]:
                 await asyncio.sleep(0.02)
 
@@ -246,7 +246,7 @@ async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path)
     journal = house.app.rooms.journal
     async with served(house):
         channel.says("tell me")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await channel.until_shown(1)
             (cut,) = journal.unfinished()
             while journal.standing(cut.turn) != (("shown-1",), 1):
@@ -274,7 +274,7 @@ async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_pat
         journal.began("turn-1", "agent:default:fake:direct:user-1", [1])
     journal.shown("turn-1", ())
     async with served(house):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not (channel.shown and "claw stopped 3 times" in channel.shown[-1]):
                 await asyncio.sleep(0.02)
         assert len(channel.shown) == 1, "nothing is left beside it"
@@ -322,7 +322,7 @@ async def test_a_turn_of_somebody_who_may_no_longer_talk_is_not_taken_up(tmp_pat
     )
     journal = house.app.rooms.journal
     async with served(house):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while journal.unfinished():
                 await asyncio.sleep(0.01)
         [turn] = journal.turns()

@@ -45,7 +45,7 @@ async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:
 
 
 async def told(channel: FakeChannel, text: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while text not in channel.shown:
             await asyncio.sleep(0.01)
 

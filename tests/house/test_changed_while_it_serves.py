@@ -61,7 +61,7 @@ async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed
         house.serving = Serving(house.app)
         running = asyncio.ensure_future(house.serving.run(stop))
         channel.says("work", "u1")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await plugin.made[0].begun.wait()
         await reloaded(house, {"channels": {"fake": {"allowFrom": ["u1", "u2"]}}, **slow})
         await asyncio.sleep(0.05)
@@ -69,7 +69,7 @@ async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed
         assert not old.closed
         old.go.set()
         assert await channel.until_shown() == ["done"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not old.closed:
                 await asyncio.sleep(0.01)
         assert not new.closed
@@ -86,7 +86,7 @@ async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tm
         house.app.leeway = Leeway(pause_seconds=0.01)
         stop, serving = asyncio.Event(), Serving(house.app)
         running = asyncio.ensure_future(serving.run(stop))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while serving.report().channels[0].state.state != "failed":
                 await asyncio.sleep(0.01)
         other.says("hi", "u1")

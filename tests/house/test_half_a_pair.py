@@ -64,7 +64,7 @@ async def test_an_answer_whose_pieces_part_a_pair_ends_whole(tmp_path):
     channel = FakeChannel(streaming=True)
     async with served(Parting(), channel, tmp_path) as house:
         channel.says("hello", "u1")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while channel.shown != ["smile \U0001f600 and on"]:
                 await asyncio.sleep(0.01)
         assert house.complaints == []

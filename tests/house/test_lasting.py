@@ -219,7 +219,7 @@ async def chat():
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
 

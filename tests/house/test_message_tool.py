@@ -108,7 +108,7 @@ async def test_a_reply_quotes_the_question_and_a_reaction_goes_on_it_unless_anot
     async with served(model, channel, home=tmp_path):
         channel.says("why?", "u1", message_id="q1")
         await channel.until_shown()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not [act for act in channel.acts if act[0] == "react"]:
                 await asyncio.sleep(0.01)
     assert channel.sent[0].reply_to == "q1"

@@ -28,7 +28,7 @@ def ends(house: House) -> list[tuple[str, str]]:
 
 
 async def until(met: Callable[[], Any]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not met():
             await asyncio.sleep(0.01)
 

@@ -137,7 +137,7 @@ async def test_what_the_disk_refused_to_sync_is_not_acknowledged_and_taken_in_wh
     door = await channel.opened
     assert not await door.submit(message(1))
     assert await door.submit(message(1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not channel.shown:
             await asyncio.sleep(0.01)
     assert channel.shown == ["yes"]

@@ -301,7 +301,7 @@ async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and
         assert "stopped" in (await channel.until_shown())[0]
         channel.says("hello?", "u1")
         assert (await channel.until_shown(2))[-1] == "what else?"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while "the tool deaf" not in caplog.text:
                 await asyncio.sleep(0.01)
         tool.let_go.set()
@@ -628,7 +628,7 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
     house.app.leeway = Leeway(pause_seconds=0.01)
     stop, serving = asyncio.Event(), Serving(house.app)
     running = asyncio.ensure_future(serving.run(stop))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while serving.report().channels[0].state.state != "failed":
             await asyncio.sleep(0.01)
     other.says("hi", "u1")

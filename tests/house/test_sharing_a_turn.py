@@ -147,7 +147,7 @@ async def test_so_many_turns_run_at_once_as_the_settings_say_also_after_they_cha
         house._write(config, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         await house.serving.reload(look_round(environ, ()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while work.at_once < most:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

@@ -308,7 +308,7 @@ async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_
     async with House(FakeProvider(), channels=[channel], config=limits) as house, house.served():
         channel.says("hello", chat="a", sender="boss")
         channel.says("hello", chat="b", sender="guest")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(channel.sent) < 2:
                 await asyncio.sleep(0.01)
 

@@ -188,7 +188,7 @@ class Answers(FakeProvider):
             yield event
 
 
-async def until(holds: Callable[[], Any], seconds: float = 5.0) -> Any:
+async def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Wait until something holds; what it is then."""
     async with asyncio.timeout(seconds):
         while not (now := holds()):

@@ -46,13 +46,13 @@ class House:
         """What was taken, each message once, as the house's journal does it."""
         return list({one.event_id: one.text for one in self.taken}.values())
 
-    async def until(self, count: int, seconds: float = 5.0) -> list[Inbound]:
+    async def until(self, count: int, seconds: float = 20.0) -> list[Inbound]:
         """Wait for so many."""
         await until(lambda: len(self.taken) >= count, seconds)
         return self.taken
 
 
-async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)

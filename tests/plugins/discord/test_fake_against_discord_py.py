@@ -68,7 +68,7 @@ async def service() -> AsyncIterator[FakeDiscord]:
 
 
 async def hears(client: Echo, holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.005)
 

@@ -139,7 +139,7 @@ async def listening(
     door.channel = channel = Http(config, settings, quiet_seconds)
     running = asyncio.ensure_future(channel.run(door))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not channel.url and not running.done():
                 await asyncio.sleep(0.005)
         if running.done():

@@ -20,7 +20,7 @@ PIXEL = b"\x89PNG pixel"
 
 
 async def heard(house, messages=1):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(house.door.heard) < messages:
             await asyncio.sleep(0.005)
     return house.door.heard[-1]

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def server(folder: Path, **more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(THINGS), str(folder)], **more}
+    return {"command": sys.executable, "args": [str(THINGS), str(folder)], "connectSeconds": 60, **more}
 
 
 def config(folder: Path, **more: Any) -> dict[str, Any]:
@@ -89,6 +89,7 @@ async def test_a_second_start_starts_no_server_until_one_of_its_tools_is_called(
     home = tmp_path / "house"
     async with House(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home) as house:
         first = [tool.name for tool in house.app.kit.tools]
+    assert "things__weigh" in first, "eight seconds were not enough for its server"
     async with House(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home) as house:
         assert [tool.name for tool in house.app.kit.tools] == first
         assert starts(folder) == 1

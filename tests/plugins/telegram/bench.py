@@ -74,7 +74,7 @@ async def listening(
         yield channel, door
 
 
-async def soon(condition: Callable[[], Any], seconds: float = 5) -> None:
+async def soon(condition: Callable[[], Any], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

@@ -168,7 +168,7 @@ class FakeFeishu(Service):
         for socket in self._sockets:
             socket.drop()
 
-    async def until(self, reached: Callable[[], Any], seconds: float = 3.0) -> None:
+    async def until(self, reached: Callable[[], Any], seconds: float = 10.0) -> None:
         """Wait for something to come true.
 
         :raises TimeoutError: it did not.
