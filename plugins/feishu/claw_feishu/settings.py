@@ -74,9 +74,10 @@ def check(account: str, settings: FeishuSettings) -> None:
 
 
 def check_apart(account: str, settings: FeishuSettings, seen: dict[tuple[str, str], str]) -> None:
-    """Refuse a second account of one app: the platform hands each event to one of its connections.
+    """Refuse a second account of one app: the platform hands each event to one of its connections; and of one path, where
+    only the first would be called.
 
-    :param seen: the apps of the accounts before it, and their keys; this one is noted there.
+    :param seen: the apps and paths of the accounts before it, and their keys; this one is noted there.
     :raises ConfigError: names both keys.
     """
     where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"
@@ -86,3 +87,10 @@ def check_apart(account: str, settings: FeishuSettings, seen: dict[tuple[str, st
         fix = "Give the account an app of its own, or take one of the two out"
         raise ConfigError(f"{where}.appId", problem, fix, other=seen[app])
     seen[app] = f"{where}.appId"
+    if settings.mode == "webhook":
+        path = "path", settings.webhook_path or f"/webhook/feishu/{account}"
+        if path in seen:
+            problem = "{path} is the path of {other} too, and each account is called at one of its own"
+            fix = "Write another one, or none: the account's name makes one"
+            raise ConfigError(f"{where}.webhookPath", problem, fix, path=path[1], other=seen[path])
+        seen[path] = where

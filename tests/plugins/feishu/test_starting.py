@@ -138,3 +138,19 @@ async def test_two_houses_in_one_process_do_not_share_a_channel(tmp_path: Path) 
     del mine, theirs
     await asyncio.sleep(0)
     await network.aclose()
+
+
+def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> None:
+    hooked = {"mode": "webhook", "encryptKey": "k", "verificationToken": "t", "webhookPath": "/in"}
+    accounts = {
+        "b": {"appId": "cli_b", "appSecret": "b"},
+        "c": {"appId": "cli_c", "appSecret": "c", "webhookPath": ""},
+        "d": {"appId": "cli_d", "appSecret": "d", "mode": "websocket"},
+    }
+    section = {**hooked, "appId": "cli_a", "appSecret": "a", "accounts": accounts}
+    config = plugin_config({"channels": {"feishu": section}}, "feishu")
+
+    assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c", "d"]
+    [refused] = config.unready.values()
+    assert refused.key == "channels.feishu.accounts.b.webhookPath"
+    assert "/in is the path of channels.feishu too" in refused.problem
