@@ -92,7 +92,8 @@ async def test_a_passing_failure_is_tried_again_and_a_permanent_one_is_not(house
 
 @pytest.mark.parametrize("asked", [0.02, 0.8], ids=["shorter than our own pause", "longer"])
 async def test_the_pause_that_a_service_asks_for_is_kept(house, asked):
-    service, times = Service(DeliveryError("slow down", retry_after_seconds=asked)), []
+    fates = [DeliveryError("slow down", retry_after_seconds=asked), None] * 3
+    service, times = Service(*fates), []
     send = service.send
 
     async def timed(outbound):
@@ -101,11 +102,12 @@ async def test_the_pause_that_a_service_asks_for_is_kept(house, asked):
 
     service.send = timed
     delivery = house.delivery(service)
-    delivery.post(house.owe("one"))
-    await delivery.stopped(3)
+    delivery.post(house.owe("one", "two", "three"))
+    await delivery.stopped(20)
 
-    assert service.shown == ["one"]
-    assert asked <= times[1] - times[0] < asked + 0.3
+    assert service.shown == ["one", "two", "three"]
+    pauses = [again - first for first, again in zip(times[::2], times[1::2], strict=True)]
+    assert asked <= min(pauses) < asked + 0.3, "a busy machine may be late for one of them"
 
 
 async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_busy_meanwhile(house):

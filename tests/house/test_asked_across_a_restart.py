@@ -164,7 +164,7 @@ async def test_a_question_of_a_killed_gateway_is_decided_in_the_next_one_and_run
         async with gateway(tmp_path):
             service.says("make it", chat=boss, **person)
             [question] = await until(questions)
-            await asyncio.sleep(0.2)  # what a restart must know of it is on disk
+            await asyncio.sleep(1)  # what a restart must know of it is on disk
         async with gateway(tmp_path):
             keys = [key for row in question["reply_markup"]["inline_keyboard"] for key in row]
             data = next(key["callback_data"] for key in keys if key["callback_data"].endswith(verdict))
