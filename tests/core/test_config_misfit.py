@@ -42,6 +42,15 @@ def test_each_kind_of_wrong_names_its_key(section: object, path: tuple[str, ...]
     assert found_wrong(section) == [(path, problem)]
 
 
+def test_a_value_that_may_be_of_several_types_and_is_of_none_hears_which() -> None:
+    secret = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/from"}, {"type": "null"}]}
+    schema = {"properties": {"token": secret}, "$defs": {"from": {"type": "object", "required": ["env"]}}}
+    [one] = misfits({"token": 123}, schema)
+    assert (one.path, one.problem.format(**one.values)) == (("token",), "must be of the type string, object")
+    [one] = misfits({"token": {"evn": "T"}}, schema)  # of a right type, and wrong in another way
+    assert one.problem == "does not fit the plugin's schema ({rule})"
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -50,9 +50,7 @@ def _told(error: Any) -> Iterator[Misfit]:
             near = nearest(str(name), names)
             fix = "Did you mean {near}?" if near else "Known keys here: {names}"
             yield Misfit((*place, name), "is not a known key", fix, {"near": near, "names": ", ".join(names)})
-    elif rule == "type":
-        kind = error.validator_value
-        kinds = kind if isinstance(kind, str) else ", ".join(map(str, kind))
+    elif kinds := _kinds(error):
         yield Misfit(place, "must be of the type {type}", "See the plugin's page", {"type": kinds})
     elif rule == "enum":
         words = ", ".join(str(word) for word in error.validator_value)
@@ -61,3 +59,14 @@ def _told(error: Any) -> Iterator[Misfit]:
         limit = error.validator_value
         values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
         yield Misfit(place, "does not fit the plugin's schema ({rule})", "See the plugin's page", values)
+
+
+def _kinds(error: Any) -> str:
+    """The types of which a value is none; empty when that is not what is wrong with it."""
+    if error.validator == "type":
+        kind = error.validator_value
+        return kind if isinstance(kind, str) else ", ".join(map(str, kind))
+    here = all(part.absolute_path == error.absolute_path for part in error.context)
+    kinds = [_kinds(part) for part in error.context if error.validator in ("anyOf", "oneOf")]
+    told = [kind for kind in dict.fromkeys(kinds) if kind != "null"]  # to leave it out is what that means
+    return ", ".join(told) if here and all(kinds) else ""
