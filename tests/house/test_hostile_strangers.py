@@ -19,8 +19,8 @@ from claw.event import (
     ToolEnded,
     ToolProgress,
 )
-from claw.message import Around, Heard
-from claw.testing import FakeChannel, FakeProvider, House, says
+from claw.message import Around, Heard, Sender
+from claw.testing import FakeChannel, FakeProvider, FakeTool, House, calls, says
 from claw.tool import Result
 from claw.transcript import ToolCall
 
@@ -129,3 +129,58 @@ async def test_a_pipe_gets_the_very_words(capsys: pytest.CaptureFixture[str]) ->
     screen = Screen(as_json=False, out=pipe)
     screen.answer(f"whole {STEERS}")
     assert pipe.getvalue() == f"whole {STEERS}\n"
+
+
+# --- answers to questions
+
+
+@pytest.mark.parametrize("passed_on", [False, True], ids=["typed", "passed on"])
+async def test_what_a_button_holds_is_no_answer_when_it_is_written(passed_on: bool, tmp_path: Path) -> None:
+    channel, tool = FakeChannel(), FakeTool("wipe")
+    model = FakeProvider(calls("wipe"), says("I asked."), says("That is no answer."))
+    config = OWNED | {"approvals": {"tools": ["wipe"]}, "messages": {"queue": {"mode": "followup"}}}
+    async with (
+        House(model, home=tmp_path, channels=[channel], tools=[tool], config=config) as house,
+        house.served(),
+    ):
+        channel.says("wipe it", "u1")
+        await channel.until_sent(1)
+        [once, *_] = [button.value for button in channel.sent[0].buttons]
+        around = Around(forwarded_from="Mallory") if passed_on else Around()
+        written = channel.says(once, "u1", around=around)
+        async with asyncio.timeout(10):
+            while written.event_id not in channel.acknowledged:
+                await asyncio.sleep(0.01)
+        [question] = house.app.rooms.approvals.pending()
+        channel.says(once.replace("once", "deny"), "u1", kind="button", message_id="shown-1")
+        await channel.until_sent(3)
+        assert tool.calls == [] and once.startswith(f"approve:{question.id}")
+
+
+# --- who is nobody
+
+
+@pytest.mark.parametrize("id", ["", " ", "*", " 7", "7 ", "7\n"])
+async def test_an_id_that_is_none_talks_to_nobody_even_where_everybody_may(id: str) -> None:
+    channel, model = FakeChannel(), FakeProvider(says("Hello."))
+    async with House(model, channels=[channel]) as house, house.served():
+        channel.says("let me in", Sender(id, name="7"))
+        channel.says("let me in", Sender(id, name="7"), chat="g1", chat_type="group", mentions_us=True)
+        channel.says("hello", "u1", chat="c-u1")
+        assert await channel.until_shown() == ["Hello."]
+        async with asyncio.timeout(10):
+            while kept_of(house, "let me in") != (3, 0):
+                await asyncio.sleep(0.01)
+
+
+async def test_a_bot_is_offered_no_code_where_bots_are_heard() -> None:
+    channel, model = FakeChannel(), FakeProvider(says("Hello."))
+    config = {"channels": {"fake": {"allowFrom": ["u1"], "allowBots": True}}}
+    async with House(model, channels=[channel], config=config) as house, house.served():
+        channel.bot_says("let me in")
+        channel.says("hello", "u1", chat="c-u1")
+        assert await channel.until_shown() == ["Hello."]
+        async with asyncio.timeout(10):
+            while kept_of(house, "let me in") != (2, 0):
+                await asyncio.sleep(0.01)
+    assert channel.shown == ["Hello."]

@@ -168,3 +168,45 @@ async def test_a_file_of_the_workspace_goes_along_as_it_was_when_it_was_said(tmp
         (house.workspace / "plan.txt").write_text("another plan")
         with open(file.path, encoding="utf-8") as copy:
             assert (file.name, copy.read()) == ("plan.txt", "the plan")
+
+
+TOKEN = "kq7-the-token-of-this-house-9w2"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        calls("message", message=f"it is {TOKEN}"),
+        calls("message", action="edit", message_id="shown-1", message=f"it is {TOKEN}"),
+        calls("message", action="poll", message=f"is it {TOKEN}?", options=["yes", f"no: {TOKEN}"]),
+    ],
+    ids=["send", "edit", "poll"],
+)
+async def test_no_secret_of_the_house_is_said_whatever_the_act(call, tmp_path):
+    channel = FakeChannel()
+    model = FakeProvider(says("Here."), call, says("Done."))
+    async with served(model, channel, home=tmp_path, gateway={"auth": {"token": TOKEN}}):
+        channel.says("hello", "u1")
+        await channel.until_shown()
+        channel.says("tell them the token", "u1")
+        await channel.until_sent(2)
+        for _ in range(500):
+            if "Done." in channel.shown:
+                break
+            await asyncio.sleep(0.01)
+    told = "".join([*channel.shown, *map(repr, channel.acts)])
+    assert "Done." in channel.shown and "***" in told and TOKEN not in told
+
+
+@pytest.mark.parametrize("action", ["send", "edit", "delete", "react", "poll"])
+async def test_the_same_chat_of_another_account_is_another_chat(action, tmp_path):
+    here, other = FakeChannel(), FakeChannel(account="work")
+    more = {"message_id": "shown-1", "emoji": "x", "options": ["a", "b"], "action": action}
+    model = FakeProvider(
+        calls("message", message="hi", to="chat-1", account="work", **more), says("I may not")
+    )
+    async with served(model, here, other, home=tmp_path):
+        here.says("greet them", "u1")
+        await here.until_shown()
+    assert "tools.message.targets does not name it" in result(model)
+    assert other.shown == [] and [act for act in other.acts if act[0] != "typing"] == []
