@@ -82,10 +82,6 @@ class ConfigError(ClawError):
         super().__init__(problem, where=": ".join(part for part in (place, key) if part), fix=fix, **values)
         self.key, self.file, self.line = key, file, line
 
-    def at(self, file: str, line: int | None) -> "ConfigError":
-        """The same error, with the place in the file, for a raiser that knew only the key."""
-        return type(self)(self.key, self._problem, self._fix, file=file, line=line, **self._values)
-
     def under(self, key: str) -> "ConfigError":
         """The same error for a key, for a raiser that knew only the value."""
         return type(self)(key, self._problem, self._fix, file=self.file, line=self.line, **self._values)

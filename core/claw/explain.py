@@ -234,20 +234,16 @@ def _set_aside(name: str, plugin: Standing, config: Any) -> Explanation:
     plugins, stage, key = config.settings.plugins, plugin.state, ""
     edits: tuple[Edit, ...] = ()
     if plugin.state == DISABLED:
-        why, key = (
-            say("its plugin {id} is disabled", id=plugin.id),
-            dotted(("plugins", "entries", plugin.id, "enabled")),
-        )
+        why = say("its plugin {id} is disabled", id=plugin.id)
+        key = dotted(("plugins", "entries", plugin.id, "enabled"))
         edits = (Edit("set", key, True),)
     elif plugin.state == BLOCKED and plugin.id in plugins.deny:
         why = say("its plugin {id} is blocked by {key}", id=plugin.id, key="plugins.deny")
         key = f"plugins.deny[{plugins.deny.index(plugin.id)}]"
         edits = (Edit("unset", key),)
     elif plugin.state == BLOCKED:
-        why, key = (
-            say("its plugin {id} is blocked by {key}", id=plugin.id, key="plugins.allow"),
-            "plugins.allow",
-        )
+        key = "plugins.allow"
+        why = say("its plugin {id} is blocked by {key}", id=plugin.id, key=key)
         edits = (Edit("set", "plugins.allow[]", plugin.id),)
     elif plugin.state in (LOADED, IDLE):
         why, stage = say("its plugin {id} is there, but does not bring it", id=plugin.id), "not-brought"

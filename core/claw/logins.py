@@ -54,14 +54,8 @@ class Logins:
                         lock.take()
                     except BusyError:
                         await asyncio.sleep(_LOCK_PAUSE_SECONDS)
-                newest = next(
-                    (
-                        one
-                        for one in file.read().keys
-                        if (one.provider, one.name) == (provider.name, key.name)
-                    ),
-                    None,
-                )
+                held = {(one.provider, one.name): one for one in file.read().keys}
+                newest = held.get((provider.name, key.name))
                 if newest is None:
                     raise _log_in(provider.name, key.name)
                 if newest.expires_at is None or newest.expires_at > soon:

@@ -144,30 +144,10 @@ class Manifest(Part, frozen=True):
         return not (self.channels or self.providers)
 
 
-FIRST_PARTY = frozenset(
-    [
-        "builtin",
-        "tools-std",
-        "anthropic",
-        "openai",
-        "google",
-        "mistral",
-        "local",
-        "feishu",
-        "telegram",
-        "discord",
-        "skills",
-        "memory",
-        "agents",
-        "clock",
-        "mcp",
-        "llm-bridge",
-        "sandbox",
-        "http",
-        "otel",
-        "cluster",
-    ]
-)
+FIRST_PARTY = frozenset({
+    "builtin", "tools-std", "anthropic", "openai", "google", "mistral", "local", "feishu", "telegram", "discord",
+    "skills", "memory", "agents", "clock", "mcp", "llm-bridge", "sandbox", "http", "otel", "cluster",
+})  # fmt: skip
 """Plugin ids that are claw's own: only ``claw-ID`` may bring them."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -247,11 +227,10 @@ def scan() -> tuple[Found, ...]:
         one = look(entry.name, entry.value, *_name_and_version(entry.dist))
         first = seen.setdefault(one.id, one)
         if first is not one and first.distribution != one.distribution:
-            fault = PluginError(
-                one.id, "find", "{this} and {first} both bring a plugin of this id", "uninstall one of the two",
+            twice.append(_faulty(
+                one, "{this} and {first} both bring a plugin of this id", "uninstall one of the two",
                 this=one.distribution, first=first.distribution,
-            )  # fmt: skip
-            twice.append(replace(one, fault=fault))
+            ))  # fmt: skip
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
 
 
@@ -277,18 +256,13 @@ def look(plugin: str, package: str, distribution: str = "?", version: str = "?")
     """See one plugin by its import package, through the path finders only: nothing is imported."""
     seen = Found(plugin, package, distribution, version)
     if not _ID.fullmatch(plugin):
-        problem = "its id is not a plain name: letters, digits, - and _, at most 64"
-        return replace(seen, fault=PluginError(plugin, "find", problem, _TO_AUTHOR))
+        return _faulty(seen, "its id is not a plain name: letters, digits, - and _, at most 64", _TO_AUTHOR)
     if plugin in FIRST_PARTY and distribution not in ("?", f"claw-{plugin}"):
         problem = "its id belongs to claw-{id}, and {distribution} is another package"
-        fault = PluginError(plugin, "find", problem, "uninstall it", id=plugin, distribution=distribution)
-        return replace(seen, fault=fault)
+        return _faulty(seen, problem, "uninstall it", id=plugin, distribution=distribution)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
-        gone = PluginError(
-            plugin, "find", "its package {package} is not there", "install it again", package=package
-        )
-        return replace(seen, fault=gone)
+        return _faulty(seen, "its package {package} is not there", "install it again", package=package)
     where = list(spec.submodule_search_locations or ())
     if not where:  # a single module: it has no folder that could hold a manifest
         return seen
@@ -299,11 +273,10 @@ def look(plugin: str, package: str, distribution: str = "?", version: str = "?")
     except FileNotFoundError:
         return seen
     except (OSError, UnicodeDecodeError) as why:
-        return replace(
-            seen,
-            fault=PluginError(
-                plugin, "find", "its manifest cannot be read: {why}", "install it again", why=why
-            ),
-        )
+        return _faulty(seen, "its manifest cannot be read: {why}", "install it again", why=why)
     except PluginError as fault:
         return replace(seen, fault=fault)
+
+
+def _faulty(seen: Found, problem: str, fix: str, **values: object) -> Found:
+    return replace(seen, fault=PluginError(seen.id, "find", problem, fix, **values))

@@ -13,14 +13,8 @@ from claw.errors import ConfigError, PluginError
 from claw.manifest import API_VERSION, Found, Manifest, fits, providers_of
 from claw.words import say
 
-LOADED, IDLE, DISABLED, BLOCKED, QUARANTINED, INCOMPATIBLE = (
-    "loaded",
-    "idle",
-    "disabled",
-    "blocked",
-    "quarantined",
-    "incompatible",
-)
+LOADED, IDLE, DISABLED, BLOCKED = "loaded", "idle", "disabled", "blocked"
+QUARANTINED, INCOMPATIBLE = "quarantined", "incompatible"
 
 
 @dataclass(frozen=True)

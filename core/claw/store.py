@@ -251,16 +251,6 @@ def holder(path: Path) -> int | None:
         os.close(fd)
 
 
-@contextmanager
-def state_of(home: Path) -> "Iterator[Database | None]":
-    """The state of ``home`` while somebody looks into it; None where there is none yet, and none is made."""
-    database = Database(home / "state.db")
-    try:
-        yield database if database.path.is_file() else None
-    finally:
-        database.close()
-
-
 class Database:
     """``state.db``: SQLite in WAL mode, opened at first use, one connection, one writer.
 

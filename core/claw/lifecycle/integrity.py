@@ -102,15 +102,18 @@ def expected(home: Path) -> Expected:
         try:
             ours = tomllib.loads((home / LOCK).read_text(encoding="utf-8")).get("tool", {}).get("claw", {})
         except ValueError as why:
-            fix = "restore it, or write it anew: claw plugins lock"
-            raise ClawError(
-                "the lock cannot be used ({why})", where=str(home / LOCK), fix=fix, why=why
-            ) from None
+            raise unusable(home / LOCK, why) from None
     records = dict(ours.get("records", {}))
     note = home / FOLDER / CURRENT / NOTE
     if note.exists():
         records |= json.loads(note.read_bytes())["records"]
     return Expected(records, ours.get("accepted", {}))
+
+
+def unusable(lock: Path, why: object) -> ClawError:
+    """What to do about a lock that cannot be read."""
+    fix = "restore it, or write it anew: claw plugins lock"
+    return ClawError("the lock cannot be used ({why})", where=str(lock), fix=fix, why=why)
 
 
 def record_of(found: Found) -> Path | None:

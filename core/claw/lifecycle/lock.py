@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from claw import __version__, store
 from claw.errors import ClawError
-from claw.lifecycle.integrity import LOCK, Damage, expected, record_of
+from claw.lifecycle.integrity import LOCK, Damage, expected, record_of, unusable
 from claw.lifecycle.names import plain
 from claw.lifecycle.plan import Pin, Source
 from claw.manifest import Found
@@ -99,10 +99,7 @@ def read(home: Path) -> tuple[Pin, ...]:
     except FileNotFoundError:
         raise ClawError("there is no lock", where=str(path), fix="claw plugins lock writes it") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as why:
-        raise ClawError(
-            "the lock cannot be used ({why})", where=str(path), fix="restore it, or write it anew: claw plugins lock",
-            why=repr(why),
-        ) from None  # fmt: skip
+        raise unusable(path, repr(why)) from None
 
 
 def _pin(package: Mapping[str, Any]) -> Pin:
