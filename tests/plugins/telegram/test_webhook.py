@@ -13,6 +13,7 @@ from claw.testing import plugin_config
 from claw_telegram.fake import FakeTelegram
 from claw_telegram.fake_http import answer as answered, read_request
 from claw_telegram.settings import accounts
+from claw_telegram.webhook import Receiver
 from plugins.telegram.bench import QUICK, TOKEN, Door, running, soon
 
 SECRET = "Example_secret-token_0123456789"
@@ -271,3 +272,11 @@ def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named() ->
 def test_a_wrong_key_is_named(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=f"channels.telegram.{next(iter(wrong))}"):
         registered({"botToken": TOKEN, **wrong})
+
+
+@pytest.mark.parametrize("given", [None, "", SECRET])
+def test_a_receiver_without_a_secret_lets_nobody_in(given: str | None) -> None:
+    [account] = accounts(plugin_config({"channels": {"telegram": {"botToken": TOKEN, **HOOKED}}}, "telegram"))
+    route = Receiver(replace(account, secret="")).route
+    refusal = route.admit(post(route, given))
+    assert refusal is not None and refusal.status == 401
