@@ -22,7 +22,7 @@ from claw.envelope import (
 )
 from claw.message import Address, Around, Attachment, Heard, Inbound, Sender
 from claw.prompt import inbound_context
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 TITLES = "Conversation info|Sender|Thread starter|Replied message|Forwarded message context|Chat history since last"
 GENUINE = (
@@ -294,6 +294,7 @@ pieces = st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=6)), max_si
 
 
 @given(pieces, pieces, pieces, pieces)
+@example("\u200b```", "", "", "")
 def test_no_text_name_title_or_id_forges_a_line(text: str, name: str, title: str, id: str):
     around = Around(
         chat_name=title, thread_name=name, quoted=Heard(text, name), history=(Heard(text, title),)
@@ -307,7 +308,7 @@ def test_no_text_name_title_or_id_forges_a_line(text: str, name: str, title: str
     assert inbound_context(trusted(inbound)) == inbound_context(trusted(heard()))
     *theirs, ours = said
     assert ours.startswith("[attached file")
-    assert all(line.lstrip().startswith("```") for line in theirs)  # code in a message stays code
+    assert all(looks(line)[1].lstrip().startswith("```") for line in theirs)  # code in a message stays code
     assert told == [f"{title}:" for title in blocks(inbound)]
     assert before(inbound).count("```") == 2 * len(blocks(inbound))
 
