@@ -283,7 +283,8 @@ def unreachable(why: Exception, path: str, *, safe: bool = True) -> FeishuError:
 
     out = isinstance(why, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
     problem = "Feishu cannot be reached ({why})" if out else "the connection to Feishu broke ({why})"
-    return FeishuError(problem, why=type(why).__name__, where=path, outcome_unknown=not (out or safe))
+    kind = type(why).__name__ + (f": {why}" if isinstance(why, httpx2.ConnectError) and str(why) else "")
+    return FeishuError(problem, why=kind, where=path, outcome_unknown=not (out or safe))
 
 
 def _patience(seconds: float) -> "httpx2.Timeout":

@@ -180,16 +180,20 @@ def _result(method: str, answer: "httpx2.Response") -> Any:
 
 
 def _broken(method: str, why: "httpx2.HTTPError") -> DeliveryError:
-    """A failed connection; the library's own text may hold the URL, so only its kind is told."""
+    """A failed connection; the library's own text may hold the URL, so only its kind is told.
+
+    Of one that could not even be made the text says why: no such name, nobody listens, a wrong certificate.
+    """
     import httpx2
 
     before = isinstance(why, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+    kind = type(why).__name__ + (f": {why}" if isinstance(why, httpx2.ConnectError) and str(why) else "")
     problem = say("Telegram cannot be reached") if before else say("the connection to Telegram broke")
     return DeliveryError(
         "{problem} ({kind}, {method})",
         outcome_unknown=not before and _makes_something(method),
         problem=problem,
-        kind=type(why).__name__,
+        kind=kind,
         method=method,
     )
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from claw import Address, Attachment, DeliveryError, Outbound
+from claw import Address, Attachment, DeliveryError, Network, Outbound
 from claw_feishu.fake import Answer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError, Tenant
 from plugins.feishu.places import channel, listening, outbound, shown
@@ -23,6 +23,14 @@ async def test_a_token_is_renewed_five_minutes_before_its_end_and_a_short_one_at
             clock[0] = 1000.0 + seconds
             await tenant.token()
             assert len(feishu.calls("tenant_access_token")) == asked
+
+
+async def test_a_platform_that_cannot_be_reached_is_told_with_why() -> None:
+    network = Network()
+    tenant = Tenant(lambda: network.client("http://127.0.0.1:9"), "cli_1", lambda: "secret", lambda: 0.0)
+    with pytest.raises(FeishuError, match=r"cannot be reached .*Connect call failed"):
+        await tenant.token()
+    await network.aclose()
 
 
 @pytest.mark.parametrize("code", [99991663, 99991664, 99991668])

@@ -292,6 +292,8 @@ async def test_a_service_that_cannot_be_reached_has_certainly_taken_nothing() ->
         with pytest.raises(DeliveryError, match="cannot be reached") as refused:
             await channel.send(out("x"))
         assert not refused.value.outcome_unknown and not refused.value.permanent
+        assert "Connect call failed" in str(refused.value) and "sendMessage" in str(refused.value)
+        assert FakeTelegram().token not in str(refused.value)
 
 
 async def test_formatting_that_is_refused_goes_out_as_plain_text() -> None:
