@@ -116,3 +116,7 @@ def test_a_line_is_read_into_its_commands() -> None:
 def test_a_line_that_a_shell_reads_in_another_way_is_refused(line: str) -> None:
     with pytest.raises(ToolError):
         split_steps(line)
+
+
+def test_a_word_of_any_length_is_read() -> None:
+    assert split_plain("echo " + "a=''" * 100_000) == ["echo", "a=" * 100_000]

@@ -36,14 +36,15 @@ class _Reading:
 
     steps: list[Step] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    word: str | None = None  # None between words: '' is a word too
+    word: list[str] | None = None  # its letters; None between words: '' is a word too
 
     def add(self, text: str) -> None:
-        self.word = f"{self.word or ''}{text}"
+        self.word = self.word or []
+        self.word += text
 
     def end_word(self) -> None:
         if self.word is not None:
-            self.words.append(self.word)
+            self.words.append("".join(self.word))
             self.word = None
 
     def end_step(self, then: str) -> None:
@@ -107,7 +108,7 @@ def split_plain(line: str) -> list[str]:
     return list(first.words)
 
 
-def _check(letter: str, quote: str, word: str | None) -> None:
+def _check(letter: str, quote: str, word: list[str] | None) -> None:
     """Refuse a character that a shell would act on where it stands; behind a backslash none of them counts."""
     if letter in "\n\r":
         raise _refused("a line end in a command would begin a second one", letter)
@@ -123,7 +124,7 @@ def _check(letter: str, quote: str, word: str | None) -> None:
         raise _refused("{what} looks like a blank and is none", ascii(letter)[1:-1])
     if letter == "#" and word is None:
         raise _refused("{what} would begin a comment", letter)
-    if letter == "~" and (word is None or word[-1:] in ("=", ":")):
+    if letter == "~" and (word is None or word[-1:] in (["="], [":"])):
         raise _refused("{what} would become a home folder", letter)
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest, result_limit, tool
 
 MOST_READ_BYTES = 20_000_000
+MOST_EDIT_BYTES = 20_000_000
 MOST_IMAGE_BYTES = 5_000_000
 MOST_LINES = 2000
 MOST_LINE_CHARS = 2000
 MOST_CHARS = 50_000
 MOST_ENTRIES = 1000
+MOST_NEIGHBOURS = 5000
 _HINT_CHARS = 200
 
 _IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
@@ -91,7 +93,7 @@ def edit(
         changes.insert(0, Change(old_text, new_text or ""))
     if not changes:
         raise ToolError("nothing to change: give old_text and new_text, or edits")
-    text = decoded(context.files.read(file_path))
+    text = decoded(whole(context, file_path))
     count, lines = 0, []
     for number, change in enumerate(changes, 1):
         label = f"edit {number}: " if len(changes) > 1 else ""
@@ -167,7 +169,7 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
             hint=_most_similar(text, old),
             fix="",
         )
-    lines = [text.count("\n", 0, place) + 1 for place in places]
+    lines = list(_line_numbers(text, places))
     if len(places) > 1 and not everywhere:
         raise ToolError(
             "{label}old_text occurs {count} times in {path} (lines {lines})",
@@ -177,7 +179,32 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
             path=path,
             lines=", ".join(map(str, lines[:20])),
         )
+    size = len(text) + len(places) * (len(new) - len(old))
+    if size > MOST_EDIT_BYTES:
+        raise ToolError(
+            "{label}{path} would have {size} characters then; an edit makes at most {most}",
+            label=label,
+            path=path,
+            size=size,
+            most=MOST_EDIT_BYTES,
+        )
     return text.replace(old, new), lines
+
+
+def whole(context: ToolContext, path: str) -> bytes:
+    """What a file holds that is to be changed.
+
+    :raises ToolError: it is larger than :data:`MOST_EDIT_BYTES`, which are held in memory.
+    """
+    data = context.files.read(path, MOST_EDIT_BYTES + 1)
+    if len(data) > MOST_EDIT_BYTES:
+        raise ToolError(
+            "{path} is larger than {most} bytes, and is not changed by this tool",
+            fix="Change it with a script",
+            path=path,
+            most=MOST_EDIT_BYTES,
+        )
+    return data
 
 
 def image_type(data: bytes) -> str | None:
@@ -207,6 +234,14 @@ def _places(text: str, old: str) -> Iterator[int]:
         at = text.find(old, at + len(old))
 
 
+def _line_numbers(text: str, places: list[int]) -> Iterator[int]:
+    line, counted = 1, 0
+    for place in places:
+        line += text.count("\n", counted, place)
+        counted = place
+        yield line
+
+
 def _most_similar(text: str, old: str) -> str:
     """Where a model probably meant: the line most like the first filled line of ``old``."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
@@ -216,7 +251,7 @@ def _most_similar(text: str, old: str) -> str:
         number = stripped.index(wanted)
         return f"Its first line is line {number + 1}, but blanks or what follows differ: {lines[number][:_HINT_CHARS]!r}"
     close = difflib.get_close_matches(
-        wanted, [line[:500] for line in stripped[:3000] if line], n=1, cutoff=0.5
+        wanted[:500], [line[:500] for line in stripped[:3000] if line], n=1, cutoff=0.5
     )
     if not close:
         return "Read the file first, and copy the text exactly"
@@ -241,7 +276,7 @@ def _neighbour(context: ToolContext, path: str) -> str:
         names = {entry.name for entry in context.files.entries(folder or ".")}
     except ToolError:
         return ""
-    if not names or name in names:
+    if not names or name in names or len(names) > MOST_NEIGHBOURS:
         return ""
     best = nearest(name, names)
     return posixpath.join(folder, best) if difflib.SequenceMatcher(None, name, best).ratio() > 0.6 else ""

@@ -12,17 +12,33 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import regex
+from claw import ToolError
+
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
 _EXCLUDE = ".git/info/exclude"
+MOST_GLOB_CHARS = 4096
+MOST_IGNORE_BYTES = 1_000_000
+_MATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One line of an ignore file. ``keep``: it began with ``!``."""
 
-    pattern: re.Pattern[str]
+    pattern: Any  # of regex, which can be told to give up
     only_folders: bool
     keep: bool
+
+    def fits(self, path: str) -> bool:
+        """Whether it speaks of ``path``.
+
+        :raises ToolError: that is not found out in time: each star and choice may double the ways to try.
+        """
+        try:
+            return bool(self.pattern.fullmatch(path, timeout=_MATCH_SECONDS, concurrent=True))
+        except TimeoutError:
+            raise ToolError("a glob has too many stars and choices for {path}", path=path[:200]) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +95,8 @@ def only(glob: str | None) -> Only:
     neither ignored nor hidden."""
     if not glob or not set(glob) - set("*/"):
         return Only(())
+    if len(glob) > MOST_GLOB_CHARS:
+        raise ToolError("a glob has at most {most} characters", most=MOST_GLOB_CHARS)
     rule = _rule(glob.removeprefix("./"))
     return Only((rule,) if rule else ())
 
@@ -87,14 +105,15 @@ def seen(
     folder: str,
     wanted: Only,
     entries: Callable[[str], Any],
-    read: Callable[[str], bytes],
+    read: Callable[[str, int], bytes],
     go_on: Callable[[], bool],
 ) -> Iterator[tuple[str, Any]]:
     """Every regular file below ``folder`` that ``rg`` would search, by name: (path below ``folder``, its entry).
 
     :param folder: relative to where ignore files may begin; rules of the folders above it count too.
     :param entries: lists a folder; what it raises for a folder below leaves that one out.
-    :param go_on: asked before each folder.
+    :param read: the first so many bytes of a file.
+    :param go_on: asked before each entry.
     """
     top = _at(folder, entries, read)
     prefix = f"{folder}/" if folder not in ("", ".") else ""
@@ -105,6 +124,8 @@ def seen(
         if row is None:
             waiting.pop()
             continue
+        if not go_on():
+            return
         path, is_folder = below + row.name, row.kind == "dir"
         if row.kind not in ("file", "dir") or not _passes(
             path, prefix + path, row.name, is_folder, level, wanted
@@ -112,7 +133,7 @@ def seen(
             continue
         if not is_folder:
             yield path, row
-        elif go_on():
+        else:
             try:
                 found = tuple(entries(prefix + path))
             except Exception:  # noqa: BLE001  not readable, or gone
@@ -128,7 +149,7 @@ def _passes(path: str, full: str, name: str, is_folder: bool, level: Level, want
     return rule.keep if rule else not name.startswith(".")
 
 
-def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str], bytes]) -> Level:
+def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str, int], bytes]) -> Level:
     """The level of ``folder``, with those of every folder above it, from the top down."""
     if folder.startswith("/"):
         return _level(f"{folder}/", tuple(entries(folder)), read, None)
@@ -139,7 +160,9 @@ def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str], bytes]
     return level
 
 
-def _level(base: str, found: tuple[Any, ...], read: Callable[[str], bytes], above: Level | None) -> Level:
+def _level(
+    base: str, found: tuple[Any, ...], read: Callable[[str, int], bytes], above: Level | None
+) -> Level:
     names = {row.name for row in found}
     there = [name for name in IGNORE_FILES if name in names] + ([_EXCLUDE] if ".git" in names else [])
     if not there and above is None:
@@ -147,9 +170,9 @@ def _level(base: str, found: tuple[Any, ...], read: Callable[[str], bytes], abov
     return Level(base, {name: _rules(base + name, read) for name in there}, ".git" in names, above)
 
 
-def _rules(path: str, read: Callable[[str], bytes]) -> tuple[Rule, ...]:
+def _rules(path: str, read: Callable[[str, int], bytes]) -> tuple[Rule, ...]:
     try:
-        text = read(path).decode("utf-8", "replace")
+        text = read(path, MOST_IGNORE_BYTES).decode("utf-8", "replace")
     except Exception:  # noqa: BLE001  an ignore file that cannot be read ignores nothing
         return ()
     return tuple(
@@ -159,7 +182,7 @@ def _rules(path: str, read: Callable[[str], bytes]) -> tuple[Rule, ...]:
 
 def _last_match(rules: tuple[Rule, ...], path: str, is_folder: bool) -> Rule | None:
     for rule in reversed(rules):
-        if (is_folder or not rule.only_folders) and rule.pattern.fullmatch(path):
+        if (is_folder or not rule.only_folders) and rule.fits(path):
             return rule
     return None
 
@@ -183,8 +206,8 @@ def _rule(line: str, in_file: bool = False) -> Rule | None:
     if line.endswith("/**"):
         line += "/*"  # what is in the folder, not the folder
     try:
-        return Rule(re.compile(to_regex(line), re.DOTALL), only_folders, keep)
-    except re.error:
+        return Rule(regex.compile(to_regex(line), regex.DOTALL), only_folders, keep)
+    except (regex.error, RecursionError):
         return None
 
 

@@ -8,17 +8,19 @@ numbers: a hunk is found by its text.
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw import ToolContext, ToolError, ToolResult, tool
 
-from claw_tools_std.files import decoded, encoded
+from claw_tools_std.files import decoded, encoded, whole
 
 _MARK = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@")
+MOST_WORK = 50_000_000
+"""Hunks times lines of the file they are looked for in."""
 _LOOSER = (lambda line: line, str.rstrip, str.strip)
 
 
@@ -55,7 +57,7 @@ def apply_patch(context: ToolContext, input: str) -> ToolResult:
     before: dict[str, bytes | None] = {}
     after: dict[str, bytes | None] = {}
     for step in steps:
-        _prepare(step, files, before, after)
+        _prepare(step, context, before, after)
     written: list[str] = []
     try:
         for path, data in after.items():
@@ -99,6 +101,14 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     ends = lines[-1] == ""
     if ends:
         lines.pop()
+    if len(hunks) * len(lines) > MOST_WORK:
+        raise ToolError(
+            "{path}: {count} hunks are too many at once for a file of {lines} lines",
+            fix="Make several patches",
+            path=path,
+            count=len(hunks),
+            lines=len(lines),
+        )
     out: list[str] = []
     done = 0
     for number, hunk in enumerate(hunks, 1):
@@ -117,37 +127,39 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     return new.replace("\n", "\r\n") if windows else new
 
 
-def _prepare(step: Step, files: Any, before: dict[str, bytes | None], after: dict[str, bytes | None]) -> None:
+def _prepare(
+    step: Step, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
+) -> None:
     """Work one step out, on top of the steps before it, without writing anything."""
-    data = _current(step.path, files, before, after)
+    data = _current(step.path, context, before, after)
     if step.kind == "Add":
         if data is not None:
             raise ToolError("{path} exists already; use *** Update File", path=step.path)
         after[step.path] = encoded(step.content)
         return
     if data is None:
-        files.read(step.path, 1)  # says why, with the fence's own words
+        context.files.read(step.path, 1)  # says why, with the fence's own words
         raise ToolError("{path} was deleted earlier in this patch", path=step.path)
     if step.kind == "Delete":
         after[step.path] = None
         return
     new = encoded(patched(decoded(data), step.hunks, step.path))
     if step.target:
-        if _current(step.target, files, before, after) is not None:
+        if _current(step.target, context, before, after) is not None:
             raise ToolError("cannot move {path}: {target} exists already", path=step.path, target=step.target)
         after[step.path] = None
     after[step.target or step.path] = new
 
 
 def _current(
-    path: str, files: Any, before: dict[str, bytes | None], after: dict[str, bytes | None]
+    path: str, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
 ) -> bytes | None:
     """What the file holds at this point of the patch; None = there is none."""
     if path not in before:
         try:
-            before[path] = files.read(path)
+            before[path] = whole(context, path)
         except ToolError:
-            if _is_there(files, path):
+            if _is_there(context.files, path):
                 raise
             before[path] = None
     return after.get(path, before[path])
@@ -253,13 +265,18 @@ def _found(lines: list[str], hunk: Hunk, start: int, label: str) -> int:
     return _find(lines, old, start, label)
 
 
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"\n{line}" for line in lines) + "\n"
+
+
 def _find(lines: list[str], wanted: list[str], start: int, label: str) -> int:
     for loosely in _LOOSER:
-        goal = [loosely(line) for line in wanted]
-        have = [loosely(line) for line in lines]
-        for at in range(start, len(lines) - len(goal) + 1):
-            if have[at] == goal[0] and have[at : at + len(goal)] == goal:
-                return at
+        have = _joined(map(loosely, lines[start:]))
+        at = have.find(
+            _joined(map(loosely, wanted))
+        )  # in one text: two long runs of like lines cost no square
+        if at >= 0:
+            return start + have.count("\n", 0, at)
     shown = "\n".join(wanted[:5])
     raise ToolError(
         "{label} does not fit: after line {start} there is no\n{shown}",

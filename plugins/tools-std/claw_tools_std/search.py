@@ -15,6 +15,9 @@ MOST_SECONDS = 20.0
 MOST_FILE_BYTES = 20_000_000
 MOST_LINE_CHARS = 500
 MOST_CHARS = 50_000
+MOST_PATTERN_CHARS = 10_000
+MOST_REPEATS = 100_000
+_REPEAT = regex.compile(r"(.)\{\s*(\d+)", regex.DOTALL)
 
 
 @dataclass
@@ -95,14 +98,27 @@ def _told(lines: list[str], found: int, nothing: str, budget: Budget, advice: st
 
 
 def _compiled(pattern: str, ignore_case: bool) -> Any:
+    if len(pattern) > MOST_PATTERN_CHARS or _repeats(pattern) > MOST_REPEATS:
+        raise ToolError("the pattern is too large, or counts too high: search for less at once")
     try:
         return regex.compile(pattern, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
-    except regex.error as wrong:
+    except (regex.error, RecursionError) as wrong:
         raise ToolError(
             "the pattern is no regular expression: {wrong}",
             wrong=wrong,
             fix="Put a backslash before ( [ . * + ? when they are meant as they are",
         ) from None
+
+
+def _repeats(pattern: str) -> float:
+    """How often its parts are laid out in memory when it is compiled: ``(?:a{9}){9}`` is laid out 81 times."""
+    alone, nested = float(len(pattern)), 1.0
+    for before, count in _REPEAT.findall(pattern):
+        if before in ")}?+*" or before.isspace():  # of a group, or of something repeated already
+            nested *= max(float(count), 1.0)
+        else:
+            alone += float(count)
+    return alone * nested
 
 
 def _top(path: str) -> str:

@@ -13,6 +13,8 @@ from claw_tools_std import programs, running
 
 MOST_SECONDS = 3600.0
 MOST_RUNNING = 16
+MOST_COMMAND_CHARS = 100_000
+"""Linux takes no single word above 128 KiB, and a shell is given the line as one."""
 MOST_ENDED = 16
 KEPT_BYTES = 900_000
 """Of what a command says; of more, the middle goes. A model is shown ``tools.exec.maxOutputChars`` of it."""
@@ -106,6 +108,12 @@ class Shell:
         background: bool,
     ) -> ToolResult:
         settings = programs.settings_of(self._house, context)
+        if len(line) > MOST_COMMAND_CHARS:
+            raise ToolError(
+                "a command has at most {most} characters",
+                fix="Write a script with write, and run that",
+                most=MOST_COMMAND_CHARS,
+            )
         if background:
             self._check_room(context.session_key, settings.background)
         command, folder = await _let_through(line, workdir, settings, context)

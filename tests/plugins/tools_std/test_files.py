@@ -158,3 +158,30 @@ def test_pages_put_together_are_the_file(text, first, limit, most):
     if first > max(text.count("\n") + 1, 1):
         with pytest.raises(ToolError):
             paged(text, first, limit, most)
+
+
+async def test_edits_that_would_grow_without_end_are_told(bench) -> None:
+    bench.put("a.txt", "a" * 1000)
+    doubling = [{"old_text": "a", "new_text": "aa"}] * 40
+    assert "an edit makes at most" in await bench.refused(
+        "edit", file_path="a.txt", edits=doubling, replace_all=True
+    )
+    assert (bench.workspace / "a.txt").read_text() == "a" * 1000
+
+
+async def test_many_places_are_counted_in_one_go(bench) -> None:
+    bench.put("a.txt", "a\nb\n" * 60_000)
+    result = await bench.call("edit", file_path="a.txt", old_text="b", new_text="c", replace_all=True)
+    assert result.details["lines"] == list(range(2, 120_001, 2))
+
+
+@pytest.mark.parametrize("tool", ["edit", "apply_patch"])
+async def test_a_file_that_does_not_fit_into_memory_is_not_changed(tool: str, bench) -> None:
+    with (bench.workspace / "big.log").open("wb") as file:
+        file.truncate(1_000_000_000_000)  # bytes, none of them on the disk
+    patch = "*** Begin Patch\n*** Update File: big.log\n@@\n-a\n+b\n*** End Patch"
+    arguments = {
+        "edit": {"file_path": "big.log", "old_text": "a", "new_text": "b"},
+        "apply_patch": {"input": patch},
+    }
+    assert "is larger than" in await bench.refused(tool, **arguments[tool])

@@ -220,3 +220,43 @@ async def test_a_pattern_or_place_that_cannot_be_is_refused(bench):
     assert "nowhere" in await bench.refused("find", pattern="*", path="nowhere")
     await bench.refused("grep", pattern="root", path="/etc")
     await bench.refused("find", pattern="*", path="..")
+
+
+@pytest.mark.parametrize("pattern", [
+    "a{9999999,}", "(?:a{999}){999}", "(?:(?:a{99}){99}){99}", "(?x)(?:a{999}) {999}", "(?:ab){99999}",
+    "a{" + "9" * 9000 + "}", "(" * 3000 + "a" + ")" * 3000, "a|" * 20_000,
+])  # fmt: skip
+async def test_a_pattern_that_takes_all_memory_is_told_before(pattern: str, bench) -> None:
+    bench.put("a.txt", "aaa\n")
+    told = await bench.refused("grep", pattern=pattern)
+    assert "too large" in told or "no regular expression" in told
+
+
+async def test_a_pattern_with_ordinary_counts_is_searched_for(bench) -> None:
+    bench.put("a.txt", "123e4567-e89b-12d3-a456-426614174000 2026-11-22\n")
+    pattern = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12} \d{4}(?:-\d{2}){2}"
+    assert "a.txt:1:" in await bench.ok("grep", pattern=pattern)
+
+
+@pytest.mark.parametrize("tool", ["find", "grep"])
+@pytest.mark.parametrize(
+    ("glob", "answer"),
+    [
+        ("*a" * 12 + "*b", "No "),
+        ("{a,aa,*}" * 14 + "c", "too many stars and choices"),
+        ("a" * 5000, "at most 4096 characters"),
+    ],
+)
+async def test_a_glob_that_could_be_tried_for_ever_comes_to_an_end(
+    tool: str, glob: str, answer: str, bench
+) -> None:
+    bench.put("a" * 240 + "cd", "a\n")
+    arguments = {"pattern": glob} if tool == "find" else {"pattern": "a", "glob": glob}
+    assert answer in (await bench.call(tool, **arguments)).blocks[0].text
+
+
+async def test_of_an_ignore_file_only_the_first_megabyte_counts(bench) -> None:
+    bench.put(".ignore", "early\n" + "#" * 1_000_000 + "\nlate\n")
+    for name in ("early", "late", "other"):
+        bench.put(name, "x\n")
+    assert await bench.ok("find", pattern="*") == "late\nother\n"

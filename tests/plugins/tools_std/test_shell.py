@@ -306,3 +306,7 @@ def test_output_is_whole_up_to_its_limit_and_then_keeps_both_ends(pieces, limit,
             whole[-(limit // 2) :].decode()
         )
         assert f"{len(whole) - 2 * (limit // 2)} bytes left out" in text
+
+
+async def test_a_command_longer_than_any_program_takes_is_told(bench) -> None:
+    assert "at most 100000 characters" in await bench.refused("exec", command="echo " + "a" * 100_000)
