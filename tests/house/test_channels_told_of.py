@@ -78,4 +78,4 @@ def test_what_a_channel_that_is_up_has_to_say_stands_in_the_table():
     said = [
         {**row, "detail": detail, "lastError": error} for detail, error in (("http://x:1", ""), ("", "late"))
     ]
-    assert [line[-1] for line in rows_of(said, 0.0)[1]] == ["http://x:1", "late"]
+    assert [line[-1] for line in rows_of(said, 0.0)[1]] == ["http://x:1", "earlier: late"]
