@@ -193,6 +193,40 @@ def test_an_address_is_as_good_as_a_token(text: str) -> None:
     assert token_in(text) == "docx123"
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("bitable_write", {"action": "delete", "base": "b", "table": "tbl1", "record": ".."}),
+        (
+            "bitable_write",
+            {"action": "delete", "base": "b", "table": "../../../../im/v1/chats", "record": "oc_1"},
+        ),
+        (
+            "bitable_write",
+            {"action": "update", "base": "..", "table": "tbl1", "record": "rec1", "fields": {"a": 1}},
+        ),
+        (
+            "calendar_write",
+            {"action": "delete", "calendar": "feishu.cn_1@group.calendar.feishu.cn", "event": ".."},
+        ),
+        ("calendar_write", {"action": "delete", "calendar": "..", "event": "e"}),
+        ("calendar_read", {"action": "events", "calendar": "a/b"}),
+        ("doc_write", {"action": "append", "document": "https://x.feishu.cn/docx/..", "markdown": "x"}),
+        ("doc_write", {"action": "append", "document": "docx1", "under": "..", "markdown": "x"}),
+        ("doc_read", {"action": "text", "document": "."}),
+        ("sheet_read", {"action": "range", "spreadsheet": "s", "range": ".."}),
+        ("sheet_write", {"action": "add_sheet", "spreadsheet": "..", "title": "t"}),
+        ("wiki_write", {"action": "rename", "space": "..", "node": "n", "title": "t"}),
+        ("wiki_read", {"action": "nodes", "space": "%2e%2e"}),
+    ],
+)
+async def test_an_id_that_would_lead_elsewhere_is_asked_of_nobody(
+    tool: str, arguments: dict[str, Any], desk: Desk
+) -> None:
+    assert "is no id of Feishu" in await desk.refused(f"feishu_{tool}", **arguments)
+    assert not [call for call in desk.feishu.calls("/") if "/auth/" not in call.path]
+
+
 # Sheets
 
 

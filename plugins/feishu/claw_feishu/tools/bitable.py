@@ -5,7 +5,7 @@ from typing import Any, Literal
 from claw import Tool, ToolContext, tool
 from pydantic import BaseModel
 
-from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, once_token, token_in
+from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, once_token, token_in
 
 
 class Condition(BaseModel):
@@ -54,7 +54,7 @@ class Bases:
         :param page_token: of the page before this one.
         :param account: account of the app, when there are several.
         """
-        app = token_in(base)
+        app, table = token_in(base), id_in(table)
         if action == "tables":
             return await self._sdk.ask(context, account, _tables(app, page_token))
         needed(action, table=table)
@@ -87,7 +87,7 @@ class Bases:
             name, several as a list, people as [{"id": "ou_…"}]. What an update leaves out stays.
         :param account: account of the app, when there are several.
         """
-        app = token_in(base)
+        app, table = token_in(base), id_in(table)
         if action == "create":
             needed(action, fields=fields)
             return await self._sdk.ask(
@@ -95,9 +95,9 @@ class Bases:
             )
         needed(action, record=record)
         if action == "delete":
-            return await self._sdk.ask(context, account, _delete(app, table, record))
+            return await self._sdk.ask(context, account, _delete(app, table, id_in(record)))
         needed(action, fields=fields)
-        return await self._sdk.ask(context, account, _update(app, table, record, fields or {}))
+        return await self._sdk.ask(context, account, _update(app, table, id_in(record), fields or {}))
 
 
 def _tables(app: str, page_token: str) -> Any:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from claw import Tool, ToolContext, ToolError, tool
 
-from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, once_token
+from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, once_token
 
 
 class Calendars:
@@ -50,7 +50,7 @@ class Calendars:
             needed(action, person=person, start=start, end=end)
             span = (when(one, context).isoformat() for one in (start, end))
             return await self._sdk.ask(context, account, _freebusy(person, *span))
-        calendar = calendar or await _own(self._sdk, context, account)
+        calendar = id_in(calendar) or await _own(self._sdk, context, account)
         span = (_seconds(one, context) if one else "" for one in (start, end))
         return await self._sdk.ask(context, account, _events(calendar, *span, page_token))
 
@@ -78,7 +78,8 @@ class Calendars:
         :param people: open ids (ou_…) to invite.
         :param account: account of the app, when there are several.
         """
-        calendar = calendar or await _own(self._sdk, context, account)
+        calendar = id_in(calendar) or await _own(self._sdk, context, account)
+        event = id_in(event)
         words = {"summary": summary, "description": description}
         body: dict[str, Any] = {name: text for name, text in words.items() if text}
         times = {"start_time": start, "end_time": end}

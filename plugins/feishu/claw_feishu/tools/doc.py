@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from claw import Tool, ToolContext, ToolError, tool
 
-from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, once_token, share, token_in
+from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, once_token, share, token_in
 
 BLOCKS_A_CALL = 50
 _TEXT, _HEADING, _BULLET, _ORDERED, _CODE, _QUOTE, _DIVIDER = 2, 3, 12, 13, 14, 15, 22
@@ -100,7 +100,7 @@ async def append(
     """Write Markdown at the end of a block, in as many calls as it takes."""
     blocks, made = list(blocks_of(markdown)), []
     for at in range(0, len(blocks), BLOCKS_A_CALL):
-        call = _append(id, under or id, blocks[at : at + BLOCKS_A_CALL], once_token(context, str(at)))
+        call = _append(id, id_in(under) or id, blocks[at : at + BLOCKS_A_CALL], once_token(context, str(at)))
         done = await sdk.ask(context, account, call)
         made += [one["block_id"] for one in done.get("children") or ()]
     return {"document_id": id, "block_ids": made}

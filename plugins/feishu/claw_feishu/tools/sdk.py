@@ -153,8 +153,21 @@ def needed(action: str, **given: Any) -> None:
 
 
 def token_in(text: str) -> str:
-    """The token of a document, from itself or from the address that people copy: ``https://…/docx/TOKEN?from=…``."""
-    return text.strip().partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2]
+    """The token of a document, from itself or from the address that people copy: ``https://…/docx/TOKEN?from=…``.
+
+    :raises ToolError: as :func:`id_in` does.
+    """
+    return id_in(text.strip().partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2])
+
+
+def id_in(text: str) -> str:
+    """An id as it may stand in the path of a request: ``..`` for an event would delete its calendar.
+
+    :raises ToolError: it would make another path of it.
+    """
+    if text in (".", "..") or not set(text).isdisjoint("/\\?#%"):
+        raise ToolError("{id} is no id of Feishu", id=text)
+    return text
 
 
 def once_token(context: ToolContext, part: str = "") -> str:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from claw import Tool, ToolContext, tool
 
-from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, share, token_in
+from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, share, token_in
 
 Cell = str | int | float | bool | None
 _V2 = "/open-apis/sheets/v2/spreadsheets/:token"
@@ -43,9 +43,9 @@ class Sheets:
             return await self._sdk.ask(context, account, _sheets(token))
         needed(action, range=range)
         if action == "range":
-            return await self._sdk.ask(context, account, _values(token, range))
+            return await self._sdk.ask(context, account, _values(token, id_in(range)))
         needed(action, text=text)
-        return await self._sdk.ask(context, account, _find(token, range, text))
+        return await self._sdk.ask(context, account, _find(token, id_in(range), text))
 
     async def write(
         self,

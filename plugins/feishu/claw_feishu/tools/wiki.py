@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from claw import Tool, ToolContext, tool
 
-from claw_feishu.tools.sdk import READS, WRITES, Sdk, needed, token_in
+from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, token_in
 
 
 class Wikis:
@@ -42,7 +42,7 @@ class Wikis:
             needed(action, node=node)
             return await self._sdk.ask(context, account, _node(token_in(node)))
         needed(action, space=space)
-        return await self._sdk.ask(context, account, _nodes(space, token_in(node), page_token))
+        return await self._sdk.ask(context, account, _nodes(id_in(space), token_in(node), page_token))
 
     async def write(
         self,
@@ -63,9 +63,9 @@ class Wikis:
         :param account: account of the app, when there are several.
         """
         if action == "create":
-            return await self._sdk.ask(context, account, _create(space, token_in(node), kind, title))
+            return await self._sdk.ask(context, account, _create(id_in(space), token_in(node), kind, title))
         needed(action, node=node)
-        await self._sdk.ask(context, account, _rename(space, token_in(node), title))
+        await self._sdk.ask(context, account, _rename(id_in(space), token_in(node), title))
         return {"node_token": token_in(node), "title": title}
 
 
