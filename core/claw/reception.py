@@ -7,6 +7,7 @@ Each thing that came in is settled in the journal exactly once, here or by the t
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from claw.abort import is_abort
 from claw.app import App
@@ -116,7 +117,8 @@ class Reception:
         try:
             await self._take(accepted, verdict)
         except Exception:  # who may talk here hears that nothing comes
-            self._settle(accepted, "failed", self._say(f"in{accepted.number}", inbound, excuse()))
+            sorry = self._say(f"in{accepted.number}", inbound, excuse())
+            await rooms.journal.insist(partial(self._settle, accepted, "failed", sorry), rooms.complain)
             raise
 
     async def _take(self, accepted: Accepted, verdict: Verdict) -> None:

@@ -221,8 +221,9 @@ class Serving:
         except ClawError as refused:  # a full disk, mostly: the service keeps the message
             self.app.complain(str(refused))
             told = False
-        if accepted:  # though it was not told: what comes again is known by now
-            self._arrive(inbound.address, accepted)
+        finally:  # though it was not told, or its channel ends meanwhile: what comes again is known by now
+            if accepted:
+                self._arrive(inbound.address, accepted)
         return told
 
     # --- in
@@ -267,7 +268,8 @@ class Serving:
                         )
                     )
                     if isinstance(arrived, Accepted):
-                        self._journal.settle(arrived.number, "failed")
+                        failed = partial(self._journal.settle, arrived.number, "failed")
+                        await self._journal.insist(failed, self.app.complain)
         finally:
             del self._arrived[place]
 

@@ -109,6 +109,21 @@ async def test_a_turn_whose_beginning_or_end_finds_no_room_goes_on_once_there_is
     assert outcomes(tmp_path) == ["delivered", "delivered"] and len(model.requests) == 2
 
 
+async def test_a_command_whose_end_finds_no_room_loses_nothing_that_comes_behind_it(tmp_path):
+    channel = FakeChannel()
+    house = House(FakeProvider(says("fine")), channels=[channel], home=tmp_path)
+    async with served(house):
+        house.app.rooms.journal.counts()
+        with no_room(tmp_path, "UPDATE ON inbox"):
+            channel.says("/status", "user-1")
+            channel.says("hello", "user-1")
+            async with asyncio.timeout(10):
+                while not any("the disk is full" in line for line in house.complaints):
+                    await asyncio.sleep(0.01)
+        assert await channel.until_shown(2) == [SORRY, "fine"]
+    assert outcomes(tmp_path) == ["delivered"]
+
+
 async def test_whoever_waits_at_a_terminal_hears_at_once_that_there_is_no_room(tmp_path):
     house = House(FakeProvider(says("fine"), says("fine")), home=tmp_path)
     await house.hear("hello")
