@@ -88,4 +88,6 @@ async def _begun(on: Trial, text: str) -> Any:
     with quick(_SHOW_SECONDS, "show"):
         await on.start(writer.show(text))
     await on.until_shown(text)
+    # People may see it before the service's answer with its id has come back.
+    await on.until(lambda: writer.shown, "writer.shown names no message that stands there")
     return writer

@@ -44,7 +44,7 @@ async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
         async with asyncio.timeout(10):
             while not channel.url:
                 await asyncio.sleep(0.005)
-        client = openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{channel.url}/v1", max_retries=0, timeout=20)
+        client = openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{channel.url}/v1", max_retries=0, timeout=60)
         try:
             async with client:
                 yield client, house
