@@ -40,6 +40,12 @@ def instant(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def here(at: float, now: float) -> str:
+    """A moment as people here say it: the time of day, and the day too when it is another one."""
+    there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
+    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
+
+
 SYSTEM = Clock()
 DAY_SECONDS = 86_400.0
 

@@ -5,8 +5,8 @@ Facts: spec/runtime.md G5. A key whose rest is over is half open: one request at
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
+from claw.clock import here
 from claw.errors import ProviderError
 from claw.words import say
 
@@ -124,7 +124,7 @@ def resting(use: Use, now: float, key: str, provider: str, model: str) -> Provid
     fix = _ADVICE.get("passing" if reason in PASSING else reason, _ADVICE["auth"]) if until else ""
     return ProviderError(
         "its key {key} {told}", reason=reason, where=f"{provider}/{model}", retryable=reason in PASSING, fix=fix,
-        key=key, told=told, provider=provider, time=_at(until, now),
+        key=key, told=told, provider=provider, time=here(until, now),
     )  # fmt: skip
 
 
@@ -133,12 +133,6 @@ _ADVICE = {
     "billing": "Once the account has credit, claw models probe tries it; without that it is tried at {time}",
     "auth": "claw auth add {provider} takes one that works; this one is tried again at {time}, by claw models probe now",
 }
-
-
-def _at(when: float, now: float) -> str:
-    """Time of day on this machine; the date too, when it is another one."""
-    there, here = datetime.fromtimestamp(when), datetime.fromtimestamp(now)
-    return f"{there:%H:%M}" if there.date() == here.date() else f"{there:%Y-%m-%d %H:%M}"
 
 
 _REASONS = {

@@ -138,10 +138,7 @@ class EditWriter:
         if self._doubtful:
             return None
         shown = [one.text for one in self._standing]
-        return next(
-            (at for at, piece in enumerate(pieces) if at >= len(shown) or shown[at] != piece),
-            None,
-        )
+        return next((at for at, piece in enumerate(pieces) if at >= len(shown) or shown[at] != piece), None)
 
     async def _show_one(self, at: int, piece: str) -> None:
         if at < len(self._standing):

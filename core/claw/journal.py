@@ -334,13 +334,7 @@ class Journal:
             ORDER BY number"""
         )
         return tuple(
-            Owed(
-                turn,
-                msgspec.json.decode(body, type=Outbound),
-                state == "sending",
-                owed_at_ms,
-                repeated,
-            )
+            Owed(turn, msgspec.json.decode(body, type=Outbound), state == "sending", owed_at_ms, repeated)
             for turn, body, state, owed_at_ms, repeated in rows
         )
 

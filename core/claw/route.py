@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw.config.names import normalise_agent_id
-from claw.guard.admission import (
-    TERMINAL,
-    Verdict,
-    admission,
-    is_owner,
-    owners_of,
-)
+from claw.guard.admission import TERMINAL, Verdict, admission, is_owner, owners_of
 from claw.lane import CLOCK, MAIN, SUBAGENT
 from claw.message import Inbound, Sender
 

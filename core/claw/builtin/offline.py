@@ -7,15 +7,7 @@ knows is what stands in the messages.
 
 from collections.abc import AsyncIterator
 
-from claw import (
-    Credential,
-    Finished,
-    ModelEvent,
-    Price,
-    ProviderError,
-    Request,
-    TextDelta,
-)
+from claw import Credential, Finished, ModelEvent, Price, ProviderError, Request, TextDelta
 
 _MODEL = "rules"
 _PIECE_CHARS = 24

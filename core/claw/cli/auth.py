@@ -209,15 +209,8 @@ def _rows(house: "House", agent: str, environ: Mapping[str, str]) -> Iterator[Ro
     with state_of(config.home) as database:
         keys, profiles = Keys(database), file.read()
         for key in profiles.keys:
-            yield Row(
-                key.provider,
-                key.name,
-                key.kind,
-                file.path.name,
-                file.agent,
-                "",
-                _rests(keys, key.provider, key),
-            )
+            rests = _rests(keys, key.provider, key)
+            yield Row(key.provider, key.name, key.kind, file.path.name, file.agent, "", rests)
         for (provider, name), why in profiles.faults.items():
             yield Row(provider, name, "-", file.path.name, file.agent, why)
         taken = {(key.provider, key.name) for key in profiles.keys}

@@ -82,12 +82,7 @@ def sync(
         pins = lock_file.read(_home())
         _change(lambda layers, pip: plan_exactly(layers, pins), staged, yes, as_json)
     else:
-        _change(
-            lambda layers, pip: plan_update(layers, pip, [pin.name for pin in layers.pins]),
-            staged,
-            yes,
-            as_json,
-        )
+        _change(plan_update, staged, yes, as_json)
 
 
 @app.command()

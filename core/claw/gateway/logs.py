@@ -149,11 +149,7 @@ class Sink(logging.Handler):
             text = record.getMessage()
         except Exception:  # noqa: BLE001 - a library's wrong arguments
             text = str(record.msg)
-        fields = {
-            "time": instant(record.created),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-        }
+        fields = {"time": instant(record.created), "level": record.levelname.lower(), "logger": record.name}
         place = {**PLACE.get(), **vars(record)}
         fields |= {name: self.safe(str(place[name])) for name in WHERE if place.get(name)}
         fields["text"] = self.safe(text)

@@ -11,11 +11,10 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from claw.clock import SYSTEM, Clock
+from claw.clock import SYSTEM, Clock, here
 from claw.gateway.presence import holder
 from claw.report import Listening, Report
 from claw.store import Database
@@ -158,10 +157,8 @@ def deaths(before: tuple[Run, ...], now: float) -> int:
 
 
 def time_of(moment: float, clock: Clock = SYSTEM) -> str:
-    """A moment as people here say it: the time of day, and the day too when it was another one."""
-    there = datetime.fromtimestamp(moment)
-    today = datetime.fromtimestamp(clock.now()).date()
-    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
+    """A moment as people here say it now."""
+    return here(moment, clock.now())
 
 
 def as_data(report: Report) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -229,7 +229,7 @@ def plan_install(layers: Layers, pip: Pip, wishes: Sequence[Wish], *, from_sourc
     )
     asked = {pin.name: pin.asked for pin in kept}
     for wish in wishes:
-        asked |= {pin.name: shown(wish) for pin in (*old, *brought) if wish.means(pin)}
+        asked |= {pin.name: " ".join(wish.words) for pin in (*old, *brought) if wish.means(pin)}
     return plan(old if layers.fits else (), brought, asked)
 
 
@@ -287,11 +287,6 @@ def plan_exactly(layers: Layers, pins: Sequence[Pin]) -> Plan:
     there = {pin.name for pin in pins if pin.name in old and pin.is_file_of(old[pin.name])}
     kept = tuple(replace(old[pin.name], asked=pin.asked) for pin in pins if pin.name in there)
     return Plan(tuple(old.values()), kept, tuple(pin for pin in pins if pin.name not in there))
-
-
-def shown(wish: Wish) -> str:
-    """How a wish is remembered."""
-    return " ".join(wish.words)
 
 
 def _asked(pin: Pin) -> Wish:
@@ -361,5 +356,5 @@ def _write_note(pins: Sequence[Pin], built: Path) -> None:
     records = {
         name: sha256((info / "RECORD").read_bytes()).hexdigest() for name, info in info_folders(built).items()
     }
-    note = {"pins": [pin.as_data() for pin in pins], "records": records}
+    note = {"pins": [asdict(pin) for pin in pins], "records": records}
     store.replace(built / NOTE, json.dumps(note, ensure_ascii=False, indent=1).encode())

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from claw.lifecycle.names import plain
@@ -50,13 +50,9 @@ class Pin:
             other.name, other.version, other.sha256, other.commit,
         )  # fmt: skip
 
-    def as_data(self) -> dict[str, Any]:
-        """For a JSON file; ``from_data`` reads it."""
-        return asdict(self)
-
 
 def from_data(data: Mapping[str, Any]) -> Pin:
-    """A pin as ``as_data`` wrote it."""
+    """A pin out of a JSON file, where it stands with its fields."""
     return Pin(**{**data, "needs": tuple(data["needs"])})
 
 

@@ -97,10 +97,7 @@ def restricts(layer: Layer, reach: Reach) -> bool:
 
 def closing(fact: ToolFact, run: Run) -> Ruling | None:
     """The first of the gates behind the layers that the tool does not pass; None when it passes them all."""
-    for gate in CLOSING.values():
-        if ruling := gate(fact, run):
-            return ruling
-    return None
+    return next(filter(None, (gate(fact, run) for gate in CLOSING.values())), None)
 
 
 def _owner_only(fact: ToolFact, run: Run) -> Ruling | None:
