@@ -152,6 +152,8 @@ class Backlog:
         if one is None:
             return aside is not None, 0
         gone = [*chain.from_iterable(one.overflow.values()), *(w.accepted for w in one.waiting if not w.turn)]
+        if one.errand:
+            gone += one.errand.mailbox.take()
         cut_off = [w for w in one.waiting if w.turn]
         one.waiting.clear()
         one.overflow.clear()
@@ -159,9 +161,8 @@ class Backlog:
             self._dropped(accepted, "stopped")
         for old in cut_off:
             self._ended(old.turn, "stopped")
-        if one.running:
-            one.running.cancel()
-        return bool(one.running or aside), len(gone) + sum(len(old.taken) for old in cut_off)
+        ran = self._cancel(one, "stopped") or aside is not None
+        return ran, len(gone) + sum(len(old.taken) for old in cut_off)
 
     async def idle(self, key: str) -> None:
         """Wait until no turn of this session runs."""
@@ -184,7 +185,7 @@ class Backlog:
             await asyncio.wait(running, timeout=seconds)
         left = [task for task, _ in self._beside.values()]
         for one in self._all.values():
-            if one.errand:
+            if one.errand and one.running and not one.running.cancelling():  # what a person stopped stays so
                 one.errand.parked = True
             left += [task for task in (one.running, one.worker) if task and not task.done()]
         for task in left:
@@ -207,8 +208,21 @@ class Backlog:
             else:
                 self._dropped(old.accepted, "interrupted")
         one.waiting.clear()
-        if one.running:
-            one.running.cancel()
+        self._cancel(one, "interrupted")
+
+    def _cancel(self, one: Conversation, why: str) -> bool:
+        """Stop the turn that runs; False when none does, or its end is written down already."""
+        errand, running = one.errand, one.running
+        if errand is None or running is None or errand.over:
+            return False
+        is_new = not (errand.begun or running.cancelling())
+        is_cut = running.cancel()
+        if is_new:  # it may never run at all: nobody else would settle this
+            if errand.resumed:
+                self._ended(errand.turn, why)
+            for accepted in () if errand.resumed else (*errand.summed, *errand.taken):
+                self._dropped(accepted, why)
+        return is_cut
 
     def _keep_to_cap(self, one: Conversation, queue: QueueSettings) -> None:
         new = [waiting for waiting in one.waiting if not waiting.turn]  # what was begun is not dropped
@@ -231,7 +245,7 @@ class Backlog:
             while one.waiting and self._open:
                 await self._give_way()
                 async with self._lanes.turn(key, lane_of(key)) as mailbox:
-                    if not one.waiting:  # all was stopped while it waited for its lane
+                    if not (one.waiting and self._open):  # stopped while it waited for its lane
                         continue
                     one.errand = self._next(one, mailbox)
                     one.running = asyncio.ensure_future(self._run(one.errand))

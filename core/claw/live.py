@@ -142,13 +142,13 @@ class Live:
 
     async def over(self, finished: bool) -> None:
         """The turn is over. ``finished``: the final text comes through the writer; else nothing more comes there."""
-        await self.started()
         if self._quiet:
             self._quiet.cancel()
         if self._typing:
             self._typing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._typing
+        await self.started()
+        if self._typing:
+            await asyncio.wait({self._typing})
         if self.writer and not finished:
             await self._stranger(self.writer.abandon())
             self.note()  # a post that was under way: a turn that was parked goes on in that message

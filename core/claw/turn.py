@@ -43,6 +43,7 @@ class Errand:
     :param taken: what it answers, oldest first; the newest one's chat gets the answer.
     :param mailbox: where ``Accepted`` messages wait that came while it runs.
     :param resumed: a death cut it off; the session may hold a part of it.
+    :param begun: the journal has it; before, who stops it settles what it took. ``over``: it ends, and is not stopped.
     :param parked: set before the task is cancelled: the turn is to be taken up by another process, not ended.
     :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
     :param answer: the words of its end, whole, once it has ended.
@@ -58,6 +59,8 @@ class Errand:
     mailbox: Mailbox
     wish: Wish = field(default_factory=Wish)
     resumed: bool = False
+    begun: bool = False
+    over: bool = False
     parked: bool = False
     preface: str = ""
     summed: list[Accepted] = field(default_factory=list)
@@ -133,6 +136,7 @@ async def run_turn(errand: Errand, rooms: Rooms, emit: Emit, letters: Letters) -
     failed: Exception | None = None
     began = partial(rooms.journal.began, turn, errand.route.session_key, errand.numbers, again=errand.resumed)
     await rooms.journal.insist(began, rooms.complain if errand.numbers else None)
+    errand.begun = True
     reach("turn-began")
     try:
         stage = await set_stage(
@@ -180,24 +184,28 @@ async def _over(
     failed: Exception | None = None,
 ) -> Ended:  # fmt: skip
     """The end and what is owed for it, in one commit; then everybody hears it."""
-    owed: tuple[Outbound, ...] = ()
+    owed: tuple[Outbound, ...] | None = None
     try:
         owed = await letters(errand, ending, stage)
+    except asyncio.CancelledError:
+        ending = TurnEnded(errand.turn, "stopped", "")
+        raise
     except Exception as broken:  # noqa: BLE001 - what it says cannot be put into messages: that is said
         ending, failed = _broke(errand.turn, broken), broken
         owed = await letters(errand, ending, None)
     finally:
-        is_owed = bool(errand.numbers)
-        unsure: tuple[str, ...] = ()
-        if is_owed and errand.resumed:
-            # What a stream of the process before posted and did not note may stand there, beside what is owed now.
-            shown, lost = rooms.journal.standing(errand.turn)
-            unsure = tuple(one.key for one in owed[len(shown) :] if one.text) if lost or shown else ()
-        paid = rooms.spending.book.of_turn(errand.turn)
-        end = partial(rooms.journal.ended, errand.turn, ending.outcome, owed if is_owed else (), unsure, paid)
-        await rooms.journal.insist(end, rooms.complain if is_owed else None)
-        reach("turn-ended")
-        await told(ending)
+        if owed is not None or not errand.parked:  # else the next process says what the session holds
+            errand.over, is_owed = True, bool(errand.numbers)
+            unsure: tuple[str, ...] = ()
+            if owed and is_owed and errand.resumed:
+                # What a stream of the process before posted and did not note may stand there, beside what is owed now.
+                shown, lost = rooms.journal.standing(errand.turn)
+                unsure = tuple(one.key for one in owed[len(shown) :] if one.text) if lost or shown else ()
+            paid, due = rooms.spending.book.of_turn(errand.turn), owed if owed and is_owed else ()
+            end = partial(rooms.journal.ended, errand.turn, ending.outcome, due, unsure, paid)
+            await rooms.journal.insist(end, rooms.complain if is_owed else None)
+            reach("turn-ended")
+            await told(ending)
     return Ended(ending, owed, failed)
 
 
@@ -206,8 +214,7 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
     turn, message = errand.turn, errand.message
     caller = Caller(
         turn, message, stage, rooms, told, session.usage.context_tokens, partial(rooms.journal.once, turn),
-        partial(rooms.journal.not_begun, turn), repetition=repetition_of(stage, rooms),
-    )  # fmt: skip
+        partial(rooms.journal.not_begun, turn), repetition=repetition_of(stage, rooms))  # fmt: skip
     prompt = _words(errand.taken, rooms, errand.preface, errand.summed)
     start, untold = _fresh(session, prompt), list[Accepted]()
     if errand.resumed:
@@ -230,10 +237,9 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
 
     def told_now(waiting: Sequence[Accepted]) -> list[User]:
         users = [_words([one], rooms) for one in waiting]
-        both = zip(users, waiting, strict=True)
-        worn.update(
-            (user.source, dress([one.inbound], stage, rooms.config)) for user, one in both if user.source
-        )
+        for user, one in zip(users, waiting, strict=True):
+            if user.source:
+                worn[user.source] = dress([one.inbound], stage, rooms.config)
         return users
 
     def is_answered() -> bool:
@@ -241,19 +247,22 @@ async def _converse(errand: Errand, stage: Stage, session: Session, rooms: Rooms
         newest = session.spoken[-1] if session.spoken else None
         return bool(errand.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
-    def steered() -> Sequence[User]:
+    async def steered() -> Sequence[User]:
         if caller.repetition.over:  # what it was refused is in the session by now
             raise ClawError("{why}", why=caller.repetition.over)
         cut_off = told_now(untold)
         untold.clear()
         return cut_off or (() if is_answered() else joined(errand.mailbox.take()))
 
+    async def followed() -> Sequence[User]:
+        return () if is_answered() else joined(errand.mailbox.shut())
+
     steps = Steps(
         ask=_asking(errand, start, worn, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand),  # written before it is told
-        steer=_async(steered),
-        follow_up=_async(lambda: () if is_answered() else joined(errand.mailbox.shut())),
+        steer=steered,
+        follow_up=followed,
         max_steps=stage.agent.settings.max_turns,
         tool_choice=_tool_choice(stage, errand, start),
     )
@@ -425,13 +434,6 @@ def _count(errand: Errand, said: Assistant) -> None:
     asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
     errand.tokens = (read + asked, written + (usage.output or 0))
     errand.thinking += "".join(block.text for block in said.content if isinstance(block, Thinking))
-
-
-def _async(take: Callable[[], Sequence[User]]) -> Callable[[], Awaitable[Sequence[User]]]:
-    async def taken() -> Sequence[User]:
-        return take()
-
-    return taken
 
 
 async def _whole(

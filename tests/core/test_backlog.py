@@ -49,6 +49,7 @@ class House:
 
     async def _run(self, errand):
         self.turns.append(errand)
+        errand.begun = True
         try:
             await self.gates.get()
         except asyncio.CancelledError:
@@ -298,6 +299,83 @@ async def test_stop_ends_the_turn_and_forgets_what_waits():
     await house.until_idle()
     assert house.dropped == [("two", "stopped")]
     assert house.said() == [["one"]]
+
+
+async def until_it_is_to_begin(house):
+    """A turn has been made of what waited, and has not had its first step."""
+    while not house.backlog.running:
+        await asyncio.sleep(0)
+    assert house.turns == []
+
+
+async def test_what_a_turn_took_that_is_stopped_before_its_first_step_is_forgotten_too():
+    house = House()
+    house.say("one", queue("collect"))
+    await until_it_is_to_begin(house)
+
+    assert house.backlog.stop(KEY) == (True, 0)
+    house.backlog.stop(KEY)
+    await house.until_idle()
+    assert (house.turns, house.dropped) == ([], [("one", "stopped")])
+
+
+async def test_a_turn_that_is_interrupted_before_its_first_step_settles_what_it_took():
+    house = House()
+    house.say("one", queue("interrupt"))
+    await until_it_is_to_begin(house)
+    house.say("two", queue("interrupt"))
+    await house.until_runs(1)
+    house.let_go()
+    await house.until_idle()
+
+    assert (house.said(), house.dropped) == ([["two"]], [("one", "interrupted")])
+
+
+async def test_stop_forgets_what_was_put_into_the_turn_and_not_looked_at():
+    house = House()
+    house.say("one", queue("steer"))
+    await house.until_runs(1)
+    house.say("and this", queue("steer"))
+
+    assert house.backlog.stop(KEY) == (True, 1)
+    await house.until_idle()
+    assert (house.said(), house.dropped) == ([["one"]], [("and this", "stopped")])
+
+
+async def test_a_turn_whose_end_is_written_down_is_not_stopped():
+    house = House()
+    house.say("one", queue("interrupt"))
+    await house.until_runs(1)
+    house.turns[0].over = True
+
+    assert house.backlog.stop(KEY) == (False, 0)
+    house.say("two", queue("interrupt"))
+    house.let_go(2)
+    await house.until_idle()
+    assert (house.said(), house.stopped) == ([["one"], ["two"]], [])
+
+
+async def test_what_a_person_stopped_is_not_left_for_the_next_start():
+    house = House()
+    house.say("one", queue("collect"))
+    await house.until_runs(1)
+    house.backlog.stop(KEY)
+    await house.backlog.park(0.0, 5)
+
+    assert not house.turns[0].parked and house.stopped == [house.turns[0].turn]
+
+
+async def test_no_turn_begins_while_the_house_stops():
+    house = House(width=1)
+    house.say("one", queue("collect"))
+    house.say("two", queue("collect"), key=f"{KEY}0")
+    await house.until_runs(1)
+    stopping = asyncio.ensure_future(house.backlog.park(5, 5))
+    await asyncio.sleep(0)
+    house.let_go(2)
+    await stopping
+
+    assert (house.said(), house.dropped) == ([["one"]], [])
 
 
 async def test_conversations_run_beside_each_other_as_far_as_the_house_is_wide():

@@ -111,6 +111,23 @@ async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_
     assert channel.states == ["one"]
 
 
+async def test_signs_of_life_end_with_the_turn_also_when_the_house_does_not_wait_for_its_last_words(
+    tmp_path,
+):
+    channel = Growing()
+    channel.go.clear()
+    live = growing(tmp_path, channel)
+    await live.hear(TextPiece("one"))
+    await until(lambda: channel.acts)
+
+    ending = asyncio.ensure_future(live.over(finished=False))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait({ending})
+    channel.go.set()
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+
+
 async def test_nothing_grows_before_what_is_older_has_arrived(tmp_path):
     channel, is_free = Growing(), asyncio.Event()
     where, journal = Outbound("t1", Address("fake", "c1"), ""), Journal(Database(tmp_path / "state.db"))
