@@ -211,13 +211,13 @@ class TestModel:
         assert machine.claw("chat", "hello").code == 0, "and the conversation goes on"
 
     def test_a_closed_port_is_told_with_the_key_of_the_address(self, machine: Machine, past: bytes) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        machine.configured(
-            f"providers:\n  openai: {{baseUrl: 'http://127.0.0.1:{port}', apiKey: sk-0123456789}}\n"
-        )
-        said = machine.claw("chat", "--model", "openai/gpt-4o", "hi")
+        with socket.socket() as taken:  # and not listened to: nobody else gets it meanwhile
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            machine.configured(
+                f"providers:\n  openai: {{baseUrl: 'http://127.0.0.1:{port}', apiKey: sk-0123456789}}\n"
+            )
+            said = machine.claw("chat", "--model", "openai/gpt-4o", "hi")
         refused(said, 1, "openai/gpt-4o", "connection", "providers.openai.baseUrl")
         assert machine.session.read_bytes().startswith(past)
 
