@@ -17,6 +17,7 @@ from claw.words import say
 Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 _MOST_ERRORS = 5
+_MOST_COMPARED = 100  # letters of a name that is like none: a model may write a megabyte
 _OPEN = frozenset(
     ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
 )
@@ -221,7 +222,7 @@ def _misspelt(schema: Mapping[str, Any], arguments: dict[str, Any]) -> Iterator[
 
 def nearest(name: str, known: typing.Iterable[str]) -> str:
     """The known name that is most like ``name``."""
-    names = list(known)
+    names, name = list(known), name[:_MOST_COMPARED]
     return max(names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
 
 

@@ -16,6 +16,7 @@ MOST_LINE_CHARS = 2000
 MOST_CHARS = 50_000
 MOST_ENTRIES = 1000
 MOST_NEIGHBOURS = 5000
+MOST_NAME_CHARS = 255
 _HINT_CHARS = 200
 
 _IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
@@ -276,7 +277,7 @@ def _neighbour(context: ToolContext, path: str) -> str:
         names = {entry.name for entry in context.files.entries(folder or ".")}
     except ToolError:
         return ""
-    if not names or name in names or len(names) > MOST_NEIGHBOURS:
+    if not names or name in names or len(names) > MOST_NEIGHBOURS or len(name) > MOST_NAME_CHARS:
         return ""
     best = nearest(name, names)
     return posixpath.join(folder, best) if difflib.SequenceMatcher(None, name, best).ratio() > 0.6 else ""
