@@ -110,11 +110,12 @@ def test_the_first_run_installs_all_members_on_one_line_and_then_is_claw(clone: 
 
 def test_a_stamp_that_fits_starts_no_process_and_takes_no_time(clone: Clone) -> None:
     clone.run()
+    (clone.folder / "slow").write_text("30")
     before = time.monotonic()
     process = clone.start("--version")
     out, err = process.communicate(timeout=60)
 
-    assert time.monotonic() - before < 1
+    assert time.monotonic() - before < 10
     assert out.split()[0] == str(process.pid), "claw is the process that run.py was"
     assert err == ""
     assert len(clone.installs) == 2
