@@ -157,11 +157,11 @@ class Backlog:
         cut_off = [w for w in one.waiting if w.turn]
         one.waiting.clear()
         one.overflow.clear()
+        ran = self._cancel(one, "stopped") or aside is not None  # first: a full disk may refuse the rest
         for accepted in gone:
             self._dropped(accepted, "stopped")
         for old in cut_off:
             self._ended(old.turn, "stopped")
-        ran = self._cancel(one, "stopped") or aside is not None
         return ran, len(gone) + sum(len(old.taken) for old in cut_off)
 
     async def idle(self, key: str) -> None:

@@ -155,7 +155,7 @@ class Journal:
             try:
                 await asyncio.to_thread(self._database.sync)
                 self._synced = reached
-            except ClawError as why:
+            except Exception as why:  # noqa: BLE001 - whatever it is: who waits hears of it
                 refused = why
             while self._unsynced and self._unsynced[0][0] <= reached:
                 _, waiter = self._unsynced.popleft()

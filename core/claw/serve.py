@@ -133,7 +133,7 @@ class Serving:
                 await _ended({task}, self._leeway.grace_seconds)
                 del self._listening[key]
         for key, one in self.channels.items():
-            if key not in self._listening:
+            if self._open and key not in self._listening:  # it may have been told to stop meanwhile
                 self._listening[key] = asyncio.ensure_future(self._listen(one))
         retiring = asyncio.ensure_future(self._retire(old, new))
         self._intake.add(retiring)

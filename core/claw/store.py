@@ -343,15 +343,15 @@ class Database:
 
         :raises ClawError: the disk refused.
         """
-        with self._guard:
-            self._open()
-            is_new = self._log_fd < 0 or self._in_doubt
-            if self._in_doubt:
-                self._write_anew()
-            if self._log_fd < 0:
-                self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-            fd = self._log_fd
         try:
+            with self._guard:
+                self._open()
+                is_new = self._log_fd < 0 or self._in_doubt
+                if self._in_doubt:
+                    self._write_anew()
+                if self._log_fd < 0:
+                    self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+                fd = self._log_fd
             self._disk.sync(fd)
             if is_new:  # its name too: SQLite sees to that at its first checkpoint
                 self._disk.sync_folder(self.path.parent)

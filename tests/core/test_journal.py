@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from claw.clock import Clock
+from claw.errors import ClawError
 from claw.journal import Journal
 from claw.message import Address, Inbound, Outbound, Sender
 from claw.store import Database, Disk
@@ -205,6 +206,26 @@ def test_the_end_of_a_turn_and_what_it_owes_are_one_commit(database):
 
     assert commits(database) == before + 1, "a kill between two would lose the answer, or say it twice"
     assert (journal.unfinished(), len(journal.owed())) == ((), 3)
+
+
+@pytest.mark.parametrize("why", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")])
+async def test_who_waits_for_the_medium_hears_of_whatever_is_in_the_way(tmp_path, why):
+    class Log(Database):
+        def sync(self):
+            raise why
+
+    journal = Journal(Log(tmp_path / "state.db"))
+    journal.accept(HELLO)
+    with pytest.raises(type(why)):
+        await asyncio.wait_for(journal.durable(), 60)
+
+
+async def test_a_log_that_cannot_be_opened_is_a_refusal_of_the_disk(database):
+    journal = Journal(database)
+    journal.accept(HELLO)
+    database.path.with_name("state.db-wal").unlink()
+    with pytest.raises(ClawError, match="No such file"):
+        await asyncio.wait_for(journal.durable(), 60)
 
 
 async def test_who_comes_while_a_sync_is_under_way_waits_for_the_next_one(tmp_path):

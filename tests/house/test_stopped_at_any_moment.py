@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from claw.app import look_round
 from claw.hookspecs import hookimpl
 from claw.journal import Journal
 from claw.serve import Serving
@@ -127,6 +128,49 @@ async def test_an_answer_that_a_stop_of_the_house_cuts_short_is_sent_by_the_next
     async with Serves(House(FakeProvider(), channels=[channel], home=tmp_path)):
         assert await channel.until_shown(1, 60) == ["the answer"]
     assert left(tmp_path) == (["delivered"], ())
+
+
+class Leaving(FakeChannel):
+    """A channel that does not leave at the first word."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = asyncio.Event()
+
+    async def run(self, door):
+        try:
+            await super().run(door)
+        finally:
+            self.told.set()
+            await asyncio.Event().wait()
+
+
+class Renewed:
+    """A plugin that makes its channel anew at each look."""
+
+    def __init__(self, *channels):
+        self.channels = list(channels)
+
+    @hookimpl
+    def register_channels(self, config):
+        return [self.channels.pop(0)]
+
+
+async def test_a_house_that_stops_while_it_takes_up_a_new_configuration_begins_to_listen_nowhere(tmp_path):
+    old, new = Leaving(), FakeChannel()
+    plugins = {"post": Renewed(old, new)}
+    house = House(FakeProvider(), home=tmp_path, config={"channels": {"fake": {}}}, plugins=plugins)
+    async with Serves(house) as here:
+        await until(lambda: old.connections)
+        house._write({"channels": {"fake": {"allowFrom": ["user-1"]}}}, "fake")
+        environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        reloading = asyncio.ensure_future(here.serving.reload(look_round(environ, ())))
+        await asyncio.wait_for(old.told.wait(), 60)
+        here.stop.set()
+        await asyncio.wait_for(reloading, 60)
+        await asyncio.wait_for(here.running, 60)
+        await asyncio.sleep(0)
+        assert new.connections == 0
 
 
 # --- at the n-th step of the loop, for as many n as there are
