@@ -270,7 +270,7 @@ SERVING = {
 
 
 def test_core_stays_small() -> None:
-    """The plan says 7,500 lines for everything; this is three and a half times that. What stands is held, to shrink."""
+    """The plan says 7,500 lines for everything; this is nearly four times that. What stands is held, to shrink."""
     beside = {
         "builtin",
         "testing",
@@ -279,8 +279,8 @@ def test_core_stays_small() -> None:
         "conversations",
         *SERVING,
     }  # own plugins, the kit for authors, the commands
-    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_350
-    assert sum(code_lines(source.path) for source in CORE_FILES) < 28_800
+    assert sum(code_lines(source.path) for source in CORE_FILES if source.room not in beside) < 16_305
+    assert sum(code_lines(source.path) for source in CORE_FILES) < 28_636
 
 
 def test_no_file_outgrows_its_noun() -> None:
