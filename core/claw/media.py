@@ -28,6 +28,7 @@ FETCH_SECONDS = 60.0
 PICTURE_BYTES = 5_000_000
 """Of one picture that a model is shown: what the strictest service takes (Anthropic, "Vision": 5 MB)."""
 MOST_PICTURES = 8
+MOST_SENT = 20  # files with one message: each is copied, and a model may name one a thousand times
 _PICTURES_BYTES = 16_000_000  # of one message's: base64 makes 21 MB of it, and a request may have 32 MB there
 _MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 KEPT_SECONDS = 2 * 24 * 3600.0
@@ -131,6 +132,8 @@ async def carried_out(
     :param folder: where the copies lie; ``label`` begins their names.
     :returns: the attachments, and a line for each path that cannot be sent.
     """
+    if len(paths) > MOST_SENT:
+        return (), (say("a message takes at most {most} files", most=MOST_SENT),)
     ready, refused = [], []
     for number, path in enumerate(paths, 1):
         try:

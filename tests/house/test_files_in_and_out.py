@@ -126,6 +126,16 @@ async def test_a_copy_that_is_owed_lies_in_its_folder_whatever_the_call_was_name
     assert len(refused) == 1 and "../outside" in refused[0]
 
 
+async def test_a_file_that_is_named_ten_thousand_times_is_copied_not_once(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"x")
+    fence = fence_round([Root(tmp_path, write=True)], tmp_path, tmp_path / "home", ())
+
+    sent, refused = await carried_out(["a.txt"] * 10_000, fence, tmp_path / "outgoing", "turn-1", 10)
+
+    assert (sent, refused) == ((), ("a message takes at most 20 files",))
+    assert not (tmp_path / "outgoing").exists()
+
+
 def test_of_an_answer_in_several_messages_the_first_quotes_and_the_last_of_its_words_has_the_buttons():
     file, press = Attachment("file", "a.txt", path="a.txt"), (Button("yes", "y"),)
     whole = Outbound("key", Address("fake", "c"), "word " * 30, "q1", (file,), press, voice=True)
