@@ -42,7 +42,8 @@ async def understood(path: Path) -> None:
 
 @asynccontextmanager
 async def living(service: FakeDiscord) -> AsyncIterator[tuple[DiscordChannel, House]]:
-    with tempfile.TemporaryDirectory() as home:
+    # A note that a thread is still writing when the channel ends is written to its end.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         async with service:
             channel, house = channel_of(service, Path(home)), House()
             async with listening(channel, house, up=False):
