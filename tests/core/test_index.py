@@ -216,6 +216,8 @@ def warm(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str
     index = indexed(Path(environ["CLAW_HOME"]))
     run(environ, *words)
     for _ in range(5):
+        if not index.exists():
+            run(environ, "plugins", "list")  # a completion reads the index and never writes it
         before = index.exists() and index.stat().st_mtime_ns
         told = run(environ, *words)
         if before and before == index.stat().st_mtime_ns:
