@@ -29,8 +29,9 @@ _LAUNCHERS = frozenset({
     "nsenter", "ssh", "watch", "script", "strace", "ltrace", "gdb", "parallel", "npx", "npm", "pnpm", "yarn", "uv", "uvx",
     "pip", "pipx", "poetry", "make", "cmake", "ninja", "cargo", "go", "docker", "podman", "kubectl", "systemd-run",
     "at", "batch", "crontab", "exec", "eval", "command", "builtin", "source", "flock", "ld.so", "screen", "tmux",
+    "pytest", "tox", "nox", "mvn", "gradle", "rake", "bundle", "just", "jest", "dotnet", "composer",
 })  # fmt: skip
-"""Programs that start another one: to allow them for always would allow what they start."""
+"""Programs that start another one, or what files of the workspace say: to allow them for always would allow that."""
 # Letters that take no room or look like a blank, beyond what their category says (Unicode 15).
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})

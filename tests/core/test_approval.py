@@ -448,6 +448,7 @@ async def test_what_may_not_last_is_never_offered_nor_taken_as_always(desk: Desk
             "timeout 5 ls",
             "npx thing",
             "make",
+            "pytest",
             "docker run x",
             "ssh host ls",
             "awk 1",
