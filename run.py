@@ -5,9 +5,13 @@
     python3 run.py test              the test suite; what follows goes to pytest
     python3 run.py docs              the manual as a site in build/site; what follows goes to mkdocs
 
-Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv needed.
-The first run makes ``.venv`` beside this file and installs core and every plugin into it, editable, at the versions
-of ``constraints.txt``. A stamp in ``.venv`` notes for which inputs that was done; while it fits, a run starts at once.
+Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv
+needed.
+The first run creates ``.venv`` beside this file and installs core and every plugin into it, editable, at the
+versions
+of ``constraints.txt``. A stamp in ``.venv`` records the inputs of the installation; while they match, a run
+starts at
+once.
 """
 
 import os
@@ -29,9 +33,9 @@ FOLDERS = {
     "--cases": "--cases",
     "--fixtures": "--wire-fixtures",
 }  # options with a folder, as our tests call them
-# The whole suite at once; a few files are quicker in one process.
+# The whole suite in parallel; a few files are faster in one process.
 IN_PARALLEL = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadgroup"]
-# pip speaks to nobody here: no question, no advice, none of a machine's own settings that a venv refuses.
+# pip runs without prompts and advice, and without a machine's own settings that a venv refuses.
 QUIET = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",
@@ -43,7 +47,9 @@ QUIET = {
 
 
 def main(arguments):
-    """Set up what is missing, then become claw, or pytest for ``test``, or mkdocs for ``docs``."""
+    """Set up what is missing, then run claw, or pytest for ``test``, or mkdocs for ``docs``, in place of
+    this process.
+    """
     testing, writing = arguments[:1] == ["test"], arguments[:1] == ["docs"]
     try:
         prepare("claw", members)
@@ -55,7 +61,7 @@ def main(arguments):
         print("\nclaw: set-up interrupted; the next run takes it up again", file=sys.stderr)
         sys.exit(130)
     if testing:
-        # A folder is the caller's; the tests are found from the root, wherever this was called.
+        # A folder is relative to the caller; the tests are found from the root, wherever this was called.
         arguments = [os.path.abspath(word) if os.path.exists(word) else word for word in arguments[1:]]
         given, arguments = arguments, with_folders(arguments)
         os.chdir(ROOT)
@@ -63,7 +69,7 @@ def main(arguments):
             arguments = [*IN_PARALLEL, *arguments]
     if writing:
         arguments = arguments[1:] or ["build"]
-        os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # the theme's advice to move on to another program
+        os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # the theme's advice to switch to another program
         os.chdir(ROOT)
     # The script and not ``-m``, which would put the current folder in front of every import.
     script = os.path.join(VENV, "bin", "pytest" if testing else "mkdocs" if writing else "claw")
@@ -71,9 +77,10 @@ def main(arguments):
 
 
 def with_folders(words):
-    """``--cases DIR`` and ``--fixtures DIR`` as one word each: of two, pytest takes the folder for tests of its own.
+    """Join ``--cases DIR`` and ``--fixtures DIR`` to one word each: as two words, pytest takes the folder for
+    test paths.
 
-    pytest keeps --fixtures for itself; with a folder behind it, ours is meant.
+    ``--fixtures`` alone is pytest's own option; with a folder after it, it is ours.
     """
     kept, rest = [], list(words)
     while rest:
@@ -95,7 +102,7 @@ def with_folders(words):
 
 
 def prepare(purpose, requirements):
-    """Install for ``purpose`` unless its stamp says that was done. Two first runs at once: one waits."""
+    """Install for ``purpose`` unless its stamp matches. Of two first runs at once, one waits."""
     stamp = os.path.join(VENV, f"run-{purpose}.stamp")
     if read(stamp) == fingerprint(purpose):
         return
@@ -115,7 +122,7 @@ def prepare(purpose, requirements):
 
 
 def install(stamp, purpose, requirements):
-    """Make or mend the venv, install into it, and only then write the stamp."""
+    """Create or repair the venv, install into it, and only then write the stamp."""
     place = VENV if os.path.exists(VENV) else ROOT
     if not os.access(place, os.W_OK):
         sys.exit(
@@ -131,7 +138,7 @@ def install(stamp, purpose, requirements):
     wanted = requirements()
     count = sum(word != "-e" for word in wanted)
     say(f"installing {count} packages ({purpose}) and what they need; this is done once ...")
-    if purpose == "claw":  # what builds all members; it comes first, and for the tests it is there
+    if purpose == "claw":  # builds all members; it is installed first, and the tests reuse it
         run([*tool, "flit_core", "-c", CONSTRAINTS])
     run([*tool, "--no-build-isolation", *wanted, "-c", CONSTRAINTS])
     with open(stamp + ".new", "w", encoding="utf-8") as file:
@@ -140,12 +147,14 @@ def install(stamp, purpose, requirements):
 
 
 def members():
-    """Core and every plugin, on one line, so that each finds its sibling here and not on the index."""
+    """Return core and every plugin, for one command, so that each finds its sibling here and not on the
+    index.
+    """
     return [word for folder in member_folders() if not for_tests(folder) for word in ("-e", folder)]
 
 
 def test_tools():
-    """The group ``dev``, and our plugin of pytest."""
+    """Return the group ``dev``, and our pytest plugin."""
     return group("dev") + [
         word for folder in member_folders() if for_tests(folder) for word in ("-e", folder)
     ]
@@ -156,7 +165,7 @@ def docs_tools():
 
 
 def group(name):
-    """The names under ``[dependency-groups]``: Debian's pip is too old to read groups."""
+    """Return the names under ``[dependency-groups]``: Debian's pip is too old to read groups."""
     import tomllib
 
     with open(WORKSPACE, "rb") as file:
@@ -164,21 +173,22 @@ def group(name):
 
 
 def for_tests(folder):
-    """Whether a member is a plugin of pytest: a first chat does without pytest."""
+    """Return true if a member is a pytest plugin, which a first chat does not need."""
     return "pytest11" in read(os.path.join(folder, "pyproject.toml"))
 
 
 def member_folders():
-    plugins = os.path.join(ROOT, "plugins")
-    folders = [
-        os.path.join(ROOT, "core"),
-        *(os.path.join(plugins, name) for name in sorted(os.listdir(plugins))),
-    ]
+    folders = [os.path.join(ROOT, "core")]
+    for parent in (os.path.join(ROOT, "sdk"), os.path.join(ROOT, "plugins")):
+        if os.path.isdir(parent):
+            folders += [os.path.join(parent, name) for name in sorted(os.listdir(parent))]
     return [folder for folder in folders if os.path.exists(os.path.join(folder, "pyproject.toml"))]
 
 
 def fingerprint(purpose):
-    """What an install depends on: where it stands, the venv's Python, the pins and what each member asks for."""
+    """Return the inputs of an install: its location, the venv's Python, the pins and the requirements of
+    each member.
+    """
     import hashlib
 
     files = [CONSTRAINTS, CFG, *([WORKSPACE] if purpose != "claw" else [])]
@@ -193,7 +203,7 @@ def fingerprint(purpose):
 
 
 def healthy():
-    """Whether the venv's Python starts, is new enough, and is still the one the venv was made with."""
+    """Return true if the venv's Python starts, is new enough, and is still the one the venv was made with."""
     import subprocess
 
     if not os.path.exists(PYTHON):
@@ -215,7 +225,9 @@ def make_venv():
 
 
 def installer():
-    """The start of an install command for the venv: uv where it is on the PATH, else the pip of this Python."""
+    """Return the start of an install command for the venv: uv if it is on the PATH, else the pip of this
+    Python.
+    """
     import shutil
     from importlib.util import find_spec
 
@@ -232,7 +244,7 @@ def installer():
 
 
 def run(command):
-    """Run one step in silence; when it fails, say what it said."""
+    """Run one step without output; when it fails, print its output."""
     import subprocess
 
     done = subprocess.run(

@@ -1,9 +1,10 @@
-"""The gateway as a process, with people on a Telegram and callers of its API: one JSON document on stdout.
+"""The gateway as a process, with simulated Telegram users and API callers: one JSON document on stdout.
 
     python bench/gateway.py [--seconds 5] [--starts 3] [--messages 10000] [--claw PATH]
 
-Platforms (``people.py``) and model (``mock.py``) are processes of their own. Overhead of a turn is its time less what
-the model took; CPU and memory are of the gateway's process alone.
+Platforms (``people.py``) and model (``mock.py``) are processes of their own. Overhead of a turn is its time
+less
+that of the model; CPU and memory are of the gateway's process alone.
 """
 
 import argparse
@@ -39,17 +40,17 @@ class People:
         command = [sys.executable, str(HERE / "people.py")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.channels = self._line()
-        """What stands in ``channels`` of a config file, by platform."""
+        """The section ``channels`` of a config file, by platform."""
 
     def do(self, task: str, **more: Any) -> Any:
-        """Have one task done."""
+        """Run one task."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": task, **more}) + "\n")
         self._process.stdin.flush()
         return self._line()
 
     def stop(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait(10)
 
@@ -59,18 +60,22 @@ class People:
 
 
 class Gateway:
-    """A running ``claw gateway run``, looked at from outside."""
+    """A running ``claw gateway run``, observed from outside."""
 
     def __init__(self, claw: list[str], environ: Mapping[str, str], port: int) -> None:
         self.claw, self.environ, self.port, self.began = claw, environ, port, time.monotonic()
         self._process = subprocess.Popen(
-            [*claw, "gateway", "run"], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [*claw, "gateway", "run"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self._of = Path("/proc") / str(self._process.pid)
 
     def ready(self) -> float:
-        """Wait until it says that it is; seconds since its start."""
+        """Wait until it reports that it is ready; return seconds since its start."""
         assert self._process.stderr is not None
         while "ready" not in (line := self._process.stderr.readline()):
             if not line:
@@ -78,7 +83,7 @@ class Gateway:
         return time.monotonic() - self.began
 
     def answers(self) -> float:
-        """Wait until its health is well; seconds since its start."""
+        """Wait until its health check succeeds; return seconds since its start."""
         while time.monotonic() - self.began < PATIENCE_SECONDS:
             with suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1).close()
@@ -88,25 +93,25 @@ class Gateway:
 
     @property
     def threads(self) -> list[Path]:
-        """A folder of the system for each."""
+        """The ``/proc`` folders of its threads."""
         return list((self._of / "task").iterdir())
 
     def cpu_ms(self) -> float:
-        """What its threads have used so far."""
+        """Return the CPU time of its threads so far."""
         return sum(int((task / "schedstat").read_text().split()[0]) for task in self.threads) / 1e6
 
     def wakes(self) -> int:
-        """How often its threads have gone to sleep."""
+        """Return how often its threads have gone to sleep."""
         lines = [line for task in self.threads for line in (task / "status").read_text().splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
 
     def pss_mb(self) -> float:
-        """Its memory, shared pages counted in part."""
+        """Return its memory, shared pages counted in part."""
         lines = (self._of / "smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
     def stop(self) -> float:
-        """Tell it to stop; seconds until it is gone."""
+        """Send the stop signal; return seconds until it has ended."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate(timeout=PATIENCE_SECONDS)
@@ -117,9 +122,9 @@ class Gateway:
 def running(
     claw: list[str], channels: Mapping[str, Any], url: str, http: bool = True, write: People | None = None
 ) -> Iterator[Gateway]:
-    """A gateway on a fresh home.
+    """Run a gateway on a fresh home.
 
-    :param write: somebody who has written already when it starts, in session 1.
+    :param write: a person who has written before it starts, in session 1.
     """
     with tempfile.TemporaryDirectory() as folder:
         environ = make_home(Path(folder) / "home", url)
@@ -145,7 +150,7 @@ def running(
 
 
 def start(claw: list[str], people: People, model: Model, times: int) -> dict[str, float]:
-    """Fresh homes: until it is ready, until its health is well, and until a message that waited is answered."""
+    """Measure fresh homes: time until ready, until healthy, and until a waiting message is answered."""
     ready, health, cpu, reply = [], [], [], []
     only = {"telegram": people.channels["telegram"]}
     for number in range(times + 1):
@@ -167,7 +172,7 @@ def start(claw: list[str], people: People, model: Model, times: int) -> dict[str
 def idle(
     claw: list[str], channels: Mapping[str, Any], url: str, seconds: float, http: bool
 ) -> dict[str, float]:
-    """A gateway that nobody has written to: memory, CPU, how often it wakes."""
+    """Measure a gateway without messages: memory, CPU, wakeups."""
     with running(claw, channels, url, http) as gateway:
         gateway.ready()
         time.sleep(3)
@@ -183,10 +188,16 @@ def idle(
 
 
 def load(
-    gateway: Gateway, people: People, model: Model, http: bool, sessions: int, think: int, seconds: float,
+    gateway: Gateway,
+    people: People,
+    model: Model,
+    http: bool,
+    sessions: int,
+    think: int,
+    seconds: float,
     turns: int = 1000,
-) -> dict[str, float]:  # fmt: skip
-    """Sessions at once for a while: what a turn costs, and how many there are in a second."""
+) -> dict[str, float]:
+    """Run sessions in parallel for a while; measure the cost of a turn, and turns per second."""
     model.calls()
     cpu = gateway.cpu_ms()
     port = gateway.port if http else 0
@@ -206,7 +217,7 @@ def load(
 
 
 def commands(gateway: Gateway, times: int) -> dict[str, float]:
-    """What a look at the running gateway costs, in ms of CPU."""
+    """Measure the cost of inspecting the running gateway, in ms of CPU."""
     from run import timed
 
     return {
@@ -217,7 +228,7 @@ def commands(gateway: Gateway, times: int) -> dict[str, float]:
 
 @contextmanager
 def at_most(look: Callable[[], float], every_seconds: float = 0.1) -> Iterator[list[float]]:
-    """What ``look`` shows while the block runs, again and again; the largest of it is the peak."""
+    """Sample ``look`` repeatedly while the block runs; the largest value is the peak."""
     seen, over = [look()], threading.Event()
 
     def watch() -> None:
@@ -234,7 +245,7 @@ def at_most(look: Callable[[], float], every_seconds: float = 0.1) -> Iterator[l
 
 
 def busy(claw: list[str], people: People, model: Model, options: argparse.Namespace) -> dict[str, Any]:
-    """Telegram by polling and the API, in one gateway: warm turns, many sessions, a flood."""
+    """Measure Telegram by polling and the API, in one gateway: warm turns, many sessions, a flood."""
     found: dict[str, Any] = {}
     with running(claw, {"telegram": people.channels["telegram"]}, model.url) as gateway:
         gateway.ready()
@@ -259,10 +270,10 @@ def busy(claw: list[str], people: People, model: Model, options: argparse.Namesp
 
 
 async def journal(folder: Path, times: int = 200) -> dict[str, float]:
-    """What it takes until a message may be acknowledged, in µs."""
-    from claw.journal import Journal
-    from claw.message import Address, Inbound, Sender
-    from claw.store import Database
+    """Measure the time until a message may be acknowledged, in µs."""
+    from claw.contracts.messages import Address, Inbound, Sender
+    from claw.storage.database import Database
+    from claw_gateway.journal import Journal
 
     numbers = itertools.count()
 
@@ -299,7 +310,7 @@ async def journal(folder: Path, times: int = 200) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All phases."""
+    """Run all phases."""
     claw = [sys.executable, options.claw]
     model, people = Model(), People()
     try:

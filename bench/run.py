@@ -2,7 +2,8 @@
 
     .venv/bin/python bench/run.py [--out bench/results] [--quick] [--claw PATH]
 
-Writes OUT.json and OUT.md. Everything runs on loopback against ``mock.py``. CPU time, module counts and bytes are stable
+Writes OUT.json and OUT.md. Everything runs on loopback against ``mock.py``. CPU time, module counts and bytes
+are stable
 on a shared machine; of wall times read the medians, and run again when the range is wide.
 """
 
@@ -24,8 +25,8 @@ from report import markdown
 from turns import Model, make_home
 
 HERE = Path(__file__).parent
-# A plugin that shows itself when it is imported: the bench would fail.
-STRANGER = "raise RuntimeError('a plugin was imported')\n"
+# A plugin that raises when it is imported: the bench would fail.
+RAISING_PLUGIN = "raise RuntimeError('a plugin was imported')\n"
 MODULES = """
 import sys, atexit
 atexit.register(lambda: print(len(sys.modules), file=sys.stderr))
@@ -35,8 +36,10 @@ from claw.__main__ import main; main()
 
 
 def timed(command: list[str], environ: Mapping[str, str], runs: int) -> dict[str, float]:
-    """Whole processes after one that warms up: medians of wall and CPU time in ms, and the range of the former."""
-    walls, cpus = [], []
+    """Run a command repeatedly after a warm-up; return medians of wall and CPU time in ms, and the range
+    of the former.
+    """
+    wall_times, cpu_times = [], []
     for number in range(runs + 1):
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
@@ -52,30 +55,30 @@ def timed(command: list[str], environ: Mapping[str, str], runs: int) -> dict[str
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
         if number:
-            walls.append(1000 * wall)
-            cpus.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+            wall_times.append(1000 * wall)
+            cpu_times.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
     return {
-        "wall_ms": statistics.median(walls),
-        "cpu_ms": statistics.median(cpus),
-        "wall_min_ms": min(walls),
-        "wall_max_ms": max(walls),
+        "wall_ms": statistics.median(wall_times),
+        "cpu_ms": statistics.median(cpu_times),
+        "wall_min_ms": min(wall_times),
+        "wall_max_ms": max(wall_times),
     }
 
 
 def modules(python: str, arguments: list[str], environ: Mapping[str, str]) -> int:
-    """How many modules a process of ``claw ARGUMENTS`` has loaded at its end."""
+    """Count the modules that a process of ``claw ARGUMENTS`` has loaded at its end."""
     script = MODULES.format(argv=["claw", *arguments])
     done = subprocess.run([python, "-c", script], env=environ, capture_output=True, text=True, check=True)
     return int(done.stderr.split()[-1])
 
 
-def make_strangers(folder: Path, count: int) -> Path:
-    """``count`` installed plugins with manifests, as distributions on a path entry of their own."""
+def make_plugins(folder: Path, count: int) -> Path:
+    """Create ``count`` installed plugins with manifests, as distributions on a path entry of their own."""
     folder.mkdir(parents=True)
     for number in range(count):
         name = f"claw_plugin_bench_{number}"
         (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text(STRANGER)
+        (folder / name / "__init__.py").write_text(RAISING_PLUGIN)
         tool = {
             "name": f"bench_{number}",
             "description": "A tool of the bench.",
@@ -97,21 +100,23 @@ def make_strangers(folder: Path, count: int) -> Path:
         (info / "entry_points.txt").write_text(f"[claw.plugins]\nbench-{number} = {name}\n")
         (info / "RECORD").write_text("")
     for path in (folder, *folder.rglob("*")):
-        os.utime(path, (time.time(), time.time() - 3600))  # what has just changed is not kept in the index
+        os.utime(path, (time.time(), time.time() - 3600))  # the index does not cache a file changed just now
     return folder
 
 
 def processes(claw: list[str], folder: Path, runs: int) -> dict[str, Any]:
-    """Commands as a person starts them: version, plugins with 0, 50 and 200 strangers, one message."""
+    """Measure commands as a person starts them: version, plugins with 0, 50 and 200 third-party plugins,
+    one message.
+    """
     model = Model()
     environ = make_home(folder / "home", model.url)
     found: dict[str, Any] = {"version": timed([*claw, "--version"], environ, runs)}
     found["version"]["modules"] = modules(sys.executable, ["--version"], environ)
     for count in (0, 50, 200):
-        path = make_strangers(folder / f"strangers-{count}", count)
-        with_strangers = {**environ, "PYTHONPATH": str(path)}
+        path = make_plugins(folder / f"strangers-{count}", count)
+        with_plugins = {**environ, "PYTHONPATH": str(path)}
         for noun in ("plugins", "tools"):
-            found[f"{noun}_{count}"] = timed([*claw, noun, "list"], with_strangers, runs)
+            found[f"{noun}_{count}"] = timed([*claw, noun, "list"], with_plugins, runs)
     found["plugins_0"]["modules"] = modules(sys.executable, ["plugins", "list"], environ)
     few = max(3, runs // 3)
     for rounds in (0, 10):
@@ -129,7 +134,7 @@ def processes(claw: list[str], folder: Path, runs: int) -> dict[str, Any]:
 
 
 def on_top(step: str, before: str, environ: Mapping[str, str], runs: int) -> dict[str, float]:
-    """What ``step`` takes in a process that has done ``before``, in ms: the median."""
+    """Measure ``step`` in a process that has done ``before``, in ms: the median."""
     script = f"import time\n{before}\nbegan = time.perf_counter()\n{step}\nprint(time.perf_counter() - began)"
     took = [
         float(subprocess.check_output([sys.executable, "-c", script], env=environ, text=True))
@@ -139,9 +144,11 @@ def on_top(step: str, before: str, environ: Mapping[str, str], runs: int) -> dic
 
 
 def policy() -> dict[str, float]:
-    """500 tools through nine layers, each with an allow and a deny list: the best of several, in ms."""
-    from claw.policy import Layer, Run, ToolFact, judge
-    from claw.policy.layers import LAYERS, Entry
+    """Measure 500 tools through nine layers, each with an allow and a deny list: the best of several, in
+    ms.
+    """
+    from claw.policy import Layer, RunFacts, ToolFact, judge_tools
+    from claw.policy.layers import LAYERS, ListEntry
 
     facts = tuple(ToolFact(f"tool_{n}", f"plugin-{n % 50}") for n in range(500))
     layers = []
@@ -149,15 +156,15 @@ def policy() -> dict[str, float]:
         allow = ["tool_*", *(f"plugin-{n}" for n in range(20))]
         deny = [f"tool_{number}7*", *(f"tool_{n}" for n in range(number, 500, 50))]
         lists = [
-            tuple(Entry(word, f"{name}.{way}") for word in words)
+            tuple(ListEntry(word, f"{name}.{way}") for word in words)
             for way, words in (("allow", allow), ("deny", deny))
         ]
         layers.append(Layer(name, name, allow=lists[0], deny=lists[1]))
-    return {"ms": best(lambda: judge(facts, layers, Run("default")))}
+    return {"ms": best(lambda: judge_tools(facts, layers, RunFacts("default")))}
 
 
 def best(step: Callable[[], object], tries: int = 20) -> float:
-    """The quickest of several runs, in ms."""
+    """Return the fastest of several runs, in ms."""
     times = []
     for _ in range(tries):
         began = time.perf_counter()

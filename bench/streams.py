@@ -18,14 +18,14 @@ from typing import Any
 
 import httpx2
 from claw import Credential, Finished, Request, SystemPrompt, Text, TextDelta, User
-from claw.testing import asked
-from claw.testing.services import (
+from claw.testing import plugin_contributions
+from claw_testing.services import (
     AnthropicService,
     GoogleService,
     MistralService,
     OpenAIService,
-    Received,
-    Reply,
+    ReceivedRequest,
+    ServiceReply,
 )
 
 KEY = "sk-of-the-bench"
@@ -46,24 +46,24 @@ class Wordy:
         self.whole = protocol.whole
 
     def check(self, headers: Any, body: Any) -> None:
-        """Anything goes: this is not what is measured."""
+        """Accept any request: checking is not measured."""
 
     def stream(self, reply: Any, body: Any, number: int) -> Any:
-        """The sound stream, its first piece of text again and again."""
+        """Return the valid stream, with its first piece of text repeated."""
         events = list(self._protocol.stream(reply, body, number))
         first = next(at for at, event in enumerate(events) if b'"hello' in event)
         return [*events[:first], *[events[first]] * self._words, *events[first + 1 :]]
 
 
 async def serve(words: int) -> None:
-    """Start all services, print their addresses as one line, and stay until nobody listens."""
+    """Start all services, print their addresses as one line, and run until stdin is closed."""
     urls, running = {}, []
     for name, (service, _, _) in WIRES.items():
         protocols = {path: Wordy(one, words) for path, one in service._protocols.items()}
         wordy = type(service.__name__, (service,), {"_protocols": protocols})
 
-        def reply(request: Received) -> Reply:
-            return Reply(text="hello hello ")
+        def reply(request: ReceivedRequest) -> ServiceReply:
+            return ServiceReply(text="hello hello ")
 
         running.append(await wordy(reply).__aenter__())
         urls[name] = running[-1].url
@@ -72,7 +72,7 @@ async def serve(words: int) -> None:
 
 
 async def cost(call: Callable[[], Awaitable[int]], calls: int, words: int) -> float:
-    """CPU of one call in ms: the least of several rounds, as other work only ever adds to it."""
+    """Return CPU of one call in ms: the minimum of several rounds, as other work can only add to it."""
     await call()
     found = []
     for _ in range(5):
@@ -83,8 +83,8 @@ async def cost(call: Callable[[], Awaitable[int]], calls: int, words: int) -> fl
     return min(found)
 
 
-def bare(client: httpx2.AsyncClient, request: Received) -> Callable[[], Awaitable[int]]:
-    """A call by hand: the same request, its events parsed, their texts joined."""
+def bare(client: httpx2.AsyncClient, request: ReceivedRequest) -> Callable[[], Awaitable[int]]:
+    """Return a call without a provider: the same request, its events parsed, their texts joined."""
     headers = {
         name: value for name, value in request.headers.items() if name not in ("content-length", "connection")
     }
@@ -102,7 +102,7 @@ def bare(client: httpx2.AsyncClient, request: Received) -> Callable[[], Awaitabl
 
 
 def words_of(data: Any) -> str:
-    """The text of an event, of whatever protocol."""
+    """Return the text of an event, of any protocol."""
     if choices := data.get("choices"):
         return choices[0]["delta"].get("content") or ""
     if candidates := data.get("candidates"):
@@ -112,7 +112,7 @@ def words_of(data: Any) -> str:
 
 
 def ours(model: Any) -> Callable[[], Awaitable[int]]:
-    """The same call through the provider."""
+    """Return the same call through the provider."""
     asking = Request(
         "model-x",
         SystemPrompt("You are claw."),
@@ -131,12 +131,12 @@ def ours(model: Any) -> Callable[[], Awaitable[int]]:
     return call
 
 
-async def sent(wire: str) -> Received:
-    """The request that a provider sends."""
+async def sent(wire: str) -> ReceivedRequest:
+    """Return the request that a provider sends."""
     service, maker, section = WIRES[wire]
     async with service(["hello"]) as there:
         tree = {"providers": {maker: {"baseUrl": there.url, "apiKey": KEY, **section}}}
-        async with asked(import_module(f"claw_{maker}"), tree, maker) as answers:
+        async with plugin_contributions(import_module(f"claw_{maker}"), tree, maker) as answers:
             await ours({one.name: one for one in answers["register_providers"]}[maker])()
         return there.requests[0]
 
@@ -144,14 +144,14 @@ async def sent(wire: str) -> Received:
 async def measure(
     urls: dict[str, str], words: int, calls: int, wires: Any = WIRES
 ) -> dict[str, dict[str, float]]:
-    """By wire: CPU of a call in ms, bare and ours, and how many times the one is the other."""
+    """Return by protocol: CPU of a call in ms, bare and through the provider, and their ratio."""
     found = {}
     for wire in wires:
         _, maker, section = WIRES[wire]
         tree = {"providers": {maker: {"baseUrl": urls[wire], "apiKey": KEY, **section}}}
         request, origin = await sent(wire), urls[wire].removesuffix("/v1")
         async with (
-            asked(import_module(f"claw_{maker}"), tree, maker) as answers,
+            plugin_contributions(import_module(f"claw_{maker}"), tree, maker) as answers,
             httpx2.AsyncClient(base_url=origin, timeout=60, trust_env=False) as client,
         ):
             model = {one.name: one for one in answers["register_providers"]}[maker]

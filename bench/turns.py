@@ -1,8 +1,8 @@
-"""Turns in one warm process, through ``claw.app``, as a gateway would take them: one JSON document on stdout.
+"""Turns in one warm process, through ``claw.app``, as a gateway would run them: one JSON document on stdout.
 
     python bench/turns.py [--turns 30] [--history 1000] [--seconds 5] [--sessions 200]
 
-Overhead of a turn is its time less what the model on loopback took; CPU is of this process alone.
+Overhead of a turn is its time less that of the model on loopback; CPU is of this process alone.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from statistics import mean
 from typing import Any
 
 import httpx2
-from claw.app import App, from_terminal, look_round
-from claw.event import Event
-from claw.stage import Wish
+from claw.agent.turn_context import TurnOptions
+from claw.app import App, load_setup, terminal_message
+from claw.contracts.events import Event
 
 HERE = Path(__file__).parent
 
@@ -35,14 +35,14 @@ class Model:
         self.url = self._line()
 
     def calls(self) -> list[dict[str, Any]]:
-        """The calls since the last time."""
+        """Return the calls since the last time."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         return list(json.loads(self._line()))
 
     def stop(self) -> None:
-        """End it."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(10)
@@ -53,7 +53,9 @@ class Model:
 
 
 def make_home(folder: Path, url: str) -> dict[str, str]:
-    """A home whose agent asks ``url``, with ten files in its workspace; the environment to run in."""
+    """Create a home whose agent asks ``url``, with ten files in its workspace; return the environment to
+    run in.
+    """
     workspace = folder / "workspace"
     workspace.mkdir(parents=True)
     for number in range(10):
@@ -77,14 +79,14 @@ class Bench:
         self._ids = itertools.count()
 
     async def turn(self, session: str, rounds: int = 0, think: int = 0) -> None:
-        """One message and its answer."""
+        """Run one message and its answer."""
         text = f"[[bench rounds={rounds} think={think}]] go on, {next(self._ids)}"
-        reply = await self.app.hear(from_terminal(text), nothing, Wish(session=session))
+        reply = await self.app.handle(terminal_message(text), nothing, TurnOptions(session=session))
         assert reply is not None, "no answer"
         assert reply.text.startswith("done"), reply.text
 
     async def warm(self, session: str, turns: int, rounds: int = 0) -> dict[str, Any]:
-        """Turns one after the other: overhead and CPU of each, in ms."""
+        """Run turns one after the other; return overhead and CPU of each, in ms."""
         overheads, cpus, calls = [], [], []
         for _ in range(turns):
             began, cpu = time.perf_counter(), time.process_time()
@@ -101,7 +103,7 @@ class Bench:
         }
 
     async def throughput(self, sessions: int, think: int, seconds: float) -> dict[str, float]:
-        """Sessions at once, each sending its next message when it has its answer."""
+        """Run sessions in parallel, each of which sends its next message after its answer."""
         until, done = time.perf_counter() + seconds, 0
 
         async def talk(name: str) -> None:
@@ -117,8 +119,9 @@ class Bench:
         return {"turns_per_second": done / took, "cpu_ms_per_turn": 1000 * cpu / done}
 
     async def history(self, *marks: int) -> dict[str, Any]:
-        """One session grown by real turns: its cost at 10 messages and at each mark; beside it, what it costs a bare
-        client to carry a request of the same size there and back.
+        """Grow one session by real turns; measure its cost at 10 messages and at each mark, beside the cost
+        of a bare client
+        that carries a request of the same size there and back.
         """
         found, there = {}, 0
         for mark in (10, *marks):
@@ -132,10 +135,17 @@ class Bench:
         return found
 
     async def carried(self, like: dict[str, Any], times: int = 20) -> dict[str, float]:
-        """A bare client that sends as many messages of the same size to the same model: its overhead and CPU, in ms."""
+        """Measure a bare client that sends as many messages of the same size to the same model: overhead
+        and CPU, in ms.
+        """
         text = f"[[bench rounds=0 think=0]] go on, 1 {'x' * max(0, like['bytes'] // like['messages'] - 80)}"
-        body = json.dumps({"model": "mock", "stream": True,
-                           "messages": [{"role": "user", "content": text}] * like["messages"]}).encode()  # fmt: skip
+        body = json.dumps(
+            {
+                "model": "mock",
+                "stream": True,
+                "messages": [{"role": "user", "content": text}] * like["messages"],
+            }
+        ).encode()
         overheads, cpus = [], []
         async with httpx2.AsyncClient() as client:
             for _ in range(times):
@@ -152,7 +162,7 @@ class Bench:
         return {"carried_ms": spread(overheads)["median"], "carried_cpu_ms": mean(cpus)}
 
     async def memory(self, sessions: int) -> dict[str, float]:
-        """New sessions of one turn each: what each leaves in this process."""
+        """Measure the memory that each new session of one turn leaves in this process."""
         before = pss_kb()
         for number in range(sessions):
             await self.turn(f"m{number}")
@@ -161,28 +171,28 @@ class Bench:
 
 
 async def nothing(event: Event) -> None:
-    """Nobody listens."""
+    """Discard the event."""
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """Median, ends, and the time that nineteen of twenty stay below."""
+    """Return median, minimum, maximum and 95th percentile."""
     ordered = sorted(values)
     middle, high = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)]
     return {"median": middle, "min": ordered[0], "max": ordered[-1], "p95": high}
 
 
 def pss_kb() -> int:
-    """Memory of this process, shared pages counted in part, in KB (Linux)."""
+    """Return the memory of this process, shared pages counted in part, in KB (Linux)."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All phases in one process."""
+    """Run all phases in one process."""
     model = Model()
     with tempfile.TemporaryDirectory() as folder:
         environ = make_home(Path(folder) / "home", model.url)
-        app = App(look_round(environ), complain=lambda line: print(line, file=sys.stderr))
+        app = App(load_setup(environ), log=lambda line: print(line, file=sys.stderr))
         bench = Bench(app, model)
         try:
             began = time.perf_counter()

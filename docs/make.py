@@ -1,4 +1,6 @@
-"""Write the pages that come from the code: ``python docs/make.py``. tests/house/test_docs.py holds them to it."""
+"""Generate the pages that come from the code: ``python docs/make.py``. tests/integration/test_docs.py checks
+that they match.
+"""
 
 import inspect
 import re
@@ -10,15 +12,22 @@ from typing import Any, Literal, get_args, get_origin
 import claw_http
 import claw_memory
 import msgspec
-from claw import hookspecs
-from claw.config.settings import Settings
-from claw.manifest import API_VERSION, FILE_NAME, Manifest, Part, ProviderLine, ToolLine
+from claw.config.models import Settings
+from claw.host import hookspecs
+from claw.host.manifest import (
+    API_VERSION,
+    FILE_NAME,
+    Manifest,
+    ManifestPart,
+    ProviderDeclaration,
+    ToolDeclaration,
+)
 
 HERE = Path(__file__).parent
 
 
 def hooks() -> str:
-    """Every hook with its signature and its docstring."""
+    """Return every hook with its signature and its docstring."""
     parts = ["# Hooks\n", inspect.getdoc(hookspecs) or "", "", *_hooks_of(hookspecs, "##")]
     parts += ["\n## Hooks of plugins\n", "They are asked while the plugin that specifies them is loaded."]
     parts += [*_hooks_of(claw_http.hookspecs, "###"), *_hooks_of(claw_memory.hookspecs, "###")]
@@ -34,7 +43,7 @@ def _hooks_of(specs: ModuleType, head: str) -> Iterator[str]:
 
 
 def _as_list(doc: str) -> str:
-    """A docstring as Markdown: its fields become a list."""
+    """Return a docstring as Markdown: its fields become a list."""
     doc = re.sub(r"^:param (\w+):", r"- *\1*:", doc, flags=re.M)
     doc = re.sub(r"^:returns:", "- *answers with*:", doc, flags=re.M)
     doc = re.sub(r"^:raises (\w+):", r"- *raises `\1`*:", doc, flags=re.M)
@@ -42,7 +51,7 @@ def _as_list(doc: str) -> str:
 
 
 def settings() -> str:
-    """Every key of the file, with what it holds, its default and its meaning."""
+    """Return every key of the config file, with its type, default and meaning."""
     schema = Settings.model_json_schema(by_alias=True)
     rows = [
         "# Settings",
@@ -58,30 +67,31 @@ def settings() -> str:
 
 
 def manifest() -> str:
-    """Every field of the manifest, with what it holds, its default and its meaning."""
+    """Return every field of the manifest, with its type, default and meaning."""
     api = ".".join(map(str, API_VERSION))
     parts = [
         "# Manifest",
         "",
-        f"`{FILE_NAME}` lies inside the import package of a plugin and in its wheel. It says what the plugin brings,",
-        f"so that claw can list, judge and explain it without importing it; this claw has plugin API {api}.",
-        "`claw plugins build` writes it from the code, `claw plugins build --check` says whether it still fits, and",
+        f"`{FILE_NAME}` is a file inside the import package and the wheel of a plugin. It lists the",
+        "plugin's contents, so that claw can list, check and explain them without importing the plugin.",
+        f"The plugin API of this claw is {api}.",
+        "`claw plugins build` writes it from the code, `claw plugins build --check` compares it with the code, and",
         "`claw plugins info ID` shows it.",
         "",
-        "Only `id` must be there. A field that is not listed here is an error, and so is another type: the plugin is set",
-        "aside, and the message names the field. [Writing a plugin](plugins.md#the-manifest) has a whole one.",
+        "Only `id` is required. An unknown field, or a value of a wrong type, quarantines the plugin,",
+        "and the message names the field. The [plugin guide](plugins.md#the-manifest) has a complete example.",
     ]
     for title, part in (
         ("The file", Manifest),
-        ("A line of `tools`", ToolLine),
-        ("A line of `providers`", ProviderLine),
+        ("A line of `tools`", ToolDeclaration),
+        ("A line of `providers`", ProviderDeclaration),
     ):
         parts += ["", f"## {title}", "", "| field | holds | default | meaning |", "| --- | --- | --- | --- |"]
         parts += _fields(part)
     return "\n".join(parts) + "\n"
 
 
-def _fields(part: type[Part]) -> list[str]:
+def _fields(part: type[ManifestPart]) -> list[str]:
     told = dict(re.findall(r":param (\w+): (.*?)(?=\n:param|\Z)", inspect.getdoc(part) or "", re.S))
     rows = []
     for field in msgspec.structs.fields(part):
@@ -94,7 +104,7 @@ def _fields(part: type[Part]) -> list[str]:
 
 
 def _of_json(kind: Any) -> str:
-    """A Python type as what is written in JSON."""
+    """Return the JSON name of a Python type."""
     given = get_args(kind)
     if get_origin(kind) is Literal:
         return ", ".join(given)
@@ -102,8 +112,8 @@ def _of_json(kind: Any) -> str:
         return f"list of {_of_json(given[0])}"
     if get_origin(kind) is not None and type(None) in given:
         return _of_json(given[0])
-    words = {bool: "true or false", float: "number", ToolLine: "[lines](#a-line-of-tools)"}
-    words[ProviderLine] = "[lines](#a-line-of-providers)"
+    words = {bool: "true or false", float: "number", ToolDeclaration: "[lines](#a-line-of-tools)"}
+    words[ProviderDeclaration] = "[lines](#a-line-of-providers)"
     return words.get(kind, "object" if dict in (kind, get_origin(kind)) else "text")
 
 

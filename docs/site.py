@@ -1,4 +1,6 @@
-"""A hook of MkDocs (``mkdocs.yml``): files beside ``docs`` become pages too, under their path in the repository."""
+"""A hook of MkDocs (``mkdocs.yml``): files beside ``docs`` become pages too, under their path in the
+repository.
+"""
 
 import re
 from pathlib import Path
@@ -13,14 +15,16 @@ BESIDE = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "examples/*.md",
+    "plugins/*/README.md",
     "examples/*/*.md",
+    "examples/*/*.py",
     "examples/*/tests/*.py",
     "examples/policy/*.yaml",
 )
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add what lies beside ``docs``."""
+    """Add the files beside ``docs``."""
     for path in sorted(path for pattern in BESIDE for path in ROOT.glob(pattern)):
         source = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, source, abs_src_path=str(path)))
@@ -28,8 +32,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links as they are written in the repository: ``docs`` is the root of the site, and a folder shows its README."""
-    if not page.file.generated_by:
+    """Adapt links of the repository: ``docs`` is the root of the site, and a folder shows its README."""
+    if page.file.generated_by:
+        markdown = re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown)
+    else:
         markdown = re.sub(r"\]\(\.\./", "](", markdown)
     folder = Path(page.file.src_uri).parent
 

@@ -6,13 +6,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from claw.auth import Credential
-from claw.config import judge
-from claw.config.source import Source
-from claw.config.view import PluginConfig
-from claw.guard.fetch import Network
-from claw.provider import Finished, Provider, Request, SystemPrompt, TextDelta, ToolSpec, Unusable
-from claw.transcript import Assistant, Message, Text, User
+from claw.config import validate_source
+from claw.config.plugin_view import PluginConfig
+from claw.config.source import ConfigSource
+from claw.contracts.provider import (
+    Credential,
+    Finished,
+    MisconfiguredProvider,
+    Provider,
+    Request,
+    SystemPrompt,
+    TextDelta,
+    ToolSpec,
+)
+from claw.contracts.transcript import Assistant, Message, Text, User
+from claw.security.http_client import HttpClients
 
 KEY = "sk-of-this-test-0123456789abcdef"
 LS = ToolSpec(
@@ -21,14 +29,14 @@ LS = ToolSpec(
 
 
 def registered(
-    plugin: str, tree: Mapping[str, Any], network: Network, environ: Mapping[str, str] | None = None
+    plugin: str, tree: Mapping[str, Any], network: HttpClients, environ: Mapping[str, str] | None = None
 ) -> dict[str, Provider]:
     """The providers that ``plugin`` answers with, by name; one with a wrong key as the house has it."""
     home = Path("/nowhere")
-    config = judge(Source(tree=dict(tree)), home, environ or {})
+    config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {})
     seen = PluginConfig(config, plugin, network.client, home / plugin)
     sound = {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
-    return sound | {name: Unusable(name, why) for name, why in seen.unusable.items()}
+    return sound | {name: MisconfiguredProvider(name, why) for name, why in seen.failed_providers.items()}
 
 
 @asynccontextmanager
@@ -41,7 +49,7 @@ async def provider(
     **section: Any,
 ) -> AsyncIterator[Provider]:
     """One provider at ``url``."""
-    network = Network()
+    network = HttpClients()
     tree = {"providers": {name or plugin: {"baseUrl": url, **section}}}
     try:
         yield registered(plugin, tree, network, environ)[name or plugin]

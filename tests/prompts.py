@@ -1,9 +1,16 @@
-"""A prompt of some sections in one step, for tests: in the house each piece is kept apart (``claw.guests.Rendered``)."""
+"""A prompt of some sections in one step, for tests: each piece is kept apart (``claw.host.calls.SectionCache``)."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from claw.prompt import Piece, PromptFacts, PromptSection, rendered, standing, together
-from claw.provider import SystemPrompt
+from claw.contracts.prompt import (
+    PromptFacts,
+    PromptSection,
+    RenderedSection,
+    join_sections,
+    ordered_sections,
+    render_section,
+)
+from claw.contracts.provider import SystemPrompt
 
 
 def assemble(
@@ -11,8 +18,8 @@ def assemble(
     facts: PromptFacts,
     positions: Mapping[str, float] | None = None,
     disabled: Collection[str] = (),
-) -> tuple[SystemPrompt, tuple[Piece, ...]]:
+) -> tuple[SystemPrompt, tuple[RenderedSection, ...]]:
     """The prompt, and those of its pieces that say something or failed."""
-    order = standing(sections, facts.mode, positions, disabled)
-    pieces = tuple(rendered(section, facts, stable) for section, stable in order)
-    return together(pieces), tuple(piece for piece in pieces if piece.text or piece.fault)
+    order = ordered_sections(sections, facts.mode, positions, disabled)
+    pieces = tuple(render_section(section, facts, stable) for section, stable in order)
+    return join_sections(pieces), tuple(piece for piece in pieces if piece.text or piece.fault)

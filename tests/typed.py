@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from claw.testing.protocols import google, mistral
-from claw.testing.services import GoogleService, MistralService
+from claw_testing.protocols import google, mistral
+from claw_testing.services import GoogleService, MistralService
 from google.genai import types
 from mistralai.client import models
 from pydantic import BaseModel, ConfigDict

@@ -1,30 +1,26 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw.app import look_round as look_round
-from claw.arguments import nearest as nearest
-from claw.auth import Credential as Credential, configured_keys as configured_keys
-from claw.builtin.chat_commands import chat_menu as chat_menu
-from claw.channel import (
-    Channel as Channel,
-    ChannelState as ChannelState,
-    Door as Door,
-    Limits as Limits,
-    Talents as Talents,
-    Writer as Writer,
-)
-from claw.chunking import split_text as split_text
-from claw.config.budgets import ModelConfig as ModelConfig
+from claw_context.incremental import IncrementalCache as IncrementalCache
+
+from claw.agent.chat_commands import chat_menu as chat_menu
+from claw.agent.credentials import configured_keys as configured_keys
+from claw.app import load_setup as load_setup
 from claw.config.channels import ChannelConfig as ChannelConfig
-from claw.config.settings import ProviderConfig as ProviderConfig
+from claw.config.models import ModelConfig as ModelConfig, ProviderConfig as ProviderConfig
+from claw.config.plugin_view import PluginConfig as PluginConfig
 from claw.config.values import Secret as Secret, Section as Section
-from claw.config.view import PluginConfig as PluginConfig
-from claw.dialect import (
-    gemini as gemini_schema,
-    openai_strict as openai_strict_schema,
-    why_not_strict as why_not_strict,
+from claw.contracts.channel import (
+    Channel as Channel,
+    ChannelLimits as ChannelLimits,
+    ChannelState as ChannelState,
+    ChatApi as ChatApi,
+    Inbox as Inbox,
+    OptionalChannelMethods as OptionalChannelMethods,
+    StreamingReply as StreamingReply,
 )
-from claw.editing import EditWriter as EditWriter
-from claw.errors import (
+from claw.contracts.diagnostics import Finding as Finding
+from claw.contracts.errors import (
+    BudgetError as BudgetError,
     ClawError as ClawError,
     ConfigError as ConfigError,
     DeliveryError as DeliveryError,
@@ -34,87 +30,127 @@ from claw.errors import (
     ToolError as ToolError,
     UsageError as UsageError,
 )
-from claw.failure import failed as failed, said as failure_said
-from claw.finding import Finding as Finding
-from claw.growing import Growing as Growing
-from claw.guard.command import Step as Step, split_plain as split_plain, split_steps as split_steps
-from claw.guard.environment import child_environment as child_environment
-from claw.guard.fetch import Network as Network, is_loopback as is_loopback
-from claw.guests import Review as Review
-from claw.hookspecs import hookimpl as hookimpl, hookspec as hookspec
-from claw.lifecycle.environment import pip_command as pip_command
-from claw.lifecycle.integrity import changed_files as changed_files
-from claw.manifest import (
-    Manifest as Manifest,
-    ProviderLine as ProviderLine,
-    ToolLine as ToolLine,
-    parse as parse_manifest,
-    scan as installed_plugins,
-)
-from claw.message import (
+from claw.contracts.messages import (
+    AcceptedEvent as AcceptedEvent,
     Address as Address,
-    Around as Around,
     Attachment as Attachment,
     Button as Button,
-    Heard as Heard,
     Inbound as Inbound,
+    MessageContext as MessageContext,
     Outbound as Outbound,
+    QuotedMessage as QuotedMessage,
     Receipt as Receipt,
     Sender as Sender,
 )
-from claw.origin import (
-    is_foreign as is_foreign,
-    is_mark as is_origin_mark,
-    origins as origins,
-    quoted_foreign as quoted_foreign,
-)
-from claw.patience import Patience as Patience
-from claw.prompt import (
+from claw.contracts.prompt import (
     ContextFile as ContextFile,
     PromptFacts as PromptFacts,
     PromptSection as PromptSection,
-    bootstrap as bootstrap,
+    fit_context_files as fit_context_files,
     inbound_context as inbound_context,
 )
-from claw.provider import (
+from claw.contracts.provider import (
+    CallAccount as CallAccount,
+    Credential as Credential,
     Finished as Finished,
+    ModelCall as ModelCall,
     ModelEvent as ModelEvent,
+    ModelRef as ModelRef,
     Provider as Provider,
     Request as Request,
     SystemPrompt as SystemPrompt,
     TextDelta as TextDelta,
     ThinkingDelta as ThinkingDelta,
     ToolSpec as ToolSpec,
-    VendorClients as VendorClients,
+    bill_to as bill_to,
+    current_account as current_account,
+    tool_mode_of as tool_mode_of,
+    with_purpose as with_purpose,
 )
-from claw.rates import ModelFigures as ModelFigures, figures_of as model_figures
-from claw.sandbox import Sandbox as Sandbox
-from claw.store import make_folder as make_folder, replace as replace_file
-from claw.talk import Talk as Talk
-from claw.tool import Result as ToolResult, Tool as Tool, ToolContext as ToolContext, tool as tool
-from claw.transcript import (
+from claw.contracts.text import result_limit as result_limit
+from claw.contracts.tool import (
+    Sandbox as Sandbox,
+    Tool as Tool,
+    ToolContext as ToolContext,
+    ToolResult as ToolResult,
+    tool as tool,
+)
+from claw.contracts.tool_schema import (
+    check_arguments as check_arguments,
+    nearest_argument as nearest_argument,
+)
+from claw.contracts.transcript import (
+    UNREADABLE_CALL as UNREADABLE_CALL,
     Assistant as Assistant,
     Image as Image,
     Message as Message,
     Text as Text,
     Thinking as Thinking,
     ToolCall as ToolCall,
+    ToolResultMessage as ToolResultMessage,
     Usage as Usage,
     User as User,
 )
-from claw.truncation import result_limit as result_limit
-from claw.usage import Price as Price, normalise as usage_of
-from claw.web import WebAnswer as WebAnswer, WebRequest as WebRequest, WebRoute as WebRoute
-from claw.wire import (
-    DONE as STREAM_DONE,
-    CallIds as CallIds,
-    JsonRows as JsonRows,
-    base_url as base_url,
-    converse as converse,
-    mint_call_id as mint_call_id,
-    tool_arguments as tool_arguments,
+from claw.host.hookspecs import hookimpl as hookimpl, hookspec as hookspec
+from claw.host.integrity import changed_files as changed_files
+from claw.host.manifest import (
+    Manifest as Manifest,
+    ProviderDeclaration as ProviderDeclaration,
+    ToolDeclaration as ToolDeclaration,
+    installed_plugins as installed_plugins,
+    parse_manifest as parse_manifest,
 )
-from claw.words import say as say
+from claw.host.overlay import pip_command as pip_command
+from claw.i18n import t as t
+from claw.security.child_env import child_environment as child_environment
+from claw.security.command_line import (
+    CommandStep as CommandStep,
+    split_commands as split_commands,
+    split_single_command as split_single_command,
+)
+from claw.security.http_client import HttpClients as HttpClients, is_loopback as is_loopback
+from claw.storage.files import make_folder as make_folder, replace_file as replace_file
+from claw.storage.provenance import (
+    is_foreign as is_foreign,
+    is_origin_mark as is_origin_mark,
+    line_provenances as line_provenances,
+    quoted_foreign as quoted_foreign,
+)
+from claw.storage.usage import Price as Price, usage_of as usage_of
 
 __version__: str
 __all__: list[str]
+from claw.contracts.events import (
+    AttemptFailed as AttemptFailed,
+    Event as Event,
+    MessageRecorded as MessageRecorded,
+    Notice as Notice,
+    Retrying as Retrying,
+    RunEnded as RunEnded,
+    StepEnded as StepEnded,
+    StepStarted as StepStarted,
+    TextStreamed as TextStreamed,
+    ThinkingStreamed as ThinkingStreamed,
+    ToolBegan as ToolBegan,
+    ToolEnded as ToolEnded,
+    ToolProgress as ToolProgress,
+    TurnEnded as TurnEnded,
+    TurnStarted as TurnStarted,
+)
+from claw.contracts.extensions import (
+    Approver as Approver,
+    CallContext as CallContext,
+    ChatCommand as ChatCommand,
+    ContextEngine as ContextEngine,
+    Diagnostic as Diagnostic,
+    ModelOptions as ModelOptions,
+    ModelSelector as ModelSelector,
+    Observer as Observer,
+    ProviderMiddleware as ProviderMiddleware,
+    Review as Review,
+    Reviewer as Reviewer,
+    Service as Service,
+    SessionStore as SessionStore,
+    ToolTraits as ToolTraits,
+    TurnLog as TurnLog,
+)

@@ -37,30 +37,30 @@ def _without_pydantic_plugins() -> None:
 
 
 def _use_layer() -> None:
-    """What ``claw plugins install`` brought joins the path; without any, nothing is imported for it."""
+    """Put what ``claw plugins install`` installed on the path; without any, nothing is imported for it."""
     import os
 
     home = os.environ.get("CLAW_HOME", "").strip() or os.path.join("~", ".claw")
     home = os.path.expanduser(home)
     if os.path.lexists(os.path.join(home, "plugins.d")):
-        from claw.lifecycle.layer import activate
+        from claw.host.overlay import activate_layer
 
-        activate(home)
+        activate_layer(home)
 
 
 def _list_plugins(as_json: bool) -> None:
     import os
 
-    from claw import words
-    from claw.cli.ending import leave, tell
+    from claw import i18n as words
+    from claw.cli.errors import exit_with, report_error
     from claw.cli.plugin_list import show
 
-    words.use(words.language_of(os.environ))
+    words.use_language(words.language_of(os.environ))
     try:
         show(as_json)
     except BaseException as why:  # noqa: BLE001 - the last wall before the person
-        leave(tell(why))
-    leave(0)
+        exit_with(report_error(why))
+    exit_with(0)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The loop under every agent, by hand: ask, run what the model asks for, tell it what came, until it answers in words.
+"""The agent loop, written out: ask, run the requested tools, return their results, until the model answers in
+words.
 
     python loop.py openai "What is the weather in Beijing?"
     python loop.py anthropic "What is the weather in Beijing?" --tool-choice get_weather
     python loop.py openai "What is the weather in Beijing?" --base-url http://127.0.0.1:11434/v1 --model qwen3
 
-Each message of the conversation is printed as it goes over the wire; the key is read from the environment. Facts from
+Each message of the conversation is printed as it goes over the wire; the key is read from the environment.
+Facts from
 https://platform.openai.com/docs/guides/function-calling and https://docs.claude.com, "Tool use".
 """
 
@@ -34,8 +36,10 @@ class OpenAI:
 
     def body(self, messages: list[Row], choice: str) -> Row:
         function = {
-            "name": get_weather.name, "description": get_weather.description, "parameters": get_weather.parameters,
-        }  # fmt: skip
+            "name": get_weather.name,
+            "description": get_weather.description,
+            "parameters": get_weather.parameters,
+        }
         named = {"type": "function", "function": {"name": choice}}
         return {
             "messages": [{"role": "system", "content": INSTRUCTIONS}, *messages],
@@ -58,7 +62,9 @@ class OpenAI:
 
 
 class Anthropic:
-    """Messages: calls and results are blocks, and all results of one answer stand in one message of the user."""
+    """Messages: calls and results are blocks, and all results of one answer stand in one message of the
+    user.
+    """
 
     url, path, model, key = (
         "https://api.anthropic.com",
@@ -72,13 +78,19 @@ class Anthropic:
 
     def body(self, messages: list[Row], choice: str) -> Row:
         spec = {
-            "name": get_weather.name, "description": get_weather.description, "input_schema": get_weather.parameters,
-        }  # fmt: skip
+            "name": get_weather.name,
+            "description": get_weather.description,
+            "input_schema": get_weather.parameters,
+        }
         words = {"auto": "auto", "none": "none", "required": "any"}
         how = {"type": words[choice]} if choice in words else {"type": "tool", "name": choice}
         return {
-            "system": INSTRUCTIONS, "messages": messages, "max_tokens": 1024, "tools": [spec], "tool_choice": how,
-        }  # fmt: skip
+            "system": INSTRUCTIONS,
+            "messages": messages,
+            "max_tokens": 1024,
+            "tools": [spec],
+            "tool_choice": how,
+        }
 
     def said(self, answer: Row) -> Row:
         return {"role": "assistant", "content": answer["content"]}
@@ -97,7 +109,7 @@ class Anthropic:
 
 
 def run(name: str, arguments: Row) -> str:
-    """What a tool answers, as text for the model; a call that cannot be made is told to it, too."""
+    """Run a tool; return its result as text for the model, or the error of an invalid call."""
     if name != get_weather.name:
         return f"Tool {name} not found"
     try:
@@ -107,7 +119,9 @@ def run(name: str, arguments: Row) -> str:
 
 
 def converse(wire: OpenAI | Anthropic, question: str, choice: str, client: httpx2.Client, model: str) -> str:
-    """One turn of a person. The choice holds for the first call of the model; else it could never answer in words."""
+    """Run one turn of a person. The tool choice holds for the model's first call only; else it could never
+    answer in words.
+    """
     messages: list[Row] = [{"role": "user", "content": question}]
     print(json.dumps(messages[0], ensure_ascii=False))
     while True:

@@ -1,4 +1,4 @@
-"""A tool that tells the weather: the same function for claw (a plugin in one file) and for the loop beside it."""
+"""A weather tool: the same function for claw (a plugin in one file) and for the loop beside it."""
 
 from typing import Any, Literal
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from claw.transcript import Assistant, Image, Message, Text, ToolCall, ToolResult, User
+from claw.contracts.transcript import Assistant, Image, Message, Text, ToolCall, ToolResultMessage, User
 
 
 def message(raw: dict[str, Any]) -> Message:
@@ -19,7 +19,9 @@ def message(raw: dict[str, Any]) -> Message:
             )
             return Assistant((text, *calls), model=id)
     images = tuple(Image("AAAA") for _ in range(raw.get("images", 0)))
-    return ToolResult(raw.get("tool_call_id", ""), raw.get("tool_name", ""), (text, *images), details=id)
+    return ToolResultMessage(
+        raw.get("tool_call_id", ""), raw.get("tool_name", ""), (text, *images), details=id
+    )
 
 
 def id_of(message: Message) -> Any:

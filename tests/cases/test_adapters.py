@@ -19,7 +19,7 @@ from cases.test_cases import DATA
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): path
-    for base in (ROOT / "core", *sorted((ROOT / "plugins").iterdir()))
+    for base in (ROOT / "core", *sorted((ROOT / "sdk").iterdir()), *sorted((ROOT / "plugins").iterdir()))
     if base.is_dir()
     for path in base.rglob("*.py")
     if path.relative_to(base).parts[0].startswith("claw")
@@ -45,7 +45,7 @@ def imported_by(module: str) -> set[str]:
             source = ".".join(filter(None, (base, node.module or "")))
             found |= {source} | {f"{source}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= {node.value, f"claw.{node.value}"}
+            found |= {node.value, f"claw.{node.value}", f"{module.partition('.')[0]}.{node.value}"}
     return {name for name in found if name in SOURCES}
 
 
@@ -70,7 +70,7 @@ def is_called(dotted: str) -> bool:
     home = inspect.getmodule(find(dotted))
     assert home is not None
     owner, _, name = dotted.partition(":")[2].rpartition(".")
-    public = {given for given, room in claw._ROOMS.items() if f"claw.{room}" == home.__name__}
+    public = {given for given, module in claw._MODULES.items() if module == home.__name__}
     return any(_mentions(module, home.__name__, name, owner, public) for module in reachable())
 
 
@@ -83,11 +83,7 @@ def _mentions(module: str, home: str, name: str, owner: str, public: set[str]) -
                 if source == home:
                     modules.add(alias.asname or alias.name)
                 same = alias.name == name and home.startswith(node.module or "?")
-                renamed = (
-                    node.module == "claw"
-                    and alias.name in public
-                    and claw._RENAMED.get(alias.name, alias.name) == name
-                )
+                renamed = node.module == "claw" and alias.name in public and alias.name == name
                 if same or renamed:
                     local.add(alias.asname or alias.name)
     for node in ast.walk(TREES[module]):

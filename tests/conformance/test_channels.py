@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import Address, Limits
+from claw import Address, ChannelLimits
 from claw.testing import FakeChannel
 from claw_discord.channel import DiscordChannel
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_feishu.channel import FeishuChannel
-from claw_feishu.fake import CHAT, GROUP, PERSON, Answer as FeishuAnswer, FakeFeishu, events, refusal
+from claw_feishu.fake import CHAT, GROUP, PERSON, FakeAnswer as FeishuAnswer, FakeFeishu, events, refusal
 from claw_telegram.channel import TelegramChannel
-from claw_telegram.fake import FakeTelegram, Refusal, too_fast
+from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 from pytest_claw import ChannelSuite
 
 from plugins.discord import living as discord
@@ -23,7 +23,7 @@ from plugins.telegram import bench as telegram
 
 
 class TestFakeChannel(ChannelSuite):
-    limits = Limits(text_chars=500)
+    limits = ChannelLimits(text_chars=500)
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[FakeChannel]:
@@ -31,7 +31,7 @@ class TestFakeChannel(ChannelSuite):
 
 
 class TestFakeChannelInCodeUnits(TestFakeChannel):
-    limits = Limits(text_chars=300, utf16=True)
+    limits = ChannelLimits(text_chars=300, utf16=True)
 
 
 class TelegramPlace:
@@ -78,9 +78,9 @@ class TelegramPlace:
             self.fake.drop(method, after=True)
             return
         refusals = {
-            "refused": Refusal(403, "Forbidden: bot was blocked by the user"),
+            "refused": FakeRefusal(403, "Forbidden: bot was blocked by the user"),
             "busy": too_fast(seconds),
-            "down": Refusal(502, "Bad Gateway"),
+            "down": FakeRefusal(502, "Bad Gateway"),
         }
         self.fake.fail(method, refusals[how])
 
@@ -206,15 +206,15 @@ class DiscordPlace:
 
     def fail_next(self, how: str, seconds: float, *, edit: bool) -> None:
         answers = {
-            "refused": Answer(403, {"code": 50007, "message": "Cannot send messages to this user"}),
-            "busy": Answer(429, {"retry_after": seconds, "global": False}, {"Via": "1.1 google"}),
-            "down": Answer(503, {"code": 0, "message": "upstream"}),
-            "lost": Answer(cut=True, done=True),
+            "refused": ForcedAnswer(403, {"code": 50007, "message": "Cannot send messages to this user"}),
+            "busy": ForcedAnswer(429, {"retry_after": seconds, "global": False}, {"Via": "1.1 google"}),
+            "down": ForcedAnswer(503, {"code": 0, "message": "upstream"}),
+            "lost": ForcedAnswer(cut=True, done=True),
         }
         self.fake.fail("PATCH /channels/*/messages/*" if edit else "POST /channels/*/messages", answers[how])
 
     def hang_next(self) -> None:
-        self.fake.fail("POST /channels/*/messages", Answer(status=500, hang_seconds=600))
+        self.fake.fail("POST /channels/*/messages", ForcedAnswer(status=500, hang_seconds=600))
 
     def impostor(self) -> DiscordChannel:
         return self._impostor

@@ -9,16 +9,17 @@ import claw_anthropic
 import claw_google
 import claw_mistral
 import claw_openai
+import claw_prompt
 import claw_skills
 import claw_tools_std
 import pytest
-from claw import PromptFacts, Tool, ToolContext, builtin
-from claw.testing import brought, plugin_config
-from claw.testing.services import AnthropicService, OpenAIService
+from claw import PromptFacts, Tool, ToolContext, terminal
+from claw.testing import contributed, plugin_config
+from claw_testing.services import AnthropicService, OpenAIService
 from pytest_claw import FaultSuite, ProviderSuite, SectionSuite, ToolSuite
 from typed import TypedGoogleService, TypedMistralService
 
-TOOLS = {tool.name: tool for tool in brought(claw_tools_std, plugin_config())["register_tools"]}
+TOOLS = {tool.name: tool for tool in contributed(claw_tools_std, plugin_config())["register_tools"]}
 CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
 STATUS = {"time": "10:00", "model": "fake/m1", "context_tokens": 1000, "used_tokens": 10, "zone": "UTC"}
 SAMPLES: dict[str, dict[str, Any]] = {
@@ -61,7 +62,9 @@ def test_every_standard_tool_is_tried() -> None:
     assert all(isinstance(tool, Tool) for tool in TOOLS.values())
 
 
-BUILTIN = {section.name: section for section in builtin.register_prompt_sections(plugin_config())}
+STANDARD = contributed(claw_prompt, plugin_config(plugin_id="prompt"))["register_prompt_sections"]
+BUILTIN = {f"core {section.name}": section for section in terminal.register_prompt_sections(plugin_config())}
+BUILTIN |= {section.name: section for section in STANDARD}
 
 
 @pytest.mark.parametrize("name", BUILTIN)
@@ -72,7 +75,7 @@ class TestBuiltinSections(SectionSuite):
 
 
 class TestSkillsSection(SectionSuite):
-    section = brought(claw_skills, plugin_config(plugin_id="skills"))["register_prompt_sections"][0]
+    section = contributed(claw_skills, plugin_config(plugin_id="skills"))["register_prompt_sections"][0]
     may_ask_clock = True  # it holds the age of a file against it
 
     def facts(self, workspace: Path) -> PromptFacts:

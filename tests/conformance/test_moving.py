@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from claw.testing.services import AnthropicService, OpenAIService, Reply
-from claw.transcript import Assistant, Image, Text, ToolCall, ToolResult, User, sendable
+from claw.contracts.transcript import Assistant, Image, Text, ToolCall, ToolResultMessage, User, sendable
+from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
 from models import LS, answer, asks, provider
 from typed import TypedGoogleService, TypedMistralService
 
@@ -47,7 +47,9 @@ async def test_a_turn_goes_on_wherever_it_goes(road):
             stop = STOPS[name]
             last = number == len(road) - 1
             reply = (
-                Reply(text="Done.") if last else Reply(text=f"At {name}.", thinking=f"as {name}", calls=TWO)
+                ServiceReply(text="Done.")
+                if last
+                else ServiceReply(text=f"At {name}.", thinking=f"as {name}", calls=TWO)
             )
             service = await stack.enter_async_context(stop.service([reply]))
             model = await stack.enter_async_context(provider(service.url, stop.plugin, **dict(stop.section)))
@@ -69,7 +71,7 @@ async def test_a_call_that_nobody_answered_is_answered_for_before_the_next_servi
     begun = Assistant(
         (ToolCall("toolu_1", "ls", {}), ToolCall("toolu_2", "ls", {})), model="anthropic/claude-x"
     )
-    past = (User((Text("look"),)), begun, ToolResult("toolu_2", "ls", (Text("b"),)))
+    past = (User((Text("look"),)), begun, ToolResultMessage("toolu_2", "ls", (Text("b"),)))
     for name in ("google", "mistral"):
         stop = STOPS[name]
         async with stop.service(["I see."]) as service, provider(service.url, stop.plugin) as model:
@@ -78,8 +80,8 @@ async def test_a_call_that_nobody_answered_is_answered_for_before_the_next_servi
         assert "the call was cut off" in msgspec.json.encode(service.requests[0].body).decode()
 
 
-def result(call: ToolCall) -> ToolResult:
-    return ToolResult(
+def result(call: ToolCall) -> ToolResultMessage:
+    return ToolResultMessage(
         call.id, call.name, (Text(str(call.arguments)),), is_error=call.arguments == {"path": "b"}
     )
 

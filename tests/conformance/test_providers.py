@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from claw.errors import ProviderError
-from claw.guard.fetch import Network
-from claw.provider import ToolSpec
-from claw.testing.services import AnthropicService, Line, OpenAIService, Reply
-from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from claw.contracts.errors import ProviderError
+from claw.contracts.provider import ToolSpec
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.security.http_client import HttpClients
+from claw_testing.services import AnthropicService, OpenAIService, ServiceConnection, ServiceReply
 from models import KEY, LS, answer, asks, provider, registered
 from typed import TypedGoogleService, TypedMistralService
 
@@ -61,7 +61,7 @@ async def failure(model: Any, request: Any = None) -> ProviderError:
 
 async def test_words_thoughts_calls_and_usage_come_through(wire):
     usage = {"input": 12, "output": 3, "cache_read": 100, "cache_write": 7}
-    reply = Reply(
+    reply = ServiceReply(
         text="看一下。", thinking="first ls", calls=[("ls", {"path": "项目"}), ("ls", {})], usage=usage
     )
     async with wire.service([reply]) as service, wire.model(service.url) as model:
@@ -82,7 +82,7 @@ async def test_words_thoughts_calls_and_usage_come_through(wire):
 
 
 async def test_a_service_that_does_not_stream_is_understood(wire):
-    reply = Reply(text="All at once.", calls=[("ls", {"path": "."})], whole=True)
+    reply = ServiceReply(text="All at once.", calls=[("ls", {"path": "."})], whole=True)
     async with wire.service([reply]) as service, wire.model(service.url) as model:
         shown, message = await answer(model)
 
@@ -94,7 +94,9 @@ async def test_a_service_that_does_not_stream_is_understood(wire):
     ("status", "reason"), [(429, "rate_limit"), (500, "server"), (503, "server"), (529, "overloaded")]
 )
 async def test_one_attempt_is_one_request(wire, status, reason):
-    refused = Reply(status=status, headers={"retry-after": "9"}, body={"error": {"message": "not now"}})
+    refused = ServiceReply(
+        status=status, headers={"retry-after": "9"}, body={"error": {"message": "not now"}}
+    )
     async with wire.service([refused] * 3) as service, wire.model(service.url) as model:
         error = await failure(model)
 
@@ -104,7 +106,7 @@ async def test_one_attempt_is_one_request(wire, status, reason):
 
 
 async def test_a_silent_service_is_given_up_and_the_connection_closed(wire):
-    silent = Reply(text="a long story", hang=True)
+    silent = ServiceReply(text="a long story", hang=True)
     async with wire.service([silent]) as service, wire.model(service.url, idleTimeoutSeconds=0.2) as model:
         error = await failure(model)
         await asyncio.wait_for(service.left.wait(), 20)
@@ -114,7 +116,7 @@ async def test_a_silent_service_is_given_up_and_the_connection_closed(wire):
 
 @pytest.mark.parametrize("sent", [b"", b": only a comment\n\n", b"data: {", b'data: {"type":"message_start"'])
 async def test_a_connection_that_breaks_early_is_no_answer(wire, sent):
-    async with wire.service([Reply(raw=sent, cut=True)]) as service, wire.model(service.url) as model:
+    async with wire.service([ServiceReply(raw=sent, cut=True)]) as service, wire.model(service.url) as model:
         error = await failure(model)
 
     assert error.reason in ("network", "truncated")
@@ -133,8 +135,8 @@ async def test_an_endpoint_that_is_down_is_told_in_one_clear_line(wire):
 
 
 async def test_a_web_page_is_told_as_a_wrong_address(wire):
-    page = Reply(body=b"<html><body>Welcome</body></html>", content_type="text/html")
-    missing = Reply(status=404, body=b"<html><body>Not here</body></html>", content_type="text/html")
+    page = ServiceReply(body=b"<html><body>Welcome</body></html>", content_type="text/html")
+    missing = ServiceReply(status=404, body=b"<html><body>Not here</body></html>", content_type="text/html")
     async with wire.service([page, missing]) as service, wire.model(service.url) as model:
         for _ in range(2):
             error = await failure(model)
@@ -144,10 +146,10 @@ async def test_a_web_page_is_told_as_a_wrong_address(wire):
 
 
 async def test_a_key_is_never_shown(wire):
-    echo = Reply(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}})
-    page = Reply(status=500, body=f"<p>{KEY}</p>".encode(), content_type="text/html")
-    plain = Reply(status=500, body=f"no: {KEY}".encode(), content_type="text/plain")
-    inside = Reply(raw=f'data: {{"type": "error", "error": {{"message": "bad {KEY}"}}}}\n\n'.encode())
+    echo = ServiceReply(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}})
+    page = ServiceReply(status=500, body=f"<p>{KEY}</p>".encode(), content_type="text/html")
+    plain = ServiceReply(status=500, body=f"no: {KEY}".encode(), content_type="text/plain")
+    inside = ServiceReply(raw=f'data: {{"type": "error", "error": {{"message": "bad {KEY}"}}}}\n\n'.encode())
     async with (
         wire.service([echo, page, plain, inside]) as service,
         wire.model(service.url, apiKey=KEY) as model,
@@ -163,8 +165,8 @@ async def test_a_key_is_never_shown(wire):
 
 
 async def test_sixty_four_streams_run_side_by_side_on_one_client(wire):
-    def echo(received: Any) -> Reply:
-        return Reply(
+    def echo(received: Any) -> ServiceReply:
+        return ServiceReply(
             text=str(received.body).partition("number ")[2].partition("!")[0],
             piece_bytes=50,
             delay_seconds=0.1,
@@ -193,10 +195,10 @@ async def test_one_connection_serves_one_call_after_the_other(wire):
 async def test_a_kept_connection_that_the_service_gave_up_is_no_failure(wire, goes):
     """Services close connections that they kept, also in the moment in which the next request is on its way."""
 
-    async def gone(line: Line) -> None:
+    async def gone(line: ServiceConnection) -> None:
         getattr(line, goes)()
 
-    script = ["one", Reply(play=gone), "two", Reply(raw=b": so far\n\n", cut=True)]
+    script = ["one", ServiceReply(play=gone), "two", ServiceReply(raw=b": so far\n\n", cut=True)]
     async with wire.service(script) as service, wire.model(service.url) as model:
         assert [(await answer(model))[0] for _ in range(2)] == ["one", "two"]
         assert (await failure(model)).reason == "network"  # what breaks behind its first byte is
@@ -217,14 +219,14 @@ async def test_a_past_of_other_makers_is_accepted(wire):
                 ToolCall("x" * 80, "ls", {}),
             )
         ),
-        ToolResult("工具/1", "ls", (Text("a"),)),
-        ToolResult("x" * 80, "ls", (Text(""), picture), is_error=True),
+        ToolResultMessage("工具/1", "ls", (Text("a"),)),
+        ToolResultMessage("x" * 80, "ls", (Text(""), picture), is_error=True),
         Assistant((Text(""),)),
         User((Text("again"),)),
         Assistant((Text("well"), ToolCall("call_1", "ls", {"path": "."}))),
-        ToolResult("call_1", "ls", ()),
+        ToolResultMessage("call_1", "ls", ()),
         Assistant((ToolCall("call_1", "ls", {"path": "."}),)),
-        ToolResult("call_1", "ls", (Text("b"),)),
+        ToolResultMessage("call_1", "ls", (Text("b"),)),
     )
     async with wire.service(["fine"]) as service, wire.model(service.url) as model:
         shown, _ = await answer(model, asks(*past, tools=(LS,), thinking="low"))
@@ -236,7 +238,7 @@ async def test_a_past_of_other_makers_is_accepted(wire):
 async def test_nulls_for_optional_arguments_are_dropped(wire):
     spec = ToolSpec("ls", "List", {"type": "object", "properties": {"path": {"type": "string"}}})
     async with (
-        wire.service([Reply(calls=[("ls", {"path": None})])]) as service,
+        wire.service([ServiceReply(calls=[("ls", {"path": None})])]) as service,
         wire.model(service.url) as model,
     ):
         _, message = await answer(model, asks(tools=(spec,)))
@@ -245,7 +247,7 @@ async def test_nulls_for_optional_arguments_are_dropped(wire):
 
 
 async def test_keys_come_from_profiles_in_their_order_else_from_the_environment(wire):
-    network, variable = Network(), wire.key or f"{wire.plugin.upper()}_API_KEY"
+    network, variable = HttpClients(), wire.key or f"{wire.plugin.upper()}_API_KEY"
     profiles = [{"id": name, "apiKey": f"sk-{name}"} for name in ("a", "b", "c")]
     section = {"authProfiles": [*profiles, {"id": "lost", "apiKey": "${NOT_SET}"}], "authOrder": ["c", "a"]}
 
@@ -262,7 +264,7 @@ async def test_keys_come_from_profiles_in_their_order_else_from_the_environment(
 
 
 async def test_a_key_that_cannot_be_read_is_told_with_its_place(wire):
-    model = registered(wire.plugin, {"providers": {wire.plugin: {"apiKey": "${NOT_SET}"}}}, Network())[
+    model = registered(wire.plugin, {"providers": {wire.plugin: {"apiKey": "${NOT_SET}"}}}, HttpClients())[
         wire.plugin
     ]
 
@@ -273,7 +275,7 @@ async def test_a_key_that_cannot_be_read_is_told_with_its_place(wire):
 async def test_the_address_comes_from_the_environment_when_the_file_has_none(wire):
     variable = wire.address or f"{wire.plugin.upper()}_BASE_URL"
     async with wire.service(["hello"]) as service:
-        network = Network()
+        network = HttpClients()
         tree = {"providers": {wire.plugin: wire.section}} if wire.section else {}
         model = registered(wire.plugin, tree, network, {variable: service.url + "/"})[wire.plugin]
         assert (await answer(model))[0] == "hello"
@@ -298,8 +300,8 @@ heavy = {{"{sdk}", "httpx2"}} & sys.modules.keys()
 assert not heavy, heavy
 sys.path.insert(0, "tests")
 from models import registered
-from claw.guard.fetch import Network
-registered("{plugin}", {{"providers": {{"{plugin}": {{"apiKey": "k"}}}}}}, Network())["{plugin}"].credentials()
+from claw.security.http_client import HttpClients
+registered("{plugin}", {{"providers": {{"{plugin}": {{"apiKey": "k"}}}}}}, HttpClients())["{plugin}"].credentials()
 heavy = {{"{sdk}", "httpx2"}} & sys.modules.keys()
 assert not heavy, heavy
 """

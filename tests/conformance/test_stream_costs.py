@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from claw.provider import Finished, TextDelta
-from claw.testing.services import AnthropicService, OpenAIService, Reply
+from claw.contracts.provider import Finished, TextDelta
+from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
 from core.source import ROOT
 from models import asks, provider
 from typed import TypedGoogleService, TypedMistralService
@@ -54,15 +54,15 @@ def test_a_streamed_call_costs_little_more_than_a_bare_client() -> None:
     assert {wire: figure for wire, figure in times.items() if figure > 10} == {}
 
 
-def wordy(words: int) -> Reply:
+def wordy(words: int) -> ServiceReply:
     """An answer of so many pieces of text, each an event of its own."""
 
     async def play(line: Any) -> None:
         first = next(at for at, event in enumerate(line.events) if b'"hello' in event)
-        await line.head()
-        await line.say(*line.events[:first], *[line.events[first]] * words, *line.events[first + 1 :])
+        await line.send_head()
+        await line.send(*line.events[:first], *[line.events[first]] * words, *line.events[first + 1 :])
 
-    return Reply(text="hello hello ", play=play)
+    return ServiceReply(text="hello hello ", play=play)
 
 
 async def calls_of(wire: str, words: int) -> int:

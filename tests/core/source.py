@@ -1,9 +1,10 @@
-"""Reading the source of core and the plugins as a tree, for the tests that keep the plan true."""
+"""Reading the source of core, libraries and plugins as trees, for the tests that hold the design."""
 
 import ast
 import io
 import re
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -22,11 +23,17 @@ NOT_CODE = {
     tokenize.ENCODING,
     tokenize.ENDMARKER,
 }
+SPLIT_OFF = (
+    *("claw_admin", "claw_approvals", "claw_budgets", "claw_channel_sdk", "claw_context", "claw_gateway"),
+    *("claw_models", "claw_prompted_tools"),
+    *("claw_provider_sdk", "claw_sessions", "claw_testing"),
+)
+"""Packages whose texts for people are still translated in core's own files."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file: where it is, its dotted module name, its syntax tree."""
+    """One file: its path, its dotted module name, its syntax tree."""
 
     path: Path
     module: str
@@ -36,8 +43,8 @@ class Source:
         return parsed(self.path)
 
     @property
-    def room(self) -> str:
-        """``claw.config.load`` is of the room ``config``; empty for ``claw`` itself."""
+    def package(self) -> str:
+        """The package of a module: ``claw.config.loader`` → ``config``, ``claw.app`` → ``app``, ``claw`` → empty."""
         return self.module.partition(".")[2].partition(".")[0]
 
     def __str__(self) -> str:
@@ -58,13 +65,22 @@ def sources(package: Path) -> list[Source]:
 
 
 def plugin_packages() -> list[Path]:
-    return sorted(path.parent for path in ROOT.glob("plugins/*/*/__init__.py"))
+    """The import packages of all plugins and libraries of this repository."""
+    found = [*ROOT.glob("plugins/*/*/__init__.py"), *ROOT.glob("sdk/*/*/__init__.py")]
+    return sorted(path.parent for path in found)
+
+
+def split_off() -> list[Source]:
+    """The files of the packages in ``SPLIT_OFF``."""
+    return [
+        source for package in plugin_packages() if package.name in SPLIT_OFF for source in sources(package)
+    ]
 
 
 def imports(source: Source) -> Iterator[tuple[str, int]]:
     """Every module that a file imports, at its top or inside a function, with the line.
 
-    ``from claw import tool`` is an import of the room that the public name lives in.
+    ``from claw import tool`` is an import of the module that the public name lives in.
     """
     package = source.module.split(".") if source.path.name == "__init__.py" else source.module.split(".")[:-1]
     for node in ast.walk(source.tree):
@@ -76,23 +92,19 @@ def imports(source: Source) -> Iterator[tuple[str, int]]:
             module = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 if module == "claw":
-                    yield f"claw.{claw._ROOMS.get(alias.name, alias.name)}", node.lineno
+                    yield claw._MODULES.get(alias.name, f"claw.{alias.name}"), node.lineno
                 else:
                     yield module, node.lineno
 
 
-def floors() -> dict[str, int]:
-    """The plan of the house: room → floor, read from the docstring of ``claw``."""
-    plan = {}
-    for line in (claw.__doc__ or "").splitlines():
-        if match := re.match(r"    (\d+) +(\S.*)$", line):
-            rooms = re.split(r"\s{3,}", match[2])[0]
-            plan |= {room: int(match[1]) for room in rooms.split("  ")}
-    return plan
+def layers() -> dict[str, int]:
+    """The layers of core, lowest first: package → number, read from the docstring of ``claw``."""
+    names = re.findall(r"^    (\w+)  ", claw.__doc__ or "", re.M)
+    return {name: number for number, name in enumerate(names)}
 
 
 def code_lines(path: Path) -> int:
-    """Lines with code: no blank lines, no comments, no docstrings."""
+    """Count the lines with code: no blank lines, no comments, no docstrings."""
     text = path.read_text(encoding="utf-8")
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -106,3 +118,32 @@ def code_lines(path: Path) -> int:
         ):
             lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
+
+
+def members() -> list[Path]:
+    """The folders of all distributions: core first, then libraries and plugins."""
+    found = [
+        path.parent for pattern in ("sdk/*", "plugins/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")
+    ]
+    return [ROOT / "core", *sorted(found)]
+
+
+def with_core() -> list[Path]:
+    """The folder of core, and of every member of ours that it depends on, directly or through another one."""
+    folders = {
+        re.sub(r"[-_.]+", "-", tomllib.loads(path.read_text())["project"]["name"]): path.parent
+        for path in (
+            ROOT / "core/pyproject.toml",
+            *ROOT.glob("sdk/*/pyproject.toml"),
+            *ROOT.glob("plugins/*/pyproject.toml"),
+        )
+    }
+    found, waiting = list[Path](), ["claw-core"]
+    while waiting:
+        folder = folders.get(waiting.pop())
+        if folder is None or folder in found:
+            continue
+        found.append(folder)
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        waiting += [re.split(r"[ \[<>=!~;]", line)[0] for line in project["dependencies"]]
+    return found

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from claw.cli import completion, init
 from claw.cli.config import MASK, masked
 from claw.config import source
-from claw.config.edit import get_value
-from claw.errors import UsageError
-from claw.manifest import Found, Manifest, ProviderLine
+from claw.config.editor import get_value
+from claw.contracts.errors import UsageError
+from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
+from claw_admin.setup import completion, init
 
 Claw = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -62,7 +62,7 @@ def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: 
     done = claw("config", "set", key, value)
 
     assert (done.returncode, "no option" in done.stderr) == (0, False), done.stderr
-    written = source.read(home / "config.yaml").tree
+    written = source.read_config(home / "config.yaml").tree
     assert get_value(written, key.removesuffix("[]")) == stands
     assert "Usage:" in claw("config", "set", key, "--help").stdout
     assert claw("config", "set", "--jsn", "x").returncode == 2
@@ -153,10 +153,12 @@ def test_status_says_how_claw_is_set_up(claw: Claw, home: Path) -> None:
 
 
 SOME = (
-    Found("anthropic", "claw_anthropic", "claw-anthropic", "1", manifest=Manifest(
-        "anthropic", providers=(ProviderLine("anthropic", ("A_KEY",), "sonnet"),))),
-    Found("openai", "claw_openai", "claw-openai", "1", manifest=Manifest(
-        "openai", providers=(ProviderLine("openai", ("O_KEY",), "gpt"),))),
+    InstalledPlugin("anthropic", "claw_anthropic", "claw-anthropic", "1", manifest=Manifest(
+        "anthropic", providers=(ProviderDeclaration("anthropic", ("A_KEY",), "sonnet"),))),
+    InstalledPlugin("openai", "claw_openai", "claw-openai", "1", manifest=Manifest(
+        "openai", providers=(ProviderDeclaration("openai", ("O_KEY",), "gpt"),))),
+    InstalledPlugin("offline", "claw_offline", "claw-offline", "1", manifest=Manifest(
+        "offline", providers=(ProviderDeclaration("offline", default_model="rules", fallback=True),))),
 )  # fmt: skip
 
 
@@ -187,12 +189,12 @@ SOME = (
 def test_the_first_file_says_what_was_chosen(
     environ: dict[str, str], flags: tuple[str, str, str, str], tree: dict[str, object]
 ) -> None:
-    assert init.tree_of(init.decide(SOME, environ, *flags)) == tree
+    assert init.config_tree(init.choice_from_flags(SOME, environ, *flags)) == tree
 
 
 def test_a_provider_nobody_serves_gets_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="Did you mean anthropic"):
-        init.decide(SOME, {}, "antropic", "", "", "")
+        init.choice_from_flags(SOME, {}, "antropic", "", "", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

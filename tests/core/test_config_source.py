@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from claw.config import source
-from claw.errors import ConfigError
+from claw.contracts.errors import ConfigError
 from hypothesis import given, strategies as st
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12)
@@ -116,12 +116,12 @@ def test_a_bomb_of_brackets_is_refused_and_crashes_nothing(json_only: bool) -> N
 
 
 def test_one_home_has_one_file(tmp_path: Path) -> None:
-    assert source.find(tmp_path / "nowhere") is None
+    assert source.find_config(tmp_path / "nowhere") is None
     (tmp_path / "config.json").write_text("{}")
-    assert source.find(tmp_path) == tmp_path / "config.json"
+    assert source.find_config(tmp_path) == tmp_path / "config.json"
     (tmp_path / "config.yaml").write_text("{}")
     with pytest.raises(ConfigError, match=r"config\.yaml and config\.json"):
-        source.find(tmp_path)
+        source.find_config(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_file_that_is_none_is_told_by_name(tmp_path: Path, make: object, word:
     path = tmp_path / "config.yaml"
     make(path)  # type: ignore[operator]
     with pytest.raises(ConfigError, match=word) as caught:
-        source.read(path)
+        source.read_config(path)
     assert str(path) in str(caught.value)
 
 

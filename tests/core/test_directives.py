@@ -1,14 +1,21 @@
 """What an answer says to claw: silence, which message it answers, files, voice."""
 
 import pytest
-from claw.directives import ALSO_SILENT, Reply, may_become_silent, parse, shown, silent_tokens
+from claw.agent.outcome import (
+    ALSO_SILENT,
+    ParsedReply,
+    may_become_silent,
+    parse_reply,
+    silent_tokens,
+    visible_part,
+)
 from hypothesis import given, strategies as st
 
 TOKENS = silent_tokens("NO_REPLY")
 
 
-def read(text: str, message_id: str = "msg-1") -> Reply:
-    return parse(text, silent_tokens=TOKENS, message_id=message_id)
+def read(text: str, message_id: str = "msg-1") -> ParsedReply:
+    return parse_reply(text, silent_tokens=TOKENS, message_id=message_id)
 
 
 # --- silence
@@ -18,14 +25,14 @@ def read(text: str, message_id: str = "msg-1") -> Reply:
     "text", ["NO_REPLY", " NO_REPLY\n", "__SILENT__", "🕊️_NO_REPLY", "NO_REPLY\n\nNO_REPLY"]
 )
 def test_only_a_token_is_silence(text: str):
-    assert read(text) == Reply("", silent=True)
+    assert read(text) == ParsedReply("", silent=True)
 
 
 @pytest.mark.parametrize(
     "text", ["**NO_REPLY**", "`NO_REPLY`", "NO_REPLY.", "no_reply", "NO_REPLY: here it is", ""]
 )
 def test_anything_else_is_said(text: str):
-    assert read(text) == Reply(text)
+    assert read(text) == ParsedReply(text)
 
 
 def test_a_token_behind_an_answer_goes_and_the_answer_stays():
@@ -36,35 +43,35 @@ def test_a_token_behind_an_answer_goes_and_the_answer_stays():
 
 def test_the_configured_token_counts_in_place_of_the_default_one():
     tokens = silent_tokens("QUIET!")
-    assert parse("QUIET!", silent_tokens=tokens).silent
-    assert not parse("NO_REPLY", silent_tokens=tokens).silent
+    assert parse_reply("QUIET!", silent_tokens=tokens).silent
+    assert not parse_reply("NO_REPLY", silent_tokens=tokens).silent
     assert silent_tokens("__SILENT__") == ("__SILENT__", "🕊️_NO_REPLY")
 
 
 def test_a_silent_answer_may_still_bring_a_file():
-    assert read("MEDIA:/v.ogg\nNO_REPLY") == Reply("", silent=True, media=("/v.ogg",))
+    assert read("MEDIA:/v.ogg\nNO_REPLY") == ParsedReply("", silent=True, media=("/v.ogg",))
 
 
 # --- tags
 
 
 def test_tags_stand_anywhere_and_an_id_beats_the_present_message_the_last_id_wins():
-    assert read("[[ Reply_To_Current ]] hi") == Reply("hi", reply_to="msg-1", to_current=True)
-    assert read("a [[reply_to:1]] b [[reply_to_current]] [[reply_to: 2 ]]") == Reply(
+    assert read("[[ Reply_To_Current ]] hi") == ParsedReply("hi", reply_to="msg-1", to_current=True)
+    assert read("a [[reply_to:1]] b [[reply_to_current]] [[reply_to: 2 ]]") == ParsedReply(
         "a b", reply_to="2", to_current=True
     )
-    assert read("[[reply_to_current]] hi", message_id="") == Reply("hi", to_current=True)
+    assert read("[[reply_to_current]] hi", message_id="") == ParsedReply("hi", to_current=True)
 
 
 @pytest.mark.parametrize(
     "text", ["[[wiki]] page", "[[reply_to:]] x", "[[reply_to: ]] x", "[[reply_to_current] x", "a[[0]]"]
 )
 def test_what_is_no_tag_of_ours_stays(text: str):
-    assert read(text) == Reply(text)
+    assert read(text) == ParsedReply(text)
 
 
 def test_a_voice_note_is_asked_for():
-    assert read("[[audio_as_voice]]\nMEDIA:/v.ogg") == Reply("", media=("/v.ogg",), voice=True)
+    assert read("[[audio_as_voice]]\nMEDIA:/v.ogg") == ParsedReply("", media=("/v.ogg",), voice=True)
 
 
 def test_taking_a_tag_out_leaves_code_and_paragraphs_as_they_are():
@@ -92,12 +99,12 @@ def test_taking_a_tag_out_leaves_code_and_paragraphs_as_they_are():
     ],
 )
 def test_a_media_line_names_files_and_vanishes(line: str, media: list[str]):
-    assert read(f"Here:\n{line}\nbye") == Reply("Here:\nbye", media=tuple(media))
+    assert read(f"Here:\n{line}\nbye") == ParsedReply("Here:\nbye", media=tuple(media))
 
 
 def test_words_beside_an_address_stay_and_a_path_with_blanks_is_one_path():
-    assert read("MEDIA:https://x.y/a.jpg for you") == Reply("for you", media=("https://x.y/a.jpg",))
-    assert read("MEDIA:/tmp/my cat.png") == Reply("", media=("/tmp/my cat.png",))
+    assert read("MEDIA:https://x.y/a.jpg for you") == ParsedReply("for you", media=("https://x.y/a.jpg",))
+    assert read("MEDIA:/tmp/my cat.png") == ParsedReply("", media=("/tmp/my cat.png",))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_words_beside_an_address_stay_and_a_path_with_blanks_is_one_path():
     ],
 )
 def test_what_names_no_file_is_only_words(text: str):
-    assert read(text) == Reply(text)
+    assert read(text) == ParsedReply(text)
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~~", "  ```md"])
@@ -130,7 +137,7 @@ def test_inside_a_fence_nothing_is_sent(fence: str):
 @pytest.mark.parametrize("prefix", ["NO", "NO_", "NO_REP", " NO_REPLY", "__SIL", "🕊️_N"])
 def test_what_may_become_silence_is_held_back(prefix: str):
     assert may_become_silent(prefix, TOKENS)
-    assert shown(prefix, TOKENS) == ""
+    assert visible_part(prefix, TOKENS) == ""
 
 
 @pytest.mark.parametrize(
@@ -142,7 +149,7 @@ def test_what_cannot_become_silence_is_not(prefix: str):
 
 def test_of_a_growing_answer_no_half_directive_is_seen():
     whole = "[[reply_to_current]] Look here:\nMEDIA:/tmp/a.png\nNice [[audio_as_voice]] cat. NO_REPLY"
-    states = [shown(whole[:end], TOKENS) for end in range(len(whole) + 1)]
+    states = [visible_part(whole[:end], TOKENS) for end in range(len(whole) + 1)]
 
     assert states[-1] == read(whole).text == "Look here:\nNice cat."
     for state in states:
@@ -157,8 +164,8 @@ def test_an_answer_of_any_letters_is_read_and_nothing_is_lost_or_made_up(text: s
 
     assert not reply.silent or not reply.text
     assert all(media in text for media in reply.media)
-    letters = iter(text)
-    assert all(char in letters for char in reply.text if not char.isspace())
+    replies = iter(text)
+    assert all(char in replies for char in reply.text if not char.isspace())
 
 
 @given(
@@ -167,12 +174,12 @@ def test_an_answer_of_any_letters_is_read_and_nothing_is_lost_or_made_up(text: s
     )
 )
 def test_ordinary_words_come_through_unchanged(text: str):
-    assert read(text) == Reply(text.rstrip())
+    assert read(text) == ParsedReply(text.rstrip())
 
 
 @given(st.text(alphabet="a[]_ \nMEDIA:/`", max_size=60))
 def test_a_complete_answer_is_shown_as_it_will_be_sent_or_a_little_less(text: str):
-    assert len(shown(text, TOKENS)) <= len(text)
+    assert len(visible_part(text, TOKENS)) <= len(text)
 
 
 def test_a_long_answer_is_read_quickly():
@@ -186,4 +193,4 @@ def test_a_long_answer_is_read_quickly():
         "NO_REPLY\n" * 5_000,
     ):
         read(text)
-        shown(text, TOKENS)
+        visible_part(text, TOKENS)

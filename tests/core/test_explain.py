@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 import yaml
-from claw import words
-from claw.catalog import CORE_TOOLS, PROFILES
+from claw import i18n
 from claw.config import Config, load
-from claw.config.edit import parse_value, set_value, unset
-from claw.explain import Explanation, explain
-from claw.manifest import Found, Manifest, ToolLine
-from claw.mend import PLACEHOLDER, Edit
-from claw.message import Sender
-from claw.policy import LAYERS, Judgement, Run, ToolFact, fact_of, resolve
-from claw.policy.judge import CLOSING
-from claw.standing import Standing
+from claw.config.editor import parse_value, set_value, unset_value
+from claw.contracts.messages import Sender
+from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
+from claw.host.state import PluginState
+from claw.policy import LAYERS, Judgement, RunFacts, ToolFact, resolve_tools, tool_fact
+from claw.policy.catalog import CORE_TOOLS, PROFILES
+from claw.policy.engine import CLOSING_CHECKS
+from claw.policy.explain import Explanation, explain_tool
+from claw.policy.fixes import PLACEHOLDER, ConfigEdit
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-STAGES = ("optional", "name", *LAYERS, *CLOSING, "")
-OWNER = Run(
+STAGES = ("optional", "name", *LAYERS, *CLOSING_CHECKS, "")
+OWNER = RunFacts(
     agent_id="", channel="telegram", sender=Sender("7"), owner=True, provider="anthropic", model="opus"
 )
 
@@ -59,15 +59,15 @@ def write(home: Path, tree: dict[str, Any]) -> Path:
 
 
 def ask(
-    home: Path, tool: str, run: Run = OWNER, brought: tuple[Brought, ...] = BROUGHT, spares: tuple[str, ...] = (),
+    home: Path, tool: str, run: RunFacts = OWNER, brought: tuple[Brought, ...] = BROUGHT, spares: tuple[str, ...] = (),
     lacking: str = "",
 ) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
     config = load(home, {})
     suppliers = config.settings.tools.suppliers
-    facts = [fact_of(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
+    facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
     facts.sort(key=lambda fact: fact.plugin is not None)
-    judged = resolve(config, owned(run, config), facts, spares)
-    return explain(tool, config, judged), judged, config
+    judged = resolve_tools(config, owned(run, config), facts, spares)
+    return explain_tool(tool, config, judged), judged, config
 
 
 def _lacks(tool: Brought, config: Config, lacking: str) -> str:
@@ -76,18 +76,18 @@ def _lacks(tool: Brought, config: Config, lacking: str) -> str:
     return lacking if lacking and tool.name == "weather" and not (entry and entry.config) else ""
 
 
-def owned(run: Run, config: Config) -> Run:
+def owned(run: RunFacts, config: Config) -> RunFacts:
     known = run.sender is not None and f"{run.channel}:{run.sender.id}" in config.settings.owners
     return replace(run, owner=run.owner or known)
 
 
-def carry_out(edits: tuple[Edit, ...], path: Path, value: Any = {"place": "Berlin"}) -> None:  # noqa: B006
+def carry_out(edits: tuple[ConfigEdit, ...], path: Path, value: Any = {"place": "Berlin"}) -> None:  # noqa: B006
     """Do what the printed commands say, read back from their text."""
     for edit in edits:
         program, noun, verb, key, *rest = shlex.split(edit.command)
         assert (program, noun) == ("claw", "config")
         if verb == "unset":
-            assert unset(path, key)
+            assert unset_value(path, key)
         else:
             assert set_value(path, key, value if edit.value == PLACEHOLDER else parse_value(rest[0]))
 
@@ -207,7 +207,7 @@ def test_the_printed_edit_lets_the_tool_through_or_moves_the_answer_to_a_later_s
         carry_out(answer.edits, path)
         after, judged, _ = ask(tmp_path, tool, run)
         assert STAGES.index(after.stage) > STAGES.index(stage)
-        freed = set(judged.standing) - set(before.standing)
+        freed = set(judged.allowed_names) - set(before.allowed_names)
         assert stage == "owner-only" or frees_many(answer) or freed <= {after.name}
 
 
@@ -226,7 +226,7 @@ def test_reasons_are_told_in_chinese_too(
     stage: str, tool: str, tree: dict[str, Any], changes: dict[str, Any], tmp_path: Path
 ) -> None:
     write(tmp_path, tree)
-    words.use("zh")
+    i18n.use_language("zh")
     try:
         answer, _, _ = ask(tmp_path, tool, replace(OWNER, **changes))
         told = [
@@ -235,7 +235,7 @@ def test_reasons_are_told_in_chinese_too(
             *(step.note for step in answer.steps if step.note),
         ]
     finally:
-        words.use("en")
+        i18n.use_language("en")
     assert all(re.search("[\u4e00-\u9fff]", text) for text in told), told
 
 
@@ -352,14 +352,16 @@ class TestBeyondPolicy:
     """Causes that policy never sees, because nobody brought the tool."""
 
     @staticmethod
-    def standing(state: str, plugin: str = "acme", **more: Any) -> Standing:
-        manifest = Manifest(plugin, tools=(ToolLine("acme_status"),))
-        return Standing(Found(plugin, "claw_acme", "claw-acme", "1", manifest=manifest), state, **more)
+    def standing(state: str, plugin: str = "acme", **more: Any) -> PluginState:
+        manifest = Manifest(plugin, tools=(ToolDeclaration("acme_status"),))
+        return PluginState(
+            InstalledPlugin(plugin, "claw_acme", "claw-acme", "1", manifest=manifest), state, **more
+        )
 
-    def ask(self, home: Path, tool: str, *standings: Standing) -> Explanation:
+    def ask(self, home: Path, tool: str, *plugin_states: PluginState) -> Explanation:
         config = load(home, {})
-        judged = resolve(config, OWNER, [ToolFact("read", supplier="tools-std")])
-        answer = explain(tool, config, judged, standings)
+        judged = resolve_tools(config, OWNER, [ToolFact("read", supplier="tools-std")])
+        answer = explain_tool(tool, config, judged, plugin_states)
         assert not answer.available and not answer.steps
         return answer
 
@@ -386,7 +388,7 @@ class TestBeyondPolicy:
     def test_quarantined_is_told_with_stage_cause_and_mend(self, tmp_path: Path) -> None:
         write(tmp_path, {})
         set_aside = self.standing(
-            "quarantined", stage="import", why="ValueError: boom", mend="update claw-acme"
+            "quarantined", stage="import", why="ValueError: boom", fix="update claw-acme"
         )
         answer = self.ask(tmp_path, "acme_status", set_aside)
         assert answer.stage == "quarantined"
@@ -395,7 +397,7 @@ class TestBeyondPolicy:
     def test_incompatible(self, tmp_path: Path) -> None:
         write(tmp_path, {})
         answer = self.ask(
-            tmp_path, "acme_status", self.standing("incompatible", why="made for 2", mend="get another")
+            tmp_path, "acme_status", self.standing("incompatible", why="made for 2", fix="get another")
         )
         assert (answer.stage, answer.fix) == ("incompatible", "get another")
 
@@ -462,15 +464,15 @@ def scope(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def tree(draw: st.DrawFn) -> dict[str, Any]:
-    house, agent = draw(scope()), draw(scope())
+    harness, agent = draw(scope()), draw(scope())
     if draw(st.booleans()):
-        house["byProvider"] = {"anthropic": draw(scope())}
+        harness["byProvider"] = {"anthropic": draw(scope())}
     lists = draw(scope())
     lists.pop("profile", None)
     lists.pop("alsoAllow", None)
     if draw(st.booleans()):
-        house["sandbox"] = {"tools": lists}
-    return {"tools": house, "agents": {"list": [{"id": "a", "tools": agent}]}}
+        harness["sandbox"] = {"tools": lists}
+    return {"tools": harness, "agents": {"list": [{"id": "a", "tools": agent}]}}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -487,5 +489,5 @@ def test_following_the_edits_ends_with_the_tool_and_lets_no_other_one_through(
         widened |= frees_many(answer)
         after, judged, _ = ask(path.parent, tool, run)
         assert STAGES.index(after.stage) > STAGES.index(answer.stage), (answer, after)
-        assert widened or set(judged.standing) <= {*before.standing, after.name}
+        assert widened or set(judged.allowed_names) <= {*before.allowed_names, after.name}
         answer = after

@@ -6,16 +6,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from claw.config import judge
-from claw.config.source import Source
-from claw.freshness import ResetPolicy, is_fresh, reset_policy
+from claw.config import validate_source
+from claw.config.source import ConfigSource
+from claw.storage.freshness import ResetPolicy, is_fresh, reset_policy
 from hypothesis import given, strategies as st
 
 MOMENTS = st.integers(0, 4_000_000_000)
 
 
 def session(**tree: Any) -> Any:
-    return judge(Source(Path("config.json"), "", {"session": tree}), Path("home"), {}).settings.session
+    return validate_source(
+        ConfigSource(Path("config.json"), "", {"session": tree}), Path("home"), {}
+    ).settings.session
 
 
 @given(MOMENTS, MOMENTS)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from claw.errors import PluginError
-from claw.manifest import Found, fits, look, parse
+from claw.contracts.errors import PluginError
+from claw.host.manifest import InstalledPlugin, api_matches, find_plugin, parse_manifest
 from hypothesis import given, strategies as st
 
 MANIFEST = {
@@ -24,14 +24,14 @@ MANIFEST = {
 
 def a_package(
     folder: Path, monkeypatch: pytest.MonkeyPatch, manifest: str | None, name: str = "acme_plugin"
-) -> Found:
+) -> InstalledPlugin:
     package = folder / name
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported to be inspected')")
     if manifest is not None:
         (package / "claw-plugin.json").write_text(manifest, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder))
-    return look("acme", name, "claw-plugin-acme", "1.0")
+    return find_plugin("acme", name, "claw-plugin-acme", "1.0")
 
 
 def test_a_plugin_is_read_without_being_imported(tmp_path, monkeypatch):
@@ -56,13 +56,13 @@ def test_a_plugin_may_be_a_single_module(tmp_path, monkeypatch):
     (tmp_path / "acme_alone.py").write_text("raise SystemExit('imported to be inspected')")
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    found = look("acme", "acme_alone")
+    found = find_plugin("acme", "acme_alone")
 
     assert (found.fault, found.manifest, found.folder) == (None, None, None)
 
 
 def test_a_package_that_is_gone_is_a_fault_with_a_name():
-    found = look("acme", "no_such_package_anywhere")
+    found = find_plugin("acme", "no_such_package_anywhere")
 
     assert found.fault is not None
     assert "no_such_package_anywhere" in str(found.fault)
@@ -105,7 +105,7 @@ def test_a_wrong_manifest_is_a_fault_that_names_the_field(tmp_path, monkeypatch,
     ],
 )
 def test_an_api_range_admits_this_claw_or_not(api, admitted):
-    assert fits(api) is admitted
+    assert api_matches(api) is admitted
 
 
 @given(
@@ -117,4 +117,4 @@ def test_an_api_range_admits_this_claw_or_not(api, admitted):
 def test_whatever_stands_in_a_manifest_only_a_plugin_error_comes_out(tree):
     for text in (json.dumps(tree), json.dumps({"id": "acme", "tools": tree, "kinds": ["tool"]})):
         with contextlib.suppress(PluginError):
-            parse(text, "acme")
+            parse_manifest(text, "acme")

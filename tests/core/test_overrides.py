@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from claw.overrides import NONE, Override, Overrides
-from claw.store import Database
+from claw.storage.database import Database
+from claw.storage.overrides import NO_OVERRIDE, Override, Overrides
 
 HERE, THERE = "agent:a:main", "agent:a:feishu:group:oc_1"
 
@@ -15,7 +15,7 @@ def overrides(tmp_path: Path) -> Overrides:
 
 
 def test_nothing_is_chosen_at_first(overrides: Overrides) -> None:
-    assert overrides.of(HERE) == NONE == Override()
+    assert overrides.of(HERE) == NO_OVERRIDE == Override()
 
 
 def test_a_choice_stays_while_another_is_made_and_holds_for_its_conversation_alone(
@@ -24,7 +24,7 @@ def test_a_choice_stays_while_another_is_made_and_holds_for_its_conversation_alo
     overrides.set(HERE, model="openai/gpt-5")
     assert overrides.set(HERE, thinking="high", reasoning=False) == Override("openai/gpt-5", "high", False)
     assert overrides.of(HERE) == Override("openai/gpt-5", "high", False)
-    assert overrides.of(THERE) == NONE
+    assert overrides.of(THERE) == NO_OVERRIDE
 
 
 def test_a_restart_forgets_nothing(overrides: Overrides, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_one_choice_or_all_can_be_taken_back(overrides: Overrides) -> None:
     overrides.set(HERE, model="a/b", queue="steer")
     assert overrides.set(HERE, model="") == Override(queue="steer")
     overrides.clear(HERE)
-    assert overrides.of(HERE) == NONE
+    assert overrides.of(HERE) == NO_OVERRIDE
 
 
 def test_what_chooses_nothing_leaves_no_row(overrides: Overrides, tmp_path: Path) -> None:

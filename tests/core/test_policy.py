@@ -7,17 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import scenario, stage
-from claw.catalog import CORE_TOOLS, GROUPS, PROFILES, matches, normalise
+from claw.agent import turn_context
 from claw.config import Config, load
-from claw.message import Sender
-from claw.policy import LAYERS, Judgement, Layer, Run, ToolFact, fact_of, judge, resolve, strays
-from claw.policy.judge import judge_all
-from claw.policy.layers import Entry
+from claw.contracts.messages import Sender
+from claw.policy import (
+    LAYERS,
+    Judgement,
+    Layer,
+    RunFacts,
+    ToolFact,
+    judge_tools,
+    resolve_tools,
+    tool_fact,
+    unknown_words,
+)
+from claw.policy.catalog import CORE_TOOLS, GROUPS, PROFILES, matches_pattern, normalise_tool_name
+from claw.policy.engine import judge_runs
+from claw.policy.layers import ListEntry
 from claw.testing import FakeTool
+from claw_admin.policy import scenarios
 from hypothesis import given, settings, strategies as st
 
-OWNER = Run(owner=True, provider="anthropic", model="opus")
+OWNER = RunFacts(owner=True, provider="anthropic", model="opus")
 CORE = tuple(ToolFact(name, supplier=plugin) for name, plugin in CORE_TOOLS.items() if plugin)
 ACME = (ToolFact("acme_status", "acme", "acme"), ToolFact("acme_reset", "acme", "acme", optional=True))
 SKY = (ToolFact("weather", "sky", "sky"), ToolFact("storm", "sky", "sky", optional=True))
@@ -30,19 +41,19 @@ def config_of(home: Path, tree: dict[str, Any]) -> Config:
 
 
 def standing(
-    home: Path, tree: dict[str, Any], run: Run = OWNER, facts: tuple[ToolFact, ...] = FACTS
+    home: Path, tree: dict[str, Any], run: RunFacts = OWNER, facts: tuple[ToolFact, ...] = FACTS
 ) -> set[str]:
-    return set(resolve(config_of(home, tree), run, facts).standing)
+    return set(resolve_tools(config_of(home, tree), run, facts).allowed_names)
 
 
 # -- promises -----------------------------------------------------------------------------------------------
 
-NAMES = [normalise(fact.name) for fact in FACTS]
+NAMES = [normalise_tool_name(fact.name) for fact in FACTS]
 WORDS = st.sampled_from(
     [*NAMES[:6], "acme", "sky", "acme_reset", "group:plugins", "group:fs", "*", "e*", "*_*", "nope"]
 )
 A_FEW = settings(max_examples=40, deadline=None)
-ENTRIES = st.lists(st.builds(Entry, WORDS, st.just("somewhere")), max_size=4).map(tuple)
+ENTRIES = st.lists(st.builds(ListEntry, WORDS, st.just("somewhere")), max_size=4).map(tuple)
 
 
 @st.composite
@@ -53,31 +64,31 @@ def layers(draw: st.DrawFn) -> list[Layer]:
         allow, deny = draw(st.none() | ENTRIES), draw(ENTRIES)
         strict = name in ("sandbox", "subagent")
         found.append(Layer(name, "somewhere.allow", allow=allow or None, deny=deny, strict=strict))
-    return [replace(found[0], opens=draw(ENTRIES)), *found[1:]]
+    return [replace(found[0], opt_ins=draw(ENTRIES)), *found[1:]]
 
 
 @A_FEW
 @given(layers(), layers(), st.integers(0, 8))
 def test_a_layer_more_never_adds_a_tool(one: list[Layer], other: list[Layer], at: int) -> None:
-    before = set(judge(FACTS, one, OWNER).standing)
-    more = [*one[:at], replace(other[at], opens=()), *one[at:]]
-    assert set(judge(FACTS, more, OWNER).standing) <= before
+    before = set(judge_tools(FACTS, one, OWNER).allowed_names)
+    more = [*one[:at], replace(other[at], opt_ins=()), *one[at:]]
+    assert set(judge_tools(FACTS, more, OWNER).allowed_names) <= before
 
 
 @A_FEW
 @given(layers(), st.integers(0, 8), WORDS)
 def test_a_denial_more_never_adds_a_tool(one: list[Layer], at: int, word: str) -> None:
-    before = set(judge(FACTS, one, OWNER).standing)
-    harder = replace(one[at], deny=(*one[at].deny, Entry(word, "somewhere")))
-    assert set(judge(FACTS, [*one[:at], harder, *one[at + 1 :]], OWNER).standing) <= before
+    before = set(judge_tools(FACTS, one, OWNER).allowed_names)
+    harder = replace(one[at], deny=(*one[at].deny, ListEntry(word, "somewhere")))
+    assert set(judge_tools(FACTS, [*one[:at], harder, *one[at + 1 :]], OWNER).allowed_names) <= before
 
 
 @A_FEW
 @given(layers(), st.integers(0, 8), st.sampled_from(NAMES), st.booleans())
 def test_denied_is_denied_whatever_else_is_said(one: list[Layer], at: int, name: str, owner: bool) -> None:
-    harder = replace(one[at], deny=(*one[at].deny, Entry(name, "somewhere")))
-    judged = judge(FACTS, [*one[:at], harder, *one[at + 1 :]], replace(OWNER, owner=owner))
-    assert name not in judged.standing
+    harder = replace(one[at], deny=(*one[at].deny, ListEntry(name, "somewhere")))
+    judged = judge_tools(FACTS, [*one[:at], harder, *one[at + 1 :]], replace(OWNER, owner=owner))
+    assert name not in judged.allowed_names
     assert not judged.rulings[name].allowed
 
 
@@ -86,26 +97,26 @@ def test_denied_is_denied_whatever_else_is_said(one: list[Layer], at: int, name:
 def test_the_order_of_layers_changes_only_whom_to_blame(one: list[Layer], random: Any) -> None:
     shuffled = list(one)
     random.shuffle(shuffled)
-    assert judge(FACTS, one, OWNER).positions == judge(FACTS, shuffled, OWNER).positions
+    assert judge_tools(FACTS, one, OWNER).positions == judge_tools(FACTS, shuffled, OWNER).positions
 
 
 @A_FEW
 @given(layers())
 def test_every_tool_has_one_ruling_and_the_standing_ones_keep_their_order(one: list[Layer]) -> None:
-    judged = judge(FACTS, one, OWNER)
+    judged = judge_tools(FACTS, one, OWNER)
     assert set(judged.rulings) == {fact.name for fact in FACTS}
     assert list(judged.positions) == sorted(judged.positions)
-    assert judged.standing == tuple(fact.name for fact in FACTS if judged.rulings[fact.name].allowed)
+    assert judged.allowed_names == tuple(fact.name for fact in FACTS if judged.rulings[fact.name].allowed)
     assert all(ruling.allowed or ruling.reason for ruling in judged.rulings.values())
 
 
 @A_FEW
 @given(layers(), layers())
 def test_a_fallback_only_takes_away(one: list[Layer], other: list[Layer]) -> None:
-    spare = OWNER.on("openai/gpt-4o")
-    judged = judge_all(FACTS, [(OWNER, one), (spare, other)])
-    assert set(judged.positions) == set(judge(FACTS, one, OWNER).positions) & set(
-        judge(FACTS, other, spare).positions
+    spare = OWNER.with_model("openai/gpt-4o")
+    judged = judge_runs(FACTS, [(OWNER, one), (spare, other)])
+    assert set(judged.positions) == set(judge_tools(FACTS, one, OWNER).positions) & set(
+        judge_tools(FACTS, other, spare).positions
     )
 
 
@@ -118,7 +129,7 @@ def test_a_pattern_covers_a_name_as_the_plainest_reading_says(pattern: str, name
             return any(covers(rest[1:], left[at:]) for at in range(len(left) + 1))
         return left[:1] == rest[0] and covers(rest[1:], left[1:])
 
-    assert matches(pattern, name) == covers(pattern, name)
+    assert matches_pattern(pattern, name) == covers(pattern, name)
 
 
 def test_the_judgement_is_quick_for_five_hundred_tools_in_nine_layers(tmp_path: Path) -> None:
@@ -139,8 +150,8 @@ def test_the_judgement_is_quick_for_five_hundred_tools_in_nine_layers(tmp_path: 
     }
     config = config_of(tmp_path, tree)
     run = replace(OWNER, channel="telegram", group="-1", sandboxed=True, depth=1)
-    resolve(config, run, facts)
-    best = min(_seconds(lambda: resolve(config, run, facts)) for _ in range(5))
+    resolve_tools(config, run, facts)
+    best = min(_seconds(lambda: resolve_tools(config, run, facts)) for _ in range(5))
     print(
         f"500 tools in nine layers: {best * 1000:.2f} ms"
     )  # the budget is 2 ms; the gate leaves room for a busy machine
@@ -154,14 +165,14 @@ def _seconds(work: Any) -> float:
 
 
 def test_a_long_pattern_against_a_long_name_takes_no_time() -> None:
-    assert _seconds(lambda: matches("a*" * 2000 + "b", "a" * 20_000)) < 1
+    assert _seconds(lambda: matches_pattern("a*" * 2000 + "b", "a" * 20_000)) < 1
 
 
 # -- one resolver -------------------------------------------------------------------------------------------
 
 
 def test_a_turn_and_the_commands_ask_the_same_function() -> None:
-    assert stage.resolve is scenario.resolve is resolve
+    assert turn_context.resolve_tools is scenarios.resolve_tools is resolve_tools
 
 
 # -- the worked example of the seeds (003, 5.3) -------------------------------------------------------------
@@ -172,13 +183,13 @@ def test_the_worked_example_of_the_seeds(tmp_path: Path) -> None:
         "tools": {"profile": "coding", "alsoAllow": ["memory_search"], "deny": ["apply_patch"]},
         "agents": {"list": [{"id": "safe-agent", "tools": {"deny": ["exec"]}}]},
     }
-    judged = resolve(config_of(tmp_path, tree), OWNER, FACTS)
+    judged = resolve_tools(config_of(tmp_path, tree), OWNER, FACTS)
 
     wanted = {"read", "write", "edit", "process", "web_search", "memory_search"}
-    assert wanted <= set(judged.standing)
-    assert set(judged.standing) == {*PROFILES["coding"], "memory_search"} - {"apply_patch", "exec"}
+    assert wanted <= set(judged.allowed_names)
+    assert set(judged.allowed_names) == {*PROFILES["coding"], "memory_search"} - {"apply_patch", "exec"}
     told = {
-        name: (judged.rulings[name].stage, judged.rulings[name].place)
+        name: (judged.rulings[name].stage, judged.rulings[name].shown_key)
         for name in ("apply_patch", "exec", "cron")
     }
     assert told == {
@@ -301,23 +312,23 @@ def test_groups_and_their_senders_are_read_in_both_forms(tmp_path: Path) -> None
 
 def test_a_tool_that_a_fallback_would_not_have_falls_and_the_fallback_is_named(tmp_path: Path) -> None:
     config = config_of(tmp_path, {"tools": {"byProvider": {"openai": {"deny": ["exec"]}}}})
-    judged = resolve(config, OWNER, FACTS, ["openai/gpt-4o"])
+    judged = resolve_tools(config, OWNER, FACTS, ["openai/gpt-4o"])
     ruling = judged.rulings["exec"]
-    assert (ruling.allowed, ruling.spare, ruling.key) == (
+    assert (ruling.allowed, ruling.fallback, ruling.key) == (
         False,
         "openai/gpt-4o",
         "tools.byProvider.openai.deny",
     )
     assert ruling.reason.endswith("because of fallback openai/gpt-4o")
-    assert resolve(config, OWNER, FACTS).rulings["exec"].allowed
+    assert resolve_tools(config, OWNER, FACTS).rulings["exec"].allowed
 
 
 # -- whose tool it is ---------------------------------------------------------------------------------------
 
 
 def kinds(name: str, plugin: str, suppliers: dict[str, str]) -> tuple[bool, str]:
-    fact = fact_of(FakeTool(name).tool, plugin, suppliers)
-    return fact.plugin is None, fact.lost_to
+    fact = tool_fact(FakeTool(name).tool, plugin, suppliers)
+    return fact.plugin is None, fact.assigned_to
 
 
 def test_a_reserved_name_makes_a_core_tool_only_of_its_supplier() -> None:
@@ -332,11 +343,11 @@ def test_a_name_that_was_handed_over_is_core_at_its_new_supplier_and_lost_to_the
 
 
 def names_of(judged: Judgement) -> list[tuple[str, str | None]]:
-    return list(zip(judged.standing, judged.owners, strict=True))
+    return list(zip(judged.allowed_names, judged.owners, strict=True))
 
 
 def test_who_registers_a_reserved_name_is_passed_over_even_when_nobody_supplies_it() -> None:
-    judged = judge((ToolFact("browser", "acme"), ToolFact("acme_ok", "acme")), (), OWNER)
+    judged = judge_tools((ToolFact("browser", "acme"), ToolFact("acme_ok", "acme")), (), OWNER)
     assert names_of(judged) == [("acme_ok", "acme")]
     assert [(one.fact.name, one.kind) for one in judged.conflicts] == [("browser", "reserved")]
 
@@ -351,7 +362,7 @@ def test_words_that_name_nothing_are_told_with_their_place_and_the_nearest_name(
         "channels:\n  telegram:\n    groups:\n      '-1':\n"
         "        tools: {allow: ['read*', weather, idle, 'zz*', idle_do, 'idle_*']}\n"
     )
-    found = strays(load(tmp_path, {}), FACTS, ["idle", "idle_do"])
+    found = unknown_words(load(tmp_path, {}), FACTS, ["idle", "idle_do"])
     assert [(error.key, error.line) for error in found] == [
         ("tools.deny[0]", 3),
         ("channels.telegram.groups.-1.tools.allow[3]", 13),
@@ -368,12 +379,16 @@ def test_groups_and_profiles_name_core_tools_only() -> None:
 
 
 def test_names_are_compared_trimmed_in_lower_case_and_by_alias() -> None:
-    assert [normalise(name) for name in (" Bash ", "APPLY-PATCH", "Read")] == ["exec", "apply_patch", "read"]
+    assert [normalise_tool_name(name) for name in (" Bash ", "APPLY-PATCH", "Read")] == [
+        "exec",
+        "apply_patch",
+        "read",
+    ]
 
 
 def test_a_clash_of_names_is_told_with_both_owners() -> None:
     facts = (*CORE[:1], ToolFact("read", "acme"), ToolFact("search", "p1"), ToolFact("search", "p2"))
-    assert [str(conflict) for conflict in judge(facts, (), OWNER).conflicts] == [
+    assert [str(conflict) for conflict in judge_tools(facts, (), OWNER).conflicts] == [
         "tool read of plugin acme is skipped: its name read is kept for a core tool (supplied by tools-std)",
         "tool search of plugin p2 is skipped: plugin p1 brought the name search before",
     ]
@@ -382,7 +397,7 @@ def test_a_clash_of_names_is_told_with_both_owners() -> None:
 def test_where_two_models_would_have_different_owners_of_a_name_nobody_has_it(tmp_path: Path) -> None:
     facts = (ToolFact("search", "p1", optional=True), ToolFact("search", "p2"))
     config = config_of(tmp_path, {"tools": {"byProvider": {"openai": {"alsoAllow": ["p1"]}}}})
-    assert resolve(config, OWNER, facts).owners == ("p2",)
-    judged = resolve(config, OWNER, facts, ["openai/gpt-4o"])
-    assert judged.standing == ()
+    assert resolve_tools(config, OWNER, facts).owners == ("p2",)
+    judged = resolve_tools(config, OWNER, facts, ["openai/gpt-4o"])
+    assert judged.allowed_names == ()
     assert "plugin p1" in judged.rulings["search"].reason

@@ -4,21 +4,29 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import claw
 import pytest
+from claw import runtime
+
+TIERS = (claw, runtime)
 
 
-@pytest.mark.parametrize("name", claw.__all__)
-def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
-    value = getattr(claw, name)
+@pytest.mark.parametrize(
+    ("tier", "name"), [(tier, name) for tier in TIERS for name in tier.__all__], ids=lambda one: str(one)[:40]
+)
+def test_every_public_name_is_there_and_says_what_it_is(tier: ModuleType, name: str) -> None:
+    value = getattr(tier, name)
     told = (value.__doc__ or "").strip()
     assert told, f"{name} has no docstring"
     assert not told.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
 
 
-def test_the_list_is_sorted_and_names_nothing_twice() -> None:
+def test_the_lists_are_sorted_and_name_nothing_twice() -> None:
     assert list(claw.__all__) == sorted(set(claw.__all__))
+    assert list(runtime.__all__) == sorted(set(runtime.__all__))
+    assert set(claw.__all__).isdisjoint(runtime.__all__)
 
 
 def test_a_name_that_is_not_public_is_an_ordinary_attribute_error() -> None:
@@ -32,7 +40,9 @@ def test_importing_claw_imports_nothing_else() -> None:
     assert done.stdout.split() == ["claw"]
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    stub = (Path(claw.__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
+@pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.__name__)
+def test_type_checkers_see_the_same_names(tier: ModuleType) -> None:
+    stub = Path(str(tier.__file__)).with_suffix(".pyi")
 
-    assert sorted(re.findall(r" as (\w+)", stub)) == claw.__all__, "write core/claw/__init__.pyi anew"
+    names = sorted(re.findall(r" as (\w+)", stub.read_text(encoding="utf-8")))
+    assert names == tier.__all__, f"write {stub.name} again"

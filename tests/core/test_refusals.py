@@ -1,15 +1,16 @@
 """What is left out of a past stays out, in memory and in the file; and what several models refused is told apart."""
 
 import pytest
-from claw.errors import ProviderError
-from claw.failure import all_failed, failed
-from claw.fallback import ModelRef, with_fallback
-from claw.past import Past
-from claw.provider import Request, SystemPrompt
-from claw.rebuilding import good_point
-from claw.record import SUMMARY, Compaction, LeftOut, MessageRecord
+from claw.contracts.errors import ProviderError
+from claw.contracts.extensions import ModelOptions
+from claw.contracts.provider import ModelRef, Request, SystemPrompt
+from claw.contracts.transcript import Assistant, Text, ToolCall, ToolResultMessage, User
+from claw.storage.history import SessionHistory
+from claw.storage.records import SUMMARY, CompactionRecord, MessageRecord, Omission
 from claw.testing import FakeProvider, says
-from claw.transcript import Assistant, Text, ToolCall, ToolResult, User
+from claw_context.recovery import last_good_index
+from claw_models.failover import all_failed, with_fallback
+from claw_provider_sdk.errors import provider_error
 
 
 def user(text: str) -> User:
@@ -20,8 +21,8 @@ def call(id: str) -> Assistant:
     return Assistant((ToolCall(id, "look", {}),))
 
 
-def result(id: str) -> ToolResult:
-    return ToolResult(id, "look", (Text("seen"),))
+def result(id: str) -> ToolResultMessage:
+    return ToolResultMessage(id, "look", (Text("seen"),))
 
 
 # --- what each model is to be done about
@@ -30,8 +31,8 @@ def result(id: str) -> ToolResult:
 def test_models_that_failed_for_different_reasons_each_get_their_own_advice():
     told = str(
         all_failed([
-            ("a/m", failed("a/m", status=401, text="bad key")),
-            ("b/m", failed("b/m", status=404, kind="not_found_error", text="no such model")),
+            ("a/m", provider_error("a/m", status=401, text="bad key")),
+            ("b/m", provider_error("b/m", status=404, kind="not_found_error", text="no such model")),
         ])
     )  # fmt: skip
 
@@ -41,13 +42,13 @@ def test_models_that_failed_for_different_reasons_each_get_their_own_advice():
 
 
 def test_advice_that_holds_for_all_stands_once_at_the_end():
-    error = all_failed([(name, failed(name, status=529)) for name in ("a/m", "b/m")])
+    error = all_failed([(name, provider_error(name, status=529)) for name in ("a/m", "b/m")])
 
     assert str(error).count(error.fix) == 1 and str(error).endswith(error.fix)
 
 
 def test_a_model_that_failed_alone_is_told_as_it_is():
-    alone = failed("a/m", status=401)
+    alone = provider_error("a/m", status=401)
     assert all_failed([("a/m", alone)]) is alone
 
 
@@ -63,7 +64,9 @@ async def asked(service: FakeProvider, *messages) -> list[tuple]:
     async def quiet(text: str) -> None: ...
 
     request = Request(model="", system=SystemPrompt("", ""), messages=())
-    ask = with_fallback([ModelRef("fake", "m")], {"fake": service}, request, quiet)
+    ask = with_fallback(
+        [ModelRef("fake", "m")], {"fake": service}, request, options=ModelOptions(notice=quiet)
+    )
     async for _ in ask(messages, "auto"):
         pass
     return [one.request.messages for one in service.requests]
@@ -73,15 +76,15 @@ async def test_a_refused_request_whose_calls_lack_results_is_mended_once_and_ask
     broken = (user("look"), call("1"), user("well?"))
 
     first, second = await asked(
-        FakeProvider(failed("fake/m", status=400, text="tool_use"), says("ok")), *broken
+        FakeProvider(provider_error("fake/m", status=400, text="tool_use"), says("ok")), *broken
     )
 
     assert first == broken
-    assert [type(message) for message in second] == [User, Assistant, ToolResult, User]
+    assert [type(message) for message in second] == [User, Assistant, ToolResultMessage, User]
 
 
 async def test_a_request_that_needs_no_mending_is_not_asked_again():
-    service = FakeProvider(failed("fake/m", status=400, text="tool_use"))
+    service = FakeProvider(provider_error("fake/m", status=400, text="tool_use"))
 
     with pytest.raises(ProviderError, match="tool_use"):
         await asked(service, user("look"), call("1"), result("1"))
@@ -89,7 +92,7 @@ async def test_a_request_that_needs_no_mending_is_not_asked_again():
 
 
 async def test_a_request_that_is_refused_mended_too_is_not_asked_a_third_time():
-    service = FakeProvider(*[failed("fake/m", status=400, text="tool_use")] * 2)
+    service = FakeProvider(*[provider_error("fake/m", status=400, text="tool_use")] * 2)
 
     with pytest.raises(ProviderError, match="tool_use"):
         await asked(service, user("look"), call("1"), user("well?"))
@@ -114,33 +117,33 @@ PAST = (user("a"), says("A"), user("b"), call("1"), result("1"), says("B"), user
     ],
 )
 def test_the_last_good_point_is_before_what_was_refused(messages, at, why, kept):
-    assert good_point(messages, at, why) == kept
+    assert last_good_index(messages, at, why) == kept
 
 
 # --- in the file
 
 
-def past(*records) -> Past:
+def past(*records) -> SessionHistory:
     numbered = []
     for place, record in enumerate(records):
-        one = record if isinstance(record, Compaction | LeftOut) else MessageRecord(message=record)
+        one = record if isinstance(record, CompactionRecord | Omission) else MessageRecord(message=record)
         fields = {name: getattr(one, name) for name in one.__struct_fields__}
         numbered.append(
             type(one)(**(fields | {"id": str(place), "parent_id": str(place - 1) if place else None}))
         )
-    whole, grown = Past.of(numbered), Past.of(numbered[:1])
+    whole, grown = SessionHistory.of(numbered), SessionHistory.of(numbered[:1])
     for one in numbered[1:]:
         grown.add(one)
     assert grown.messages == whole.messages and grown.sendable() == whole.sendable()
     return whole
 
 
-def words(past: Past) -> list[str]:
+def words(past: SessionHistory) -> list[str]:
     return [message.content[0].text for message in past.sendable()]
 
 
 def test_what_was_left_out_is_not_shown_and_what_came_before_and_after_is():
-    assert words(past(user("a"), says("A"), user("b"), LeftOut(last_kept_entry_id="1"), user("c"))) == [
+    assert words(past(user("a"), says("A"), user("b"), Omission(last_kept_entry_id="1"), user("c"))) == [
         "a",
         "A",
         "c",
@@ -148,21 +151,23 @@ def test_what_was_left_out_is_not_shown_and_what_came_before_and_after_is():
 
 
 def test_nothing_stays_when_nothing_was_good():
-    assert words(past(user("a"), user("b"), LeftOut(), user("c"))) == ["c"]
+    assert words(past(user("a"), user("b"), Omission(), user("c"))) == ["c"]
 
 
 def test_a_summary_stays_whatever_is_left_out_and_what_it_stands_for_does_not_come_back():
-    summed = Compaction(summary="sum", first_kept_entry_id="2")
+    summed = CompactionRecord(summary="sum", first_kept_entry_id="2")
     told = (user("a"), says("A"), user("b"), says("B"), summed, user("c"))
 
-    assert words(past(*told, LeftOut(), user("d"))) == [SUMMARY + "sum", "d"]
-    assert words(past(*told, LeftOut(last_kept_entry_id="0"), user("d"))) == [SUMMARY + "sum", "d"]
-    assert words(past(*told, LeftOut(last_kept_entry_id="2"), user("d"))) == [SUMMARY + "sum", "b", "d"]
-    assert words(past(*told, LeftOut(last_kept_entry_id="4"), user("d"))) == [SUMMARY + "sum", "b", "B", "d"]
+    assert words(past(*told, Omission(), user("d"))) == [SUMMARY + "sum", "d"]
+    assert words(past(*told, Omission(last_kept_entry_id="0"), user("d"))) == [SUMMARY + "sum", "d"]
+    assert words(past(*told, Omission(last_kept_entry_id="2"), user("d"))) == [SUMMARY + "sum", "b", "d"]
+    assert words(past(*told, Omission(last_kept_entry_id="4"), user("d"))) == [SUMMARY + "sum", "b", "B", "d"]
 
 
 def test_a_compaction_after_it_does_not_bring_back_what_was_left_out():
-    again = Compaction(summary="sum", first_kept_entry_id="1")
-    told = past(user("a"), says("A"), user("b"), LeftOut(last_kept_entry_id="1"), user("c"), again, user("d"))
+    again = CompactionRecord(summary="sum", first_kept_entry_id="1")
+    told = past(
+        user("a"), says("A"), user("b"), Omission(last_kept_entry_id="1"), user("c"), again, user("d")
+    )
 
     assert words(told) == [SUMMARY + "sum", "A", "c", "d"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.source import ROOT
+from core.source import ROOT, members
 
 RUN = ROOT / "run.py"
 
@@ -324,15 +324,20 @@ def test_run_py_needs_the_standard_library_only() -> None:
     assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)
 
 
+OURS = {tomllib.loads((folder / "pyproject.toml").read_text())["project"]["name"] for folder in members()}
+
+
 def test_every_package_that_is_asked_for_has_its_pin_and_no_address_is_named() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line) for line in lines), lines
     pinned = {plain(line.split("==")[0]) for line in lines}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     asked = [*groups["dev"], *groups["docs"]]
-    for path in [ROOT / "core/pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]:
-        asked += tomllib.loads(path.read_text())["project"]["dependencies"]
-    assert {plain(re.split(r"[ \[<>=!~;]", line)[0]) for line in asked} - pinned == {"claw-core"}
+    for path in [folder / "pyproject.toml" for folder in members()]:
+        project = tomllib.loads(path.read_text())["project"]
+        asked += project["dependencies"]
+        asked += project.get("optional-dependencies", {}).get("standard", [])
+    assert {plain(re.split(r"[ \[<>=!~;]", line)[0]) for line in asked} - pinned <= OURS
 
 
 def plain(name: str) -> str:
@@ -347,7 +352,7 @@ def test_a_clone_runs_on_debians_own_python_and_answers(installer: str, tmp_path
     if not readable_by_all(python):
         pytest.skip("no /usr/bin/python3 of 3.11 or newer: apt install python3 python3-pip")
     clone = tmp_path / "clone"
-    for name in ("core", "plugins"):
+    for name in ("core", "sdk", "plugins"):
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("run.py", "constraints.txt", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, clone)

@@ -19,9 +19,9 @@ LONGEST_CALL = 5.0
 def weathers(kind: str, wait_seconds: float, full: bool) -> list[Weather]:
     """One in thirteen of them, or all: houses, what the service asks for, how many people write, who refuses."""
     all_of_them = [
-        Weather(house, sick, kind, after, rate, wait_seconds, seed)
-        for seed, (house, after, rate) in enumerate(itertools.product(HOUSES, (None, 5.0), PER_MINUTE))
-        for sick in subsets(house)
+        Weather(harness, sick, kind, after, rate, wait_seconds, seed)
+        for seed, (harness, after, rate) in enumerate(itertools.product(HOUSES, (None, 5.0), PER_MINUTE))
+        for sick in subsets(harness)
         if after is None or kind == "429"
     ]
     return all_of_them if full else all_of_them[::13]

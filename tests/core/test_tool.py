@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from claw.errors import ClawError, ToolError
-from claw.tool import Result, Tool, ToolContext, fit, perform, run, tool, validate
-from claw.transcript import Image, Text
-from claw.truncation import MIDDLE, share, truncate
+from claw.contracts.errors import ClawError, ToolError
+from claw.contracts.text import OMISSION_MARK, truncate, truncate_blocks
+from claw.contracts.tool import Tool, ToolContext, ToolResult, check_and_run, fit_result, run, tool, validate
+from claw.contracts.transcript import Image, Text
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
@@ -135,12 +135,14 @@ def test_a_signature_that_no_model_can_fill_is_refused_with_the_way_out():
 
 
 def test_importing_the_room_loads_neither_pydantic_nor_jsonschema():
-    code = "import sys, claw.tool; print([m for m in ('pydantic', 'jsonschema') if m in sys.modules])"
+    code = (
+        "import sys, claw.contracts.tool; print([m for m in ('pydantic', 'jsonschema') if m in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_the_public_name_is_the_decorator_also_after_the_room_of_that_name_was_imported():
-    code = "import claw.tool; from claw import tool; print(type(tool).__name__)"
+    code = "import claw.contracts.tool; from claw import tool; print(type(tool).__name__)"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
         == "function"
@@ -217,10 +219,10 @@ async def test_a_function_gets_values_of_its_types_its_defaults_and_the_context(
     async def visit(context: ToolContext, place: Place, when: list[Place] | None = None) -> dict[str, Any]:
         return {"city": place.city, "when": when, "call": context.call_id, "type": type(place).__name__}
 
-    answer = await perform(visit, {"place": {"city": "Köln"}}, context)
+    answer = await check_and_run(visit, {"place": {"city": "Köln"}}, context)
 
     assert "context" not in visit.parameters["properties"]
-    assert answer == Result(
+    assert answer == ToolResult(
         '{"city":"Köln","when":null,"call":"call_1","type":"Place"}',
         details={"city": "Köln", "when": None, "call": "call_1", "type": "Place"},
     )
@@ -233,8 +235,8 @@ async def test_with_an_explicit_schema_the_function_gets_the_checked_arguments_a
     async def count(context: ToolContext, **arguments: Any) -> dict[str, Any]:
         return arguments
 
-    assert (await perform(count, {"n": 3}, context)).content == '{"n":3}'
-    assert (await perform(count, {}, context)).is_error
+    assert (await check_and_run(count, {"n": 3}, context)).content == '{"n":3}'
+    assert (await check_and_run(count, {}, context)).is_error
 
 
 async def test_a_plain_function_runs_in_a_thread_and_the_loop_goes_on(context: ToolContext):
@@ -245,7 +247,7 @@ async def test_a_plain_function_runs_in_a_thread_and_the_loop_goes_on(context: T
         assert threading.current_thread() is not here
         return str(went_on.wait(5))
 
-    running = asyncio.ensure_future(perform(wait, {}, context))
+    running = asyncio.ensure_future(check_and_run(wait, {}, context))
     await asyncio.sleep(0)
     went_on.set()
     assert (await running).content == "True"
@@ -281,21 +283,23 @@ async def test_what_a_tool_raises_becomes_a_result_that_names_the_culprit(
     async def fail_later() -> str:
         raise error
 
-    answer = await perform(replace(tool(fail if plain else fail_later), plugin="acme"), {}, context)
+    answer = await check_and_run(replace(tool(fail if plain else fail_later), plugin="acme"), {}, context)
 
     assert answer.is_error
     assert text in answer.blocks[0].text
 
 
 @pytest.mark.parametrize(
-    "answer", [None, 5, ["a"], pytest.param(object(), id="object"), Result(["text"]), Result(7)], ids=repr
+    "answer",
+    [None, 5, ["a"], pytest.param(object(), id="object"), ToolResult(["text"]), ToolResult(7)],
+    ids=repr,
 )  # type: ignore[arg-type]
 async def test_an_answer_of_another_kind_is_an_error_of_the_tool(answer, context: ToolContext):
     @tool
     async def odd() -> Any:
         return answer
 
-    result = await perform(replace(odd, plugin="acme"), {}, context)
+    result = await check_and_run(replace(odd, plugin="acme"), {}, context)
     assert result.is_error
     assert "str, dict or ToolResult" in result.content and "acme" in result.content
 
@@ -305,7 +309,7 @@ async def test_a_dict_that_json_cannot_hold_is_an_error_too(context: ToolContext
     async def odd() -> Any:
         return {"when": object()}
 
-    assert (await perform(odd, {}, context)).is_error
+    assert (await check_and_run(odd, {}, context)).is_error
 
 
 async def test_half_a_surrogate_pair_does_not_reach_the_transcript(context: ToolContext):
@@ -313,7 +317,7 @@ async def test_half_a_surrogate_pair_does_not_reach_the_transcript(context: Tool
     async def odd() -> str:
         return "a\ud800b"
 
-    assert (await perform(odd, {}, context)).content == "a\ufffdb"
+    assert (await check_and_run(odd, {}, context)).content == "a\ufffdb"
 
 
 async def test_a_tool_that_takes_too_long_is_stopped(context: ToolContext):
@@ -327,7 +331,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(context: ToolContext):
             cleaned.append(True)
         return ""
 
-    answer = await perform(slow, {}, context)
+    answer = await check_and_run(slow, {}, context)
     assert answer.is_error and "0.01 s" in answer.content
     assert cleaned == [True]
 
@@ -341,7 +345,7 @@ async def test_cancelling_passes_to_the_tool_and_back(context: ToolContext):
         await asyncio.sleep(60)
         return ""
 
-    running = asyncio.ensure_future(perform(slow, {}, context))
+    running = asyncio.ensure_future(check_and_run(slow, {}, context))
     await began.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -373,14 +377,14 @@ async def test_a_tool_that_will_not_be_cancelled_is_left_behind(
 
 def test_texts_of_one_result_share_the_limit_and_pictures_stay():
     picture = Image("AAAA")
-    long = Result((Text("a" * 9000), picture, Text("b" * 1000)), details={"kept": 1})
+    long = ToolResult((Text("a" * 9000), picture, Text("b" * 1000)), details={"kept": 1})
 
-    short = fit(long, 5000)
+    short = fit_result(long, 5000)
 
     first, second, third = short.blocks
     assert (len(first.text), second, len(third.text)) == (4500, picture, 500)
     assert short.details == {"kept": 1}
-    assert fit(short, 5000) is short
+    assert fit_result(short, 5000) is short
 
 
 def test_a_cut_text_says_how_much_is_gone_and_what_to_do():
@@ -393,13 +397,13 @@ def test_no_cut_text_is_longer_than_its_limit_and_a_short_one_is_untouched(text,
     assert len(out) <= max(limit, 0) or out == text
     if len(text) <= limit:
         assert out == text
-    elif MIDDLE not in out and suffix is not None:
+    elif OMISSION_MARK not in out and suffix is not None:
         assert text.startswith(out.removesuffix(suffix[:limit]))
 
 
 @given(st.lists(st.text(max_size=200), max_size=5), st.integers(0, 500))
 def test_the_parts_together_keep_within_the_limit(texts, limit):
-    assert sum(len(block.text) for block in share([Text(t) for t in texts], limit)) <= max(limit, 0)
+    assert sum(len(block.text) for block in truncate_blocks([Text(t) for t in texts], limit)) <= max(limit, 0)
 
 
 @given(

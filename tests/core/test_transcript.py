@@ -4,15 +4,14 @@ from collections import Counter
 
 import msgspec
 import pytest
-from claw.record import Compaction, CustomMessage, MessageRecord, context, encode, read
-from claw.transcript import (
+from claw.contracts.transcript import (
     Assistant,
     Image,
     Message,
     Text,
     Thinking,
     ToolCall,
-    ToolResult,
+    ToolResultMessage,
     Usage,
     User,
     estimate_tokens,
@@ -20,7 +19,15 @@ from claw.transcript import (
     pair,
     sendable,
 )
-from claw.usage import Ledger, normalise
+from claw.storage.records import (
+    CompactionRecord,
+    CustomMessage,
+    MessageRecord,
+    build_context,
+    encode_record,
+    parse_session,
+)
+from claw.storage.usage import SessionUsage, usage_of
 from hypothesis import given, strategies as st
 
 
@@ -29,8 +36,8 @@ def asks(*ids: str, text: str = "", stop: str = "tool_use", name: str = "read") 
     return Assistant((*words, *(ToolCall(call, name, {}) for call in ids)), stop_reason=stop)
 
 
-def answers(call: str, text: str = "done", name: str = "read") -> ToolResult:
-    return ToolResult(call, name, (Text(text),))
+def answers(call: str, text: str = "done", name: str = "read") -> ToolResultMessage:
+    return ToolResultMessage(call, name, (Text(text),))
 
 
 def says(text: str) -> User:
@@ -49,7 +56,7 @@ _messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(st.one_of(_calls, _texts, st.just(Thinking("hm"))), max_size=4).map(tuple),
         stop_reason=st.sampled_from(["stop", "tool_use", "error", "aborted"]),
     ),
-    st.builds(ToolResult, _ids, st.sampled_from(["read", ""]), st.tuples(_texts)),
+    st.builds(ToolResultMessage, _ids, st.sampled_from(["read", ""]), st.tuples(_texts)),
 )
 _histories = st.lists(_messages, max_size=12)
 
@@ -57,7 +64,7 @@ _histories = st.lists(_messages, max_size=12)
 def assert_every_call_is_answered_right_behind_it(messages: tuple[Message, ...]) -> None:
     waiting: list[str] = []
     for message in messages:
-        if isinstance(message, ToolResult):
+        if isinstance(message, ToolResultMessage):
             assert waiting, "a result that nobody asked for"
             assert message.call_id == waiting.pop(0)
         else:
@@ -91,8 +98,8 @@ def test_pairing_loses_no_word_of_a_person_and_keeps_their_order(history):
 @given(_histories)
 def test_pairing_invents_only_what_it_counts(history):
     paired = pair(history)
-    given_results = Counter((m.call_id, m.content) for m in history if isinstance(m, ToolResult))
-    found = Counter((m.call_id, m.content) for m in paired.messages if isinstance(m, ToolResult))
+    given_results = Counter((m.call_id, m.content) for m in history if isinstance(m, ToolResultMessage))
+    found = Counter((m.call_id, m.content) for m in paired.messages if isinstance(m, ToolResultMessage))
 
     assert (found - given_results).total() <= paired.synthetic_added
 
@@ -106,7 +113,7 @@ def test_a_well_formed_history_is_sent_as_it_is():
 def test_a_lost_result_says_that_nothing_is_known_of_the_effect():
     [_, _, lost] = pair([says("hi"), asks("a", name="exec")]).messages
 
-    assert isinstance(lost, ToolResult)
+    assert isinstance(lost, ToolResultMessage)
     assert (lost.call_id, lost.tool_name, lost.is_error) == ("a", "exec", True)
     assert "unknown" in lost.text
 
@@ -114,7 +121,7 @@ def test_a_lost_result_says_that_nothing_is_known_of_the_effect():
 def test_one_id_called_twice_gets_each_result_at_its_nearest_earlier_call():
     history = [asks("a"), answers("a", "first"), asks("a"), answers("a", "second"), answers("a", "third")]
 
-    assert [m.text for m in pair(history).messages if isinstance(m, ToolResult)] == ["first", "second"]
+    assert [m.text for m in pair(history).messages if isinstance(m, ToolResultMessage)] == ["first", "second"]
 
 
 def test_an_aborted_answer_keeps_its_words_and_its_answered_calls_and_loses_the_others():
@@ -134,9 +141,12 @@ def test_an_aborted_answer_that_said_nothing_is_not_sent():
 
 
 def test_blank_text_is_not_sent_and_a_result_without_text_still_is():
-    blank = ToolResult("a", "read", (Text(""),))
+    blank = ToolResultMessage("a", "read", (Text(""),))
 
-    assert sendable([says("  "), asks("a", text=" "), blank]) == (asks("a"), ToolResult("a", "read", ()))
+    assert sendable([says("  "), asks("a", text=" "), blank]) == (
+        asks("a"),
+        ToolResultMessage("a", "read", ()),
+    )
 
 
 def test_a_picture_alone_is_something_said():
@@ -146,7 +156,7 @@ def test_a_picture_alone_is_something_said():
 
 
 def test_details_of_a_result_weigh_nothing():
-    assert estimate_tokens(ToolResult("a", "read", (Text("abcd"),), details={"long": "x" * 9999})) == 1
+    assert estimate_tokens(ToolResultMessage("a", "read", (Text("abcd"),), details={"long": "x" * 9999})) == 1
 
 
 def test_what_no_person_said_is_no_turn_of_its_own():
@@ -168,21 +178,21 @@ def test_limiting_turns_keeps_an_end_of_the_history(limit, history):
 
 
 def test_the_same_figures_under_any_spelling():
-    assert normalise({"input_tokens": 3, "cache_read_input_tokens": 9}) == Usage(input=3, cache_read=9)
-    assert normalise({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}) == Usage(
+    assert usage_of({"input_tokens": 3, "cache_read_input_tokens": 9}) == Usage(input=3, cache_read=9)
+    assert usage_of({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}) == Usage(
         input=3, cache_read=9
     )
 
 
 @pytest.mark.parametrize("nonsense", ["12", None, True, float("nan"), float("inf"), [], {}])
 def test_what_is_no_number_is_no_figure(nonsense):
-    assert normalise({"input_tokens": nonsense}) is None
-    assert normalise({"input_tokens": nonsense, "promptTokens": 5}) == Usage(input=5)
+    assert usage_of({"input_tokens": nonsense}) is None
+    assert usage_of({"input_tokens": nonsense, "promptTokens": 5}) == Usage(input=5)
 
 
 def test_how_full_the_context_is_comes_from_the_newest_call_and_not_from_the_sums():
     ledger = (
-        Ledger()
+        SessionUsage()
         .plus(Usage(input=10, output=5, cache_read=40_000))
         .plus(Usage(input=12, output=50, cache_read=40_500))
     )
@@ -194,13 +204,15 @@ def test_how_full_the_context_is_comes_from_the_newest_call_and_not_from_the_sum
 def test_what_is_written_is_read_again(history):
     records = [MessageRecord(id=f"{n:08x}", parent_id=f"{n - 1:08x}" if n else None, message=message)
                for n, message in enumerate(history)]  # fmt: skip
-    lines = [b'{"type":"session","id":"s"}\n', *(encode(record)[1] for record in records)]
+    lines = [b'{"type":"session","id":"s"}\n', *(encode_record(record)[1] for record in records)]
 
-    assert list(read(b"".join(lines)).entries) == records
+    assert list(parse_session(b"".join(lines)).entries) == records
 
 
 def test_text_that_is_not_unicode_is_written_as_what_can_be_read_again():
-    kept, line = encode(MessageRecord(id="1", message=says("half \ud83d a pair, \ud83d\ude00 a whole one")))
+    kept, line = encode_record(
+        MessageRecord(id="1", message=says("half \ud83d a pair, \ud83d\ude00 a whole one"))
+    )
 
     assert isinstance(kept.message, User)
     assert kept.message.content == (Text("half \ufffd a pair, 😀 a whole one"),)
@@ -212,13 +224,15 @@ def test_details_may_hold_any_object():
         def __repr__(self) -> str:
             return "<strange>"
 
-    _, line = encode(
-        MessageRecord(id="1", message=ToolResult("a", "read", (), details={"it": Strange(), "n": 2**70}))
+    _, line = encode_record(
+        MessageRecord(
+            id="1", message=ToolResultMessage("a", "read", (), details={"it": Strange(), "n": 2**70})
+        )
     )
 
-    [entry] = read(b'{"type":"session","id":"s"}\n' + line).entries
+    [entry] = parse_session(b'{"type":"session","id":"s"}\n' + line).entries
     assert isinstance(entry, MessageRecord)
-    assert isinstance(entry.message, ToolResult)
+    assert isinstance(entry.message, ToolResultMessage)
     assert entry.message.details == {"it": "<strange>", "n": 2**70}
 
 
@@ -226,9 +240,11 @@ def test_a_record_whose_parent_is_gone_hangs_on_the_one_before_it():
     lines = [
         MessageRecord(id=f"{n}", parent_id=f"{n - 1}" if n else None, message=says(str(n))) for n in range(4)
     ]
-    data = b'{"type":"session","id":"s"}\n' + b"".join(encode(line)[1] for line in lines if line.id != "2")
+    data = b'{"type":"session","id":"s"}\n' + b"".join(
+        encode_record(line)[1] for line in lines if line.id != "2"
+    )
 
-    shown = context(read(data).entries).messages
+    shown = build_context(parse_session(data).entries).messages
 
     assert shown == (says("0"), says("1"), says("3"))
 
@@ -238,18 +254,18 @@ def test_a_record_that_names_itself_or_a_later_one_as_parent_makes_no_circle():
         MessageRecord(id=a, parent_id=b, message=says(a)) for a, b in [("1", "1"), ("2", "3"), ("3", "2")]
     ]
 
-    assert list(context(circle).messages) == [says("2"), says("3")]
+    assert list(build_context(circle).messages) == [says("2"), says("3")]
 
 
 def test_a_second_compaction_takes_the_place_of_the_first():
     entries = [
         MessageRecord(id="1", parent_id=None, message=says("1")),
-        Compaction(id="2", parent_id="1", summary="first", first_kept_entry_id="1"),
+        CompactionRecord(id="2", parent_id="1", summary="first", first_kept_entry_id="1"),
         CustomMessage(id="3", parent_id="2", content=(Text("noted"),), custom_type="note"),
-        Compaction(id="4", parent_id="3", summary="second", first_kept_entry_id="1"),
+        CompactionRecord(id="4", parent_id="3", summary="second", first_kept_entry_id="1"),
     ]
 
-    assert context(entries).messages == (
+    assert build_context(entries).messages == (
         Assistant((Text("Summary:\nsecond"),)),
         says("1"),
         User((Text("noted"),), kind="note"),

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import Credential, ProviderError, VendorClients
+from claw import Credential, ProviderError
+from claw_provider_sdk import VendorClients
 
 MAIN, SPARE = Credential("main", "sk-1"), Credential("spare", "sk-2")
 
@@ -29,17 +30,17 @@ async def test_each_key_has_one_client_however_many_ask_at_once(sdk: str) -> Non
 
     clients = VendorClients(sdk, "acme-sdk", "claw-acme[sdk]", make)
     assert sdk not in sys.modules
-    first = await asyncio.gather(*(clients.of(key) for key in (MAIN, MAIN, SPARE, None)))
+    first = await asyncio.gather(*(clients.get(key) for key in (MAIN, MAIN, SPARE, None)))
 
     assert sorted(made) == ["", "sk-1", "sk-2"]
-    assert first[0] is first[1] is await clients.of(MAIN)
+    assert first[0] is first[1] is await clients.get(MAIN)
     assert first[2] is not first[0]
 
 
 async def test_the_sdk_is_imported_beside_the_loop(sdk: str) -> None:
     import threading
 
-    imported = await VendorClients(sdk, "acme-sdk", "claw-acme[sdk]", lambda sdk, _: sdk).of(MAIN)
+    imported = await VendorClients(sdk, "acme-sdk", "claw-acme[sdk]", lambda sdk, _: sdk).get(MAIN)
 
     assert imported.imported_in is not threading.main_thread()
 
@@ -48,6 +49,6 @@ async def test_an_sdk_that_is_missing_is_told_with_the_command_that_brings_it() 
     clients = VendorClients("acme.nowhere", "acme-sdk", "claw-acme[sdk]", lambda sdk, _: sdk)
 
     with pytest.raises(ProviderError, match=r"acme-sdk is not installed.*install.*claw-acme\[sdk\]") as error:
-        await clients.of(MAIN)
+        await clients.get(MAIN)
     assert (error.value.reason, error.value.retryable) == ("bad_request", False)
     assert "sk-1" not in repr(vars(clients))

@@ -6,12 +6,14 @@ import subprocess
 from pathlib import Path
 
 from claw import pip_command
-from core.source import ROOT
-from house.test_packaging import Venv, wheel_of
+from core.source import ROOT, with_core
+from integration.test_packaging import Venv, wheel_of
 
 
 def built(folder: Path, *members: str) -> list[str]:
     """Wheels of core and these plugins."""
+    for place in with_core():
+        wheel_of(place, folder)
     places = [ROOT / "core", *(ROOT / "plugins" / name for name in members)]
     return [str(wheel_of(place, folder)) for place in places]
 

@@ -3,16 +3,16 @@
 import random
 
 import msgspec
-from claw.provider import Request, SystemPrompt
-from claw.record import BranchSummary, Compaction, CustomMessage, ModelChange
-from claw.testing.protocols import Refusal, anthropic, chat, google, mistral, responses
-from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from claw_anthropic.request import Turns, body as messages_body
-from claw_google.request import Turns as GoogleTurns, body as google_body
-from claw_mistral.request import Rows as MistralRows, body as mistral_body
-from claw_openai.chat import Rows, body as chat_body
+from claw.contracts.provider import Request, SystemPrompt
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.storage.records import BranchSummary, CompactionRecord, CustomMessage, ModelChange
+from claw_anthropic.request import MessagesTurns, body as messages_body
+from claw_google.request import GeminiTurns as GoogleTurns, body as google_body
+from claw_mistral.request import MistralMessages as MistralRows, body as mistral_body
+from claw_openai.chat import ChatMessages, body as chat_body
 from claw_openai.config import Quirks
-from claw_openai.responses import Items, body as responses_body
+from claw_openai.responses import ResponseItems, body as responses_body
+from claw_testing.protocols import RequestRefused, anthropic, chat, google, mistral, responses
 
 HEADERS = {
     "x-api-key": "k",
@@ -26,21 +26,21 @@ SYSTEM = SystemPrompt("You are claw.")
 
 
 def anthropics(messages):
-    turns = Turns("anthropic", "m1")
+    turns = MessagesTurns("anthropic", "m1")
     for message in messages:
         turns.add(message)
     return messages_body(Request("m1", SYSTEM, tuple(messages)), turns, 1000)
 
 
 def chats(messages):
-    rows = Rows("openai", Quirks())
+    rows = ChatMessages("openai", Quirks())
     for message in messages:
         rows.add(message)
     return chat_body(Request("m2", SYSTEM, tuple(messages)), rows, 1000, Quirks())
 
 
 def responding(messages):
-    items = Items("openai", "m2")
+    items = ResponseItems("openai", "m2")
     for message in messages:
         items.add(message)
     return responses_body(Request("m2", SYSTEM, tuple(messages)), items, 1000)
@@ -77,7 +77,7 @@ def refused(messages, turn=None):
     for service, body in SERVICES if turn is None else [SERVICES[turn % len(SERVICES)]]:
         try:
             service.check(HEADERS, msgspec.json.decode(msgspec.json.encode(body(messages))))
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             return f"{service.__name__}: {refusal.message}"
     return ""
 
@@ -122,7 +122,7 @@ class Chaos:
 
     def results(self, answer):
         answered = [
-            ToolResult(
+            ToolResultMessage(
                 call.id, self.random.choice([call.name, ""]), (Text(self.text()),), is_error=bool(n % 2)
             )
             for n, call in enumerate(answer.tool_calls)
@@ -154,7 +154,7 @@ class Chaos:
             ids = [entry.id for entry in session.entries]
             if dice < 0.03:
                 kept = self.random.choice([*ids, "deadbeef"])
-                session.append_entry(Compaction(summary=self.text(), first_kept_entry_id=kept))
+                session.append_entry(CompactionRecord(summary=self.text(), first_kept_entry_id=kept))
             elif dice < 0.05:
                 session.append_entry(BranchSummary(summary=self.text()))
             elif dice < 0.07:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.channel import Door, Limits
-from claw.clock import SYSTEM
-from claw.message import Address, Inbound, Outbound, Receipt, Sender
-from claw.provider import Finished, ModelEvent, Request, TextDelta
-from claw.serve import Serving
-from claw.testing import FakeProvider, House
-from claw.transcript import Assistant, Text, User
+from claw.contracts.channel import ChannelLimits, Inbox
+from claw.contracts.messages import Address, Inbound, Outbound, Receipt, Sender
+from claw.contracts.provider import Finished, ModelEvent, Request, TextDelta
+from claw.contracts.transcript import Assistant, Text, User
+from claw.storage.clock import SYSTEM
+from claw.testing import FakeProvider, Harness
+from claw_gateway.supervisor import ChannelServer
 
 _NUMBER = re.compile(r"\bn(\d+)\b")
 _PAGE_BYTES = 4096
@@ -30,7 +30,7 @@ class Crowd:
     :ivar answers: what was said in each chat, in order; ``answered_at`` the second at which a number was first named.
     """
 
-    name, account, capabilities, limits = "crowd", "default", frozenset({"idempotent"}), Limits()
+    name, account, capabilities, limits = "crowd", "default", frozenset({"idempotent"}), ChannelLimits()
 
     def __init__(self, said: Sequence[tuple[float, str]]) -> None:
         self._said = said
@@ -41,20 +41,20 @@ class Crowd:
         self.answered_at: dict[int, float] = {}
         self._seconds = SYSTEM.monotonic
 
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         """Say everything at its time, however long the house takes, then listen for ever."""
         began = self._seconds()
         async with asyncio.TaskGroup() as people:
             for number, (second, chat) in enumerate(self._said):
                 if (early := began + second - self._seconds()) > 0:
                     await asyncio.sleep(early)
-                people.create_task(self._write(door, number, chat))
+                people.create_task(self._write(inbox, number, chat))
         await asyncio.Event().wait()
 
-    async def _write(self, door: Door, number: int, chat: str) -> None:
+    async def _write(self, inbox: Inbox, number: int, chat: str) -> None:
         began, address = self._seconds(), Address(self.name, chat)
         message = Inbound(address, f"n{number}", Sender(chat), message_id=str(number), event_id=f"e{number}")
-        if await door.submit(message):
+        if await inbox.submit(message):
             self.taken_at[number] = self._seconds()
             self.delays.append(self.taken_at[number] - began)
         else:
@@ -115,8 +115,8 @@ async def flood(
     """Let a crowd write to a house, until all is answered."""
     crowd = Crowd(said)
     config = {"messages": {"queue": dict(queue or {})}}
-    house = House(Echo(), channels=[crowd], config=config, home=home)
-    serving, stop, result = Serving(house.app), asyncio.Event(), Flooded(crowd)
+    harness = Harness(Echo(), channels=[crowd], config=config, home=home)
+    serving, stop, result = ChannelServer(harness.app), asyncio.Event(), Flooded(crowd)
     before, began = _resident_bytes(), SYSTEM.monotonic()
     running = asyncio.ensure_future(serving.run(stop))
     try:
@@ -124,19 +124,19 @@ async def flood(
             await asyncio.sleep(0.02)
             result.grown_bytes = max(result.grown_bytes, _resident_bytes() - before)
         result.seconds = SYSTEM.monotonic() - began
-        database = house.app.rooms.journal._database
+        database = harness.app.runtime.turn_log._database
         result.states = dict(database.read("SELECT state, count(*) FROM inbox GROUP BY state"))
         [(result.turns,)] = database.read("SELECT count(*) FROM turns WHERE ended_at_ms IS NOT NULL")
     finally:
         stop.set()
         await running
-        await house.close()
+        await harness.close()
     result.waits = {number: crowd.answered_at[number] - at for number, at in crowd.taken_at.items()
                     if number in crowd.answered_at}  # fmt: skip
     return result
 
 
-def _is_quiet(serving: Serving) -> bool:
+def _is_quiet(serving: ChannelServer) -> bool:
     report = serving.report()
     return report.running == report.waiting == report.owed == 0
 

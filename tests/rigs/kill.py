@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.failpoint import NAMES
-from claw.testing.services import OpenAIService
 from claw_discord.fake import FakeDiscord
 from claw_feishu.fake import FakeFeishu
+from claw_gateway.process.failpoint import NAMES
 from claw_telegram.fake import FakeTelegram
+from claw_testing.services import OpenAIService
 from strangers import installed
 
 from rigs import ledger, script

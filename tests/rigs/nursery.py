@@ -146,7 +146,8 @@ def _obey() -> None:
 
 
 def _live(order: Mapping[str, Any]) -> NoReturn:
-    from claw import __main__, failpoint
+    from claw import __main__
+    from claw_gateway.process import failpoint
 
     said = os.open(order["said"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for fd in (1, 2):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, Protocol
 
 from claw_discord.fake import FakeDiscord
-from claw_discord.fake.rest import Answer
+from claw_discord.fake.rest import ForcedAnswer
 from claw_feishu.fake import FakeFeishu, Pushed
 from claw_telegram.fake import FakeTelegram
 
@@ -245,7 +245,7 @@ class Discord:
 
     def lose(self) -> bool:
         if is_new := self._losses.is_new(len(self.fake.asked("POST", "/messages"))):
-            self.fake.fail("POST /channels/*/messages", Answer(cut=True, done=True))
+            self.fake.fail("POST /channels/*/messages", ForcedAnswer(cut=True, done=True))
         return is_new
 
     def acknowledged(self) -> set[int]:

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from claw.store import SYSTEM, Disk
+from claw.storage.files import SYSTEM, Disk
 
 _BLOCK_BYTES = 512
 _SALT = slice(16, 24)  # of a log's header: SQLite's file format, "WAL file format"

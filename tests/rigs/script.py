@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from claw.testing.services import Received, Reply
+from claw_testing.services import ReceivedRequest, ServiceReply
 
 KINDS = ("plain", "long", "jot", "hush")
 """A short answer; one of several messages; a tool whose effect may happen once; silence."""
@@ -24,7 +24,7 @@ def question(number: int, kind: str) -> str:
     return f"ask-{number}-{kind}"
 
 
-def answer(request: Received) -> Reply:
+def answer(request: ReceivedRequest) -> ServiceReply:
     """What comes next in this conversation (Chat Completions)."""
     asked: dict[int, str] = {}
     settled: set[int] = set()
@@ -40,14 +40,14 @@ def answer(request: Received) -> Reply:
             }
     left = {number: kind for number, kind in asked.items() if number not in settled and kind != "hush"}
     if to_jot := [number for number, kind in left.items() if kind == "jot" and number not in jotted]:
-        return Reply(calls=[("jot", {"number": number}) for number in to_jot])
+        return ServiceReply(calls=[("jot", {"number": number}) for number in to_jot])
     if not left:
-        return Reply(SILENCE)
+        return ServiceReply(SILENCE)
     chars = _PART_CHARS if len(left) <= _FEW else _SHORT_CHARS  # one card of Feishu's holds it, or two
     text = "\n\n".join(_answered(number, kind, chars) for number, kind in left.items())
     if "long" in left.values():  # slowly, so that people see it grow
-        return Reply(text, delay_seconds=0.3, pause_seconds=0.1)
-    return Reply(text)
+        return ServiceReply(text, delay_seconds=0.3, pause_seconds=0.1)
+    return ServiceReply(text)
 
 
 def _answered(number: int, kind: str, chars: int) -> str:

@@ -10,14 +10,22 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from claw.auth import Credential
-from claw.clock import Clock
-from claw.errors import ProviderError
-from claw.failure import failed
-from claw.fallback import Bunch, ModelRef, with_fallback
-from claw.keys import Keys
-from claw.provider import Finished, ModelEvent, Request, SystemPrompt, TextDelta
+from claw.contracts.errors import ProviderError
+from claw.contracts.extensions import ModelOptions
+from claw.contracts.provider import (
+    Credential,
+    Finished,
+    ModelEvent,
+    ModelRef,
+    Request,
+    SystemPrompt,
+    TextDelta,
+)
+from claw.storage.clock import Clock
 from claw.testing import says
+from claw_models.failover import KeySelection, with_fallback
+from claw_models.key_pool import KeyPool
+from claw_provider_sdk.errors import provider_error
 
 BEFORE_SECONDS, STORM_SECONDS, AFTER_SECONDS = 30.0, 600.0, 120.0
 STATUS = {"429": 429, "529": 529, "503": 503}
@@ -106,7 +114,7 @@ class _Service:
             asked = self._weather.retry_after
             headers = {} if asked is None else {"retry-after": f"{asked:g}"}
             text = "overloaded" if self._weather.kind == "529" else "not now"
-            raise failed(self.name, status=STATUS[self._weather.kind], text=text, headers=headers)
+            raise provider_error(self.name, status=STATUS[self._weather.kind], text=text, headers=headers)
         yield TextDelta("fine")
         await asyncio.sleep(self._dice.uniform(0.5, 3.0))
         yield Finished(says("fine"))
@@ -121,15 +129,16 @@ def rage(weather: Weather) -> Seen:
 async def _rage(weather: Weather) -> Seen:
     seen, dice = Seen(), random.Random(weather.seed)
     now = asyncio.get_running_loop().time
-    keys = Keys(None, Clock(lambda: 1_800_000_000 + now(), now))
+    keys = KeyPool(None, Clock(lambda: 1_800_000_000 + now(), now))
     services: dict[str, Any] = {
         name: _Service(name, count, weather, seen, dice) for name, count in weather.providers
     }
     models = [ModelRef(name, "m") for name, _ in weather.providers]
 
     async def turn(number: int) -> None:
-        bunch = Bunch(keys, session=f"s{number % 16}", wait_seconds=weather.wait_seconds)
-        ask = with_fallback(models, services, Request("", SystemPrompt(""), ()), _nobody, bunch)
+        selection = KeySelection(keys, wait_seconds=weather.wait_seconds)
+        options = ModelOptions(session_key=f"s{number % 16}", notice=_nobody)
+        ask = with_fallback(models, services, Request("", SystemPrompt(""), ()), selection, options)
         begun = now()
         seen.begun.append(begun)
         try:

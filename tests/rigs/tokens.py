@@ -14,9 +14,9 @@ from threading import Lock, Thread
 from time import sleep, time
 from typing import Any
 
-from claw.auth import Credential
-from claw.errors import ProviderError
-from claw.keys import Keys
+from claw.contracts.errors import ProviderError
+from claw.contracts.provider import Credential
+from claw_models.key_pool import KeyPool
 
 
 class TokenService:
@@ -107,12 +107,12 @@ class Renewing:
 async def tokens(folder: Path, url: str, users: int) -> list[str]:
     """The tokens that so many turns of one process get."""
     provider: Any = Renewing(url)
-    keys = Keys()
+    keys = KeyPool()
 
     async def one() -> str:
         try:
-            [key] = keys.of(provider, folder)
-            return (await keys.logins.renewed(provider, key, folder)).secret
+            [key] = keys.keys_for(provider, folder)
+            return (await keys.logins.refreshed(provider, key, folder)).secret
         except ProviderError as why:
             return str(why)
 

@@ -19,12 +19,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from claw.conversations.kept import content, conversations, reading_of
-from claw.errors import BusyError
-from claw.record import Entry, MessageRecord
-from claw.session import Session, Sessions
-from claw.store import Database, Disk
-from claw.transcript import Text, User
+from claw.contracts.errors import BusyError
+from claw.contracts.transcript import Text, User
+from claw.storage.database import Database
+from claw.storage.files import Disk
+from claw.storage.records import Entry, MessageRecord
+from claw.storage.sessions import Session, SessionStore
+from claw_sessions.index import list_sessions, parse_stored_session, read_bytes
 
 from rigs.linear import Append, History, Read, digest_of
 
@@ -40,10 +41,10 @@ class Writer:
     name: str
     dice: random.Random
     notes: int
-    sessions: Sessions = field(init=False)
+    sessions: SessionStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sessions = Sessions(self.home, Database(self.home / "state.db"), disk=Disk(write=self.write))
+        self.sessions = SessionStore(self.home, Database(self.home / "state.db"), disk=Disk(write=self.write))
 
     def write(self, fd: int, data: bytes) -> int:
         """Now and then death comes when half of it is written."""
@@ -95,9 +96,9 @@ class Writer:
         """As ``claw sessions show`` does."""
         self.note(began="read")
         seen: list[str] = []
-        for kept in conversations(self.home):
+        for kept in list_sessions(self.home):
             if kept.state == "current":
-                seen = values(reading_of(kept, content(kept)).entries)
+                seen = values(parse_stored_session(kept, read_bytes(kept)).entries)
         self.note(ended="read", count=len(seen), digest=digest_of(seen))
 
 
@@ -141,7 +142,7 @@ async def history(home: Path, notes: Path, seed: int, writers: int, operations: 
 
 async def log_of(home: Path) -> list[str]:
     """The log once all is quiet, as a turn opens it; its file read without claw says the same."""
-    sessions = Sessions(home, Database(home / "state.db"))
+    sessions = SessionStore(home, Database(home / "state.db"))
     session = await sessions.open(KEY, "a")
     seen, lines = values(session.entries), session.path.read_text().splitlines()
     sessions.close()

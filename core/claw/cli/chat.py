@@ -1,4 +1,4 @@
-"""``claw chat``: talk to an agent, once or line by line."""
+"""``claw chat``: talk to an agent, one message or line by line."""
 
 import asyncio
 import json
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from claw.cli.show import SCHEMA_VERSION
-from claw.errors import ClawError, UsageError
-from claw.truncation import shortened
-from claw.wall import own_stdout
-from claw.words import say
+from claw.cli.output import SCHEMA_VERSION
+from claw.contracts.errors import ClawError, UsageError
+from claw.contracts.text import with_ellipsis
+from claw.host.isolation import reserved_stdout
+from claw.i18n import t
 
 if TYPE_CHECKING:
+    from claw.agent.turn_context import TurnOptions
     from claw.app import App
-    from claw.event import Event
-    from claw.stage import Wish
+    from claw.contracts.events import Event
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def chat(
     ] = False,
 ) -> None:
     """Talk to an agent. In a pipe only the answer is printed."""
-    from claw.stage import Wish
+    from claw.agent.turn_context import TurnOptions
 
     folder = workspace.expanduser().resolve() if workspace else None
     if folder and not folder.is_dir():
@@ -58,40 +58,43 @@ def chat(
         text = sys.stdin.read().strip()
         if not text:
             raise UsageError("there is nothing to say", fix="claw chat 'your message'")
-    wish = Wish(agent, session, model, tool_choice, folder, Path.cwd())
-    with own_stdout() if text is not None else nullcontext(sys.stdout) as out, asyncio.Runner() as runner:
-        talk = Talk(runner, wish, as_json, out)
+    options = TurnOptions(agent, session, model, tool_choice, folder, Path.cwd())
+    with (
+        reserved_stdout() if text is not None else nullcontext(sys.stdout) as out,
+        asyncio.Runner() as runner,
+    ):
+        conversation = TerminalChat(runner, options, as_json, out)
         try:
             if text is not None:
-                talk.once(text)
+                conversation.send(text)
             else:
-                talk.line_by_line()
+                conversation.read_lines()
         finally:
-            talk.close()
+            conversation.close()
 
 
-class Talk:
+class TerminalChat:
     """One conversation on this terminal.
 
     :param as_json: print events instead of words.
-    :param out: claw's own stdout. When it is the process's too, strangers get another one while they run, and not
-        while a line is typed: readline writes to the real one.
+    :param out: claw's own stdout. When it is also the process's stdout, plugins get another one while they run,
+        but not while a line is typed: readline writes to the real one.
     """
 
-    def __init__(self, runner: asyncio.Runner, wish: "Wish", as_json: bool, out: TextIO) -> None:
-        self._runner, self._wish = runner, wish
-        self._screen = Screen(as_json, out)
-        self._app: App = self._run(_opened(wish.model))
-        self._screen.redacted = self._app.redact.data
-        self._show_questions()
+    def __init__(self, runner: asyncio.Runner, options: "TurnOptions", as_json: bool, out: TextIO) -> None:
+        self._runner, self._options = runner, options
+        self._screen = TerminalScreen(as_json, out)
+        self._app: App = self._run(_open_app(options.model))
+        self._screen.redact = self._app.redact.redact_data
+        self._connect_approvals()
 
-    def once(self, text: str) -> None:
-        """One message, one answer; a failed turn is raised."""
-        self._run(self._said(text))
+    def send(self, text: str) -> None:
+        """Send one message and show its answer; a failed turn raises its error."""
+        self._run(self._handle_input(text))
 
-    def line_by_line(self) -> None:
-        """Ask for lines until the person leaves; a failed or stopped turn does not end it."""
-        history = History(self._app.config.home / "chat_history")
+    def read_lines(self) -> None:
+        """Read and answer lines until the person leaves; a failed or stopped turn does not end the loop."""
+        history = InputHistory(self._app.config.home / "chat_history")
         self._banner()
         while True:
             try:
@@ -104,100 +107,100 @@ class Talk:
             if line in _LEAVE:
                 break
             if line:
-                self._line(line)
-        history.keep()
+                self._run_line(line)
+        history.save()
 
     def close(self) -> None:
-        """End the app."""
+        """Close the app."""
         self._run(self._app.close())
 
     def _run(self, step: Coroutine[Any, Any, T]) -> T:
         before = sys.stdout
-        if self._screen.out is not before:  # it is kept for the whole of this process
+        if self._screen.out is not before:  # stdout is already redirected for the whole process
             return self._runner.run(step)
         try:
-            with own_stdout() as self._screen.out:
+            with reserved_stdout() as self._screen.out:
                 return self._runner.run(step)
         finally:
             self._screen.out = before
 
-    def _line(self, line: str) -> None:
+    def _run_line(self, line: str) -> None:
         try:
-            self._run(self._said(line))
+            self._run(self._handle_input(line))
         except KeyboardInterrupt:
-            self._screen.aside(say("stopped"))
+            self._screen.note(t("stopped"))
         except ClawError as failed:
-            self._screen.aside(self._app.redact(str(failed)))
+            self._screen.note(self._app.redact(str(failed)))
 
-    async def _said(self, text: str) -> None:
-        """Take up what the person said: a command, or a message."""
+    async def _handle_input(self, text: str) -> None:
+        """Run what the person typed: a command, or a message."""
         command = text.startswith("/") and not self._screen.as_json
-        if not (command and await self._command(text)):
-            await self._turn(text)
+        if not (command and await self._run_command(text)):
+            await self._run_turn(text)
 
-    def _show_questions(self) -> None:
-        """Whoever sits here is asked by key; in a pipe nobody is."""
-        from claw.cli.answer import Answers
+    def _connect_approvals(self) -> None:
+        """Send approval requests to the person at this terminal; in a pipe, none are sent."""
+        from claw_approvals.terminal import TerminalApprover
 
-        if self._app.rooms.approvals and Answers.possible() and not self._screen.as_json:
-            answers = Answers(self._app.rooms.approvals, self._screen.aside)
-            self._app.rooms.approvals.present = answers.present
+        if self._app.runtime.approvals and TerminalApprover.available() and not self._screen.as_json:
+            answers = TerminalApprover(self._app.runtime.approvals, self._screen.note)
+            self._app.runtime.approvals.show_request = answers.show_request
 
-    async def _turn(self, text: str) -> None:
-        from claw.app import from_terminal
-        from claw.cli.desk import TerminalDesk
+    async def _run_turn(self, text: str) -> None:
+        from claw.app import terminal_message
+        from claw.cli.chat_conversation import TerminalConversation
 
         self._screen.reasoning = bool(
-            TerminalDesk(self._app, from_terminal(text), self._wish).chosen.reasoning
+            TerminalConversation(self._app, terminal_message(text), self._options).overrides.reasoning
         )
-        outbound = await self._app.hear(from_terminal(text), self._screen.hear, self._wish)
+        outbound = await self._app.handle(terminal_message(text), self._screen.on_event, self._options)
         self._screen.answer(outbound.text if outbound else "")
 
-    async def _command(self, line: str) -> bool:
-        """Do what a line says, if it is a command."""
-        from claw.app import from_terminal
-        from claw.builtin.chat_commands import run
-        from claw.cli.desk import TerminalDesk
+    async def _run_command(self, line: str) -> bool:
+        """Run a line if it is a command; return true if it was one."""
+        from claw.agent.chat_commands import run_chat_command
+        from claw.app import terminal_message
+        from claw.cli.chat_conversation import TerminalConversation
 
-        desk = TerminalDesk(self._app, from_terminal(line), self._wish)
-        said = await run(line, desk)
-        if said is None:
+        command_desk = TerminalConversation(self._app, terminal_message(line), self._options)
+        reply = await run_chat_command(line, command_desk)
+        if reply is None:
             return False
-        self._wish = desk.wish
-        more = "\n/exit — " + say("leave (Ctrl-D does the same)") if line.split() == ["/help"] else ""
-        self._screen.line(said + more)
-        for text in desk.further:
-            await self._turn(text)
+        self._options = command_desk.wish
+        more = "\n/exit — " + t("leave (Ctrl-D does the same)") if line.split() == ["/help"] else ""
+        self._screen.line(reply + more)
+        for text in command_desk.queued_messages:
+            await self._run_turn(text)
         return True
 
     def _banner(self) -> None:
-        from claw.app import from_terminal
+        from claw.app import terminal_message
 
-        stage = self._run(self._app.stage(from_terminal(""), self._wish))
-        who, model, folder = stage.agent.id, stage.models[0], stage.workspace
-        text = say("{agent} with {model}, in {folder}", agent=who, model=model, folder=folder)
-        self._screen.aside(f"claw · {text} · {say('/help lists the commands')}")
+        context = self._run(self._app.resolve_turn(terminal_message(""), self._options))
+        agent, model, folder = context.agent.id, context.models[0], context.workspace
+        text = t("{agent} with {model}, in {folder}", agent=agent, model=model, folder=folder)
+        self._screen.note(f"claw · {text} · {t('/help lists the commands')}")
 
 
-class Screen:
-    """Shows a turn while it runs: words as they come, tool calls beside them. A pipe gets the answer alone."""
+class TerminalScreen:
+    """The output of a turn: text as it streams, tool calls beside it. In a pipe, the answer alone."""
 
     def __init__(self, as_json: bool, out: TextIO) -> None:
         self.as_json, self.out = as_json, out
         self.reasoning = False
-        self.redacted: Callable[[Any], Any] = lambda shown: shown
-        self._live = out.isatty()
-        self._words: list[str] = []  # of the newest step that had any
-        self._streamed = self._broke = self._open = False
+        self.redact: Callable[[Any], Any] = lambda shown: shown
+        self._is_terminal = out.isatty()
+        self._pieces: list[str] = []  # of the newest step that had text
+        self._streamed = self._interrupted = self._line_open = False
 
-    async def hear(self, event: "Event") -> None:
-        """One event of the turn."""
-        from claw.event import (
+    async def on_event(self, event: "Event") -> None:
+        """Show one event of the turn."""
+        from claw.contracts.events import (
+            MessageRecorded,
             Notice,
-            Said,
             StepStarted,
-            TextPiece,
-            ThinkingPiece,
+            TextStreamed,
+            ThinkingStreamed,
             ToolBegan,
             ToolEnded,
             ToolProgress,
@@ -206,79 +209,79 @@ class Screen:
         )
 
         if self.as_json:
-            line = {"schemaVersion": SCHEMA_VERSION, **self.redacted(as_json(event))}
+            line = {"schemaVersion": SCHEMA_VERSION, **self.redact(as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
         elif isinstance(event, TurnStarted):
-            self._words, self._broke = [], False
-        elif isinstance(event, Said):
-            self._broke = self._streamed and getattr(event.message, "stop_reason", "") == "error"
+            self._pieces, self._interrupted = [], False
+        elif isinstance(event, MessageRecorded):
+            self._interrupted = self._streamed and getattr(event.message, "stop_reason", "") == "error"
         elif isinstance(event, StepStarted):
-            if self._broke:  # what stands on a terminal cannot be taken back
-                self.line(say("(The answer broke off there. It begins anew:)"))
-            self._streamed = self._broke = False
-        elif isinstance(event, TextPiece) and self._live:
-            self._words = self._words if self._streamed else []
-            self._words.append(event.text)
-            self._streamed = self._open = True
+            if self._interrupted:  # text on a terminal cannot be removed
+                self.line(t("(The answer broke off there. It begins anew:)"))
+            self._streamed = self._interrupted = False
+        elif isinstance(event, TextStreamed) and self._is_terminal:
+            self._pieces = self._pieces if self._streamed else []
+            self._pieces.append(event.text)
+            self._streamed = self._line_open = True
             self._write(event.text)
-        elif isinstance(event, ThinkingPiece) and self.reasoning:
-            self._open = True
+        elif isinstance(event, ThinkingStreamed) and self.reasoning:
+            self._line_open = True
             self._write(event.text)
         elif isinstance(event, ToolBegan):
-            given = json.dumps(event.call.arguments, ensure_ascii=False)
-            self.aside(f"· {_name(event.call.name)} {shortened(self.redacted(given), 100)}")
+            arguments = json.dumps(event.call.arguments, ensure_ascii=False)
+            self.note(f"· {_tool_name(event.call.name)} {with_ellipsis(self.redact(arguments), 100)}")
         elif isinstance(event, ToolEnded) and event.result.is_error:
-            self.aside(f"! {_name(event.call.name)}: {self.redacted(_line(event.result))}")
+            self.note(f"! {_tool_name(event.call.name)}: {self.redact(_result_line(event.result))}")
         elif isinstance(event, ToolProgress | Notice):
-            self.aside(f"  {self.redacted(event.text)}")
+            self.note(f"  {self.redact(event.text)}")
 
     def answer(self, text: str) -> None:
-        """The whole answer: printed when it was not shown while it came."""
+        """Print the whole answer, unless it was streamed."""
         if self.as_json:
             return
-        if self._streamed or (self._live and text.strip() == "".join(self._words).strip()):
+        if self._streamed or (self._is_terminal and text.strip() == "".join(self._pieces).strip()):
             self._end_line()
         elif text:
             self._write(text.rstrip("\n") + "\n")
 
     def line(self, text: str) -> None:
-        """What claw itself answers."""
+        """Print an answer of claw itself."""
         self._end_line()
         self._write(text + "\n")
 
-    def aside(self, text: str) -> None:
-        """A line that is not the answer: dim on a terminal, on stderr, nothing of it in a pipe's stdout."""
-        from claw.conversations.told import harmless
+    def note(self, text: str) -> None:
+        """Print a line that is not the answer: dim on a terminal, on stderr, never in a pipe's stdout."""
+        from claw_sessions.render import harmless
 
         self._end_line()
         text = harmless(text)
         dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        if self._live or sys.stderr.isatty() or not text.startswith("·"):
+        if self._is_terminal or sys.stderr.isatty() or not text.startswith("·"):
             sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
 
     def _write(self, text: str) -> None:
-        """Nobody's words steer a terminal; a pipe gets them as they are."""
-        from claw.conversations.told import harmless
+        """Write text: without control sequences to a terminal, unchanged to a pipe."""
+        from claw_sessions.render import harmless
 
-        self.out.write(harmless(text) if self._live else text)
+        self.out.write(harmless(text) if self._is_terminal else text)
         self.out.flush()
 
     def _end_line(self) -> None:
-        if self._open:
+        if self._line_open:
             self.out.write("\n")
             self.out.flush()
-        self._open = False
+        self._line_open = False
 
 
-class History:
-    """The lines typed before, at the arrow keys; kept in the home, for this person only."""
+class InputHistory:
+    """The lines typed before, for the arrow keys; kept in the home, readable only by its owner."""
 
     def __init__(self, path: Path, keep_lines: int = 1000) -> None:
         self._path, self._keep = path, keep_lines
         try:
             import readline
-        except ImportError:  # a Python without it: lines are asked for all the same
+        except ImportError:  # a Python without readline: lines are read all the same
             self._readline: Any = None
             return
         self._readline = readline
@@ -286,11 +289,11 @@ class History:
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 readline.add_history(line)
 
-    def keep(self) -> None:
-        """Write them down."""
+    def save(self) -> None:
+        """Save the lines."""
         if self._readline is None:
             return
-        from claw.store import SYSTEM
+        from claw.storage.files import SYSTEM
 
         count = self._readline.get_current_history_length()
         kept = range(max(1, count - self._keep + 1), count + 1)
@@ -298,30 +301,30 @@ class History:
         SYSTEM.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
 
 
-async def _opened(model: str) -> "App":
-    from claw.app import App, look_round
+async def _open_app(model: str) -> "App":
+    from claw.app import App, load_setup
 
-    told: set[str] = set()
+    printed: set[str] = set()
 
-    def complain(line: str) -> None:
-        if line not in told:
-            told.add(line)
+    def warn_once(line: str) -> None:
+        if line not in printed:
+            printed.add(line)
             sys.stderr.write(f"claw: {line}\n")
 
-    app = App(look_round(models=[model]), complain=complain)
-    asyncio.get_running_loop().set_exception_handler(app.overheard)
+    app = App(load_setup(models=[model]), log=warn_once)
+    asyncio.get_running_loop().set_exception_handler(app.on_loop_error)
     return app
 
 
-def _name(text: str) -> str:
-    """What a model calls a tool, on one line: it may call it what it likes."""
-    return shortened(" ".join(text.split()), 64)
+def _tool_name(text: str) -> str:
+    """Cut a tool name to one line: the model may send any text as a name."""
+    return with_ellipsis(" ".join(text.split()), 64)
 
 
-def _line(result: Any) -> str:
-    """The first line of a result; the one behind it too, where it only announces that one."""
+def _result_line(result: Any) -> str:
+    """Return the first line of a result, with the second one when the first only announces it."""
     text = " ".join(block.text for block in result.blocks if hasattr(block, "text")).strip()
     first, _, rest = text.partition("\n")
     if first.endswith((":", "：")):
         first = f"{first} {rest.strip().partition(chr(10))[0]}"
-    return shortened(first, 160)
+    return with_ellipsis(first, 160)

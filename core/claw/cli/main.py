@@ -1,4 +1,5 @@
-"""The command line: nouns and their modules, each imported when it is asked for. ``ClawError`` ends here, in words."""
+"""The command line: commands and their modules, each imported on use. ``ClawError`` is caught here and
+printed."""
 
 import os
 from importlib import import_module
@@ -7,54 +8,47 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from claw import survey, words
-from claw.cli import brought
-from claw.cli.ending import leave, tell
+from claw import i18n
+from claw.cli import plugin_commands
+from claw.cli.errors import exit_with, report_error
+from claw.host import discovery
 
-_NOUNS = {
+_COMMANDS = {
     "chat": "claw.cli.chat",
-    "init": "claw.cli.init",
-    "status": "claw.cli.status",
-    "gateway": "claw.cli.gateway",
-    "channels": "claw.cli.channels",
-    "pairing": "claw.cli.pairing",
-    "route": "claw.cli.route",
-    "sessions": "claw.cli.sessions",
-    "turns": "claw.cli.turns",
-    "logs": "claw.cli.logs",
-    "usage": "claw.cli.usage",
+    "init": "claw_admin.setup.init",
+    "status": "claw_admin.doctor.status",
+    "route": "claw_admin.policy.route",
+    "sessions": "claw_sessions.commands",
     "plugins": "claw.cli.plugins",
-    "models": "claw.cli.models",
-    "auth": "claw.cli.auth",
+    "hooks": "claw.cli.hooks",
     "tools": "claw.cli.tools",
-    "policy": "claw.cli.policy",
-    "approvals": "claw.cli.approvals",
+    "policy": "claw_admin.policy.commands",
+    "approvals": "claw_approvals.command",
     "config": "claw.cli.config",
-    "prompt": "claw.cli.prompt",
-    "doctor": "claw.cli.doctor",
-    "upgrade": "claw.cli.upgrade",
-    "completion": "claw.cli.completion",
+    "doctor": "claw_admin.doctor.command",
+    "upgrade": "claw_admin.plugin_manager.upgrade",
+    "completion": "claw_admin.setup.completion",
 }
 
 
-class Nouns(TyperGroup):
-    """The commands of claw, found by name; a name that is none of ours may be a plugin's."""
+class CommandGroup(TyperGroup):
+    """The group of claw's commands, found by name; any other name may be a command of a plugin."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Our own names. Those of plugins work too; ``plugins list`` shows who brings which."""
-        return list(_NOUNS)
+        """List our own names, and those that installed plugins declare; no plugin is imported."""
+        return [*_COMMANDS, *(name for name in plugin_commands.command_names() if " " not in name)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command ``cmd_name``, imported now."""
-        if cmd_name in _NOUNS:
-            command = typer.main.get_command(import_module(_NOUNS[cmd_name]).app)
-            command.name = cmd_name  # a group has none of its own, and the list of commands prints it
+        """Import and return the command ``cmd_name``."""
+        if cmd_name in _COMMANDS:
+            command = typer.main.get_command(import_module(_COMMANDS[cmd_name]).app)
+            command.name = cmd_name  # a group has no name of its own, and the list of commands prints it
             return command
-        return brought.command(cmd_name)
+        return plugin_commands.load_command(cmd_name)
 
 
 app = typer.Typer(
-    cls=Nouns,
+    cls=CommandGroup,
     name="claw",
     no_args_is_help=True,
     add_completion=False,
@@ -74,13 +68,13 @@ def _top(version: bool = typer.Option(False, "--version", "-V", help="Print the 
 
 
 def run() -> None:
-    """Run the command line and leave with its exit code; whatever goes wrong is told in words."""
-    words.use(words.language_of(os.environ))
-    survey.speak(os.environ)
+    """Run the command line and leave with its exit code; print any error as text."""
+    i18n.use_language(i18n.language_of(os.environ))
+    discovery.use_configured_locale(os.environ)
     try:
         code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
-    except BaseException as why:  # noqa: BLE001 - the last wall before the person
-        leave(tell(why))
+    except BaseException as why:  # noqa: BLE001 - the last handler: the person gets text, not a traceback
+        exit_with(report_error(why))
     if code == 130:  # typer makes an exit code of Ctrl-C
-        tell(KeyboardInterrupt())
-    leave(code if isinstance(code, int) else 0)
+        report_error(KeyboardInterrupt())
+    exit_with(code if isinstance(code, int) else 0)

@@ -1,15 +1,16 @@
-"""The list of plugins, shown. Kept apart from the typer commands, so that the fast door gets by without typer."""
+"""The list of plugins, printed. Kept apart from the typer commands, so that the fast path of ``__main__``
+needs no typer."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from claw.cli.show import document, table
-from claw.config.names import nearest
-from claw.errors import UsageError
-from claw.lifecycle.layer import origin
-from claw.standing import Standing
-from claw.survey import standings
-from claw.words import say
+from claw.cli.output import document, table
+from claw.config.paths import nearest
+from claw.contracts.errors import UsageError
+from claw.host.discovery import plugin_states
+from claw.host.overlay import installed_in
+from claw.host.state import PluginState
+from claw.i18n import t
 
 COLOURS = {
     "loaded": "green", "idle": "dim", "disabled": "dim", "blocked": "yellow", "quarantined": "bold red",
@@ -19,22 +20,22 @@ COLOURS = {
 
 def show(as_json: bool) -> None:
     """Print the list: a table, or one document."""
-    found = standings()
+    found = plugin_states()
     if as_json:
-        document("plugins", {"plugins": [described(standing) for standing in found]})
+        document("plugins", {"plugins": [plugin_data(plugin) for plugin in found]})
         return
-    head = [say("plugin"), say("version"), say("state"), say("kinds"), say("tools"), say("why")]
-    table(head, [_row(standing) for standing in found], COLOURS)
+    head = [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")]
+    table(head, [_row(plugin) for plugin in found], COLOURS)
 
 
-def described(standing: Standing) -> dict[str, Any]:
-    """A plugin as plain data, for ``--json``."""
-    found, manifest = standing.found, standing.found.manifest
+def plugin_data(state: PluginState) -> dict[str, Any]:
+    """Return a plugin as plain data, for ``--json``."""
+    found, manifest = state.found, state.found.manifest
     body: dict[str, Any] = {
-        "id": standing.id, "state": standing.state, "why": standing.why, "stage": standing.stage,
-        "mend": standing.mend, "required": standing.required, "version": found.version,
+        "id": state.id, "state": state.state, "why": state.why, "stage": state.stage,
+        "mend": state.fix, "required": state.required, "version": found.version,
         "distribution": found.distribution, "package": found.package, "folder": str(found.folder or ""),
-        "origin": origin(found.distribution), "manifest": manifest is not None,
+        "origin": installed_in(found.distribution), "manifest": manifest is not None,
     }  # fmt: skip
     if manifest:
         body |= {
@@ -48,19 +49,19 @@ def described(standing: Standing) -> dict[str, Any]:
     return body
 
 
-def no_plugin(id: str, known: Iterable[str]) -> UsageError:
-    """Nobody is called ``id``; the nearest one of those that are ``known`` is named."""
+def unknown_plugin_error(id: str, known: Iterable[str]) -> UsageError:
+    """Return the error for an unknown plugin ``id``; it names the nearest one of those that are ``known``."""
     near = nearest(id, known)
     fix = "did you mean {near}?" if near else "claw plugins list shows them"
     return UsageError("no plugin {id} is installed", fix=fix, id=id, near=near)
 
 
-def _row(standing: Standing) -> list[str]:
-    manifest = standing.found.manifest
+def _row(state: PluginState) -> list[str]:
+    manifest = state.found.manifest
     if manifest is None:
-        kinds = tools = "?" if standing.state == "loaded" else ""
+        kinds = tools = "?" if state.state == "loaded" else ""
     else:
         kinds = ",".join(manifest.kinds)
         tools = str(len(manifest.tools)) if manifest.tools else ""
-    why = standing.why + (f" ({standing.mend})" if standing.mend else "")
-    return [standing.id, standing.found.version, standing.state, kinds, tools, why]
+    why = state.why + (f" ({state.fix})" if state.fix else "")
+    return [state.id, state.found.version, state.state, kinds, tools, why]

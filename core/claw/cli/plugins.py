@@ -1,16 +1,18 @@
-"""``claw plugins``: what is installed, how it stands, and why. No plugin is imported here."""
+"""``claw plugins``: the installed plugins, their state, and why. No plugin is imported here."""
 
 import json
 
 import typer
 
-from claw.cli.brought import Plugins
-from claw.cli.options import AsJson
-from claw.cli.plugin_list import described, no_plugin, show
-from claw.cli.show import document
+from claw.cli.output import document
+from claw.cli.plugin_commands import AsJson, PluginsGroup
+from claw.cli.plugin_list import plugin_data, show, unknown_plugin_error
 
 app = typer.Typer(
-    cls=Plugins, add_completion=False, no_args_is_help=True, help="What is installed, how it stands, and why."
+    cls=PluginsGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    help="What is installed, how it stands, and why.",
 )
 
 
@@ -23,12 +25,12 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def info(plugin: str, as_json: AsJson = False) -> None:
     """Say all that is known of one plugin, without importing it."""
-    from claw.survey import standings
+    from claw.host.discovery import plugin_states
 
-    found = {standing.id: standing for standing in standings()}
+    found = {state.id: state for state in plugin_states()}
     if plugin not in found:
-        raise no_plugin(plugin, found)
-    body = described(found[plugin])
+        raise unknown_plugin_error(plugin, found)
+    body = plugin_data(found[plugin])
     if as_json:
         document("plugin", body)
         return

@@ -1,22 +1,168 @@
-"""``agents``, and the sections that each agent may have for itself."""
+"""``agents``, and the sections that each agent may override."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
-from claw.config.tools import ToolLists, ToolsSettings
-from claw.config.values import Duration, Names, Secret, Section, Size, part, wrong
+from claw.config.values import Duration, Names, Secret, Section, Size, section_default, validation_error
+
+Profile = Literal["minimal", "coding", "messaging", "full", "default"]
+
+_INTERPRETERS = frozenset({
+    "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
+    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk", "sed",
+    "gsed", "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi", "vim", "ed",
+    "ex", "emacs",
+})  # fmt: skip
+"""Programs that run code given as an argument or input; a version suffix (python3.12) is ignored."""
+
+
+def is_interpreter(program: str) -> bool:
+    """Return true if a program, given by name or path, runs any code or program that it is given."""
+    return program.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS
+
+
+def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
+    for index, name in enumerate(value):
+        if is_interpreter(name):
+            problem = (
+                "{name} is an interpreter: it runs any program it is given, so it is never a safe filter"
+            )
+            fix = "Take it out of safeBins; allow whole commands with tools.exec.allow"
+            raise validation_error(problem, fix, at=(index,), name=name)
+    return value
+
+
+class ToolLists(Section):
+    """Lists of allowed and denied tools. An empty or absent ``allow`` restricts nothing; ``deny`` wins."""
+
+    allow: Names | None = Field(None, description="Tool names, plugin ids, group:NAME, patterns with *.")
+    deny: Names = Field((), description="The same words; what they name is taken away.")
+    also_allow: Names | None = Field(None, description="Added to the profile's list.")
+
+    @model_validator(mode="after")
+    def _not_both_lists(self) -> "ToolLists":
+        if self.allow and self.also_allow:
+            raise validation_error(
+                "allow and alsoAllow stand together in one section",
+                "Move the entries of alsoAllow into allow, or take allow away and let a profile be widened by alsoAllow",
+                at=("alsoAllow",),
+            )
+        return self
+
+
+class ToolScope(ToolLists):
+    """Lists on top of a profile."""
+
+    profile: Profile | None = Field(None, description="minimal, coding, messaging, full; default = no limit.")
+
+
+class ExecSettings(Section):
+    """The tool ``exec``."""
+
+    mode: Literal["deny", "allowlist", "full"] = Field(
+        "allowlist",
+        validation_alias=AliasChoices("mode", "security"),
+        description="deny, only listed commands, or everything.",
+    )
+    ask: Literal["off", "on-miss", "always"] = Field("on-miss", description="When a person is asked.")
+    allow: tuple[str | dict[str, Any], ...] = Field((), description="Commands that need no question.")
+    safe_bins: Annotated[tuple[str, ...], AfterValidator(_no_interpreters)] = Field(
+        (), description="Programs that only filter a stream."
+    )
+    trusted_dirs: tuple[str, ...] = Field((), description="Folders whose programs are what they seem.")
+    strict_inline_eval: bool = True
+    env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
+    timeout_seconds: float = Field(120.0, gt=0)
+    max_output_chars: int = Field(
+        30_000,
+        ge=1000,
+        description="Shown of what a command says; the whole is kept, and the agent reads on there.",
+    )
+    background: bool = Field(True, description="Whether commands may go on in the background.")
+
+
+class MessageSettings(Section):
+    """The tool ``message``."""
+
+    targets: tuple[str, ...] = Field(
+        (), description="Chats beside the one it answers in: channel:chat, or channel/account:chat."
+    )
+
+
+class LoopDetectors(Section):
+    """The kinds of loops that are detected."""
+
+    generic_repeat: bool = Field(True, description="The same call again and again.")
+    known_poll_no_progress: bool = Field(
+        True, description="The tool process asked again and again, nothing new."
+    )
+    ping_pong: bool = Field(True, description="Two calls in turns.")
+
+
+class LoopDetection(Section):
+    """Detection of repeated tool calls within one turn."""
+
+    enabled: bool = True
+    history_size: int = Field(30, ge=1, description="Newest calls that are looked at.")
+    warning_threshold: int = Field(10, ge=1, description="The model is told.")
+    critical_threshold: int = Field(
+        20, ge=1, description="The call is refused; the third refusal ends the turn."
+    )
+    breaker_threshold: int = Field(
+        30,
+        ge=1,
+        validation_alias=AliasChoices(
+            "breakerThreshold",
+            "breaker_threshold",
+            "globalCircuitBreakerThreshold",
+            "global_circuit_breaker_threshold",
+        ),
+        description="So many equal answers of one call end the turn.",
+    )
+    detectors: LoopDetectors = section_default()
+
+
+class ScopedTools(Section):
+    """Lists for runs of one kind."""
+
+    tools: ToolLists = section_default()
+
+
+class SpawnLists(ToolLists):
+    """Lists for sub-agents."""
+
+    allow_spawn: bool = Field(False, description="Let a sub-agent start sub-agents, down to the depth cap.")
+
+
+class SubagentTools(Section):
+    """Lists for sub-agents."""
+
+    tools: SpawnLists = section_default()
+
+
+class ToolsSettings(ToolScope):
+    """``tools``, for all agents or for one agent."""
+
+    by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
+    exec: ExecSettings = section_default()
+    sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
+    subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
+    suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")
+    message: MessageSettings = section_default()
+    loop_detection: LoopDetection = section_default()
+
 
 Thinking = Literal["off", "minimal", "low", "medium", "high", "adaptive"]
-Share = Annotated[float, Field(gt=0, le=1)]
+Ratio = Annotated[float, Field(gt=0, le=1)]
 Tokens = Annotated[int, Field(ge=0)]
 
 
-def _model(value: Any) -> Any:
+def _to_model_choice(value: Any) -> Any:
     return {"primary": value} if isinstance(value, str) else value
 
 
-def _zone(value: str) -> str:
+def _check_zone(value: str) -> str:
     if value in ("user", "local"):
         return value
     from zoneinfo import ZoneInfo  # 3 ms of CPU that most files need not pay
@@ -25,37 +171,37 @@ def _zone(value: str) -> str:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError) as cause:
         fix = "Write a name such as Europe/Berlin, or user or local"
-        raise wrong("{value} is not a known time zone", fix, value=value) from cause
+        raise validation_error("{value} is not a known time zone", fix, value=value) from cause
     return value
 
 
-Zone = Annotated[str, AfterValidator(_zone)]
+Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
-def _people(value: tuple[str, ...]) -> tuple[str, ...]:
+def _no_star(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, person in enumerate(value):
         if "*" in person:
             problem = "{person} would make everybody an owner"
-            raise wrong(problem, "Name each owner by id: channel:id", at=(index,), person=person)
+            raise validation_error(problem, "Name each owner by id: channel:id", at=(index,), person=person)
     return value
 
 
-People = Annotated[tuple[str, ...], AfterValidator(_people)]
+People = Annotated[tuple[str, ...], AfterValidator(_no_star)]
 """Owners: stable ids, ``channel:id``; a star is refused."""
 
 
 class ModelChoice(Section):
-    """Which model answers, and which ones stand in for it, in order."""
+    """The model that answers, and its fallbacks, in order."""
 
     primary: str | None = Field(None, description="provider/model, such as anthropic/claude-sonnet-4-6.")
     fallbacks: tuple[str, ...] = Field((), description="Models to try when the first one fails.")
 
 
-Model = Annotated[ModelChoice, BeforeValidator(_model, json_schema_input_type=str | ModelChoice)]
+Model = Annotated[ModelChoice, BeforeValidator(_to_model_choice, json_schema_input_type=str | ModelChoice)]
 
 
 class SkillSettings(Section):
-    """Which skills an agent sees, and where they come from."""
+    """The skills that an agent has, and the folders they come from."""
 
     allow: tuple[str, ...] | None = Field(None, description="Names of skills; absent = all, empty = none.")
     extra_dirs: tuple[str, ...] = Field((), description="More folders to look for skills in.")
@@ -64,12 +210,12 @@ class SkillSettings(Section):
     max_prompt_chars: int = Field(18_000, ge=0, description="Characters of the prompt that skills may take.")
 
 
-def _skills(value: Any) -> Any:
+def _to_skills(value: Any) -> Any:
     return {"allow": value} if isinstance(value, list | tuple) else value
 
 
-class MemoryFlush(Section):
-    """A silent turn before compaction, in which the agent saves what matters."""
+class MemoryFlushSettings(Section):
+    """A silent turn before compaction, in which the agent saves important facts."""
 
     enabled: bool = True
     soft_threshold_tokens: Tokens = Field(4000, description="How far before the threshold of compaction.")
@@ -78,30 +224,30 @@ class MemoryFlush(Section):
     system_prompt: str | None = None
 
 
-class Compaction(Section):
-    """When and how the past is made shorter."""
+class CompactionSettings(Section):
+    """Conditions and limits of the compaction of history."""
 
     enabled: bool = Field(True, description="off: nothing is summarised; what does not fit is not shown.")
     mode: Literal["default", "safeguard"] = Field(
         "default", description="safeguard: when no model can summarise, the file keeps the past as it is."
     )
-    trigger_ratio: Share = Field(0.8, description="Share of the window above which the past is compacted.")
+    trigger_ratio: Ratio = Field(0.8, description="Share of the window above which the past is compacted.")
     reserve_tokens: Tokens = Field(
         20_000, description="Kept free for the answer and the summary; at most half of the window."
     )
     reserve_tokens_floor: Tokens = Field(20_000, description="The reserve is never below this; 0 = no floor.")
     keep_recent_tokens: Tokens = Field(20_000, description="The newest part, which is never summarised.")
-    max_history_share: Share = Field(0.5, description="Safeguard: share of the window that history may take.")
+    max_history_share: Ratio = Field(0.5, description="Safeguard: share of the window that history may take.")
     identifier_policy: Literal["strict", "off", "custom"] = "strict"
     identifier_instructions: str | None = None
     custom_instructions: str | None = Field(None, description="Added to what the summariser is told.")
     model: str | None = Field(None, description="Model that writes summaries; absent = the agent's own.")
     timeout_seconds: float = Field(180, gt=0, description="Longest wait for a summary, all tries together.")
-    memory_flush: MemoryFlush = part()
+    memory_flush: MemoryFlushSettings = section_default()
 
 
 class SoftTrim(Section):
-    """How a long tool result is cut: head and tail stay."""
+    """Limits for cutting a long tool result: its head and tail are kept."""
 
     max_chars: int = Field(5000, ge=0)
     head_chars: int = Field(2000, ge=0)
@@ -109,14 +255,14 @@ class SoftTrim(Section):
 
 
 class HardClear(Section):
-    """Whether an old tool result is replaced by a placeholder."""
+    """Replacement of an old tool result by a placeholder."""
 
     enabled: bool = True
     placeholder: str = "[Old tool result removed to save room]"
 
 
 class PrunedTools(Section):
-    """Whose results may be cut."""
+    """Tools whose results may be cut."""
 
     allow: Names | None = None
     deny: Names = ()
@@ -128,12 +274,12 @@ class ContextPruning(Section):
     mode: Literal["off", "cache-ttl"] = "off"
     ttl: Duration = Field(3600.0, description="Only when the last request is older than this.")
     keep_last_assistants: int = Field(3, ge=0)
-    soft_trim_ratio: Share = 0.7
-    hard_clear_ratio: Share = 0.85
+    soft_trim_ratio: Ratio = 0.7
+    hard_clear_ratio: Ratio = 0.85
     min_prunable_tool_chars: int = Field(1000, ge=0)
-    tools: PrunedTools = part()
-    soft_trim: SoftTrim = part()
-    hard_clear: HardClear = part()
+    tools: PrunedTools = section_default()
+    soft_trim: SoftTrim = section_default()
+    hard_clear: HardClear = section_default()
 
 
 class Subagents(Section):
@@ -148,7 +294,7 @@ class Subagents(Section):
 
 
 class ActiveHours(Section):
-    """From when to when, in which zone."""
+    """Start, end and time zone of the active hours."""
 
     start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM.")
     end: str | None = Field(
@@ -158,7 +304,7 @@ class ActiveHours(Section):
 
 
 class Heartbeat(Section):
-    """Turns that the clock starts."""
+    """Turns that the scheduler starts."""
 
     every: Duration = Field(1800.0, description="off, or at least 10s.")
     active_hours: ActiveHours | None = None
@@ -174,12 +320,14 @@ class Heartbeat(Section):
     @classmethod
     def _not_a_busy_loop(cls, value: float) -> float:
         if 0 < value < 10 or value < 0:
-            raise wrong("must be at least 10s", "Write a longer time such as 30m; off or 0m switches it off")
+            raise validation_error(
+                "must be at least 10s", "Write a longer time such as 30m; off or 0m switches it off"
+            )
         return value
 
 
 class MemorySearch(Section):
-    """How memory is searched."""
+    """Settings of memory search."""
 
     enabled: bool = True
     provider: str | None = Field(None, description="Who embeds texts; absent = what is installed.")
@@ -189,7 +337,7 @@ class MemorySearch(Section):
 
 
 class SandboxSettings(Section):
-    """Whether commands run inside walls."""
+    """Isolation of the commands that an agent runs."""
 
     mode: Literal["off", "non-main", "all"] = Field(
         "off", description="off, all, or all but the main session."
@@ -199,7 +347,7 @@ class SandboxSettings(Section):
 
 
 class Identity(Section):
-    """Who the agent is, and who owns it."""
+    """Name and owners of the agent."""
 
     name: str | None = None
     emoji: str | None = None
@@ -207,20 +355,20 @@ class Identity(Section):
     owner_display_secret: Secret | None = Field(None, description="Key of the hashes of owners in prompts.")
 
 
-def _workspace(value: str) -> str:
+def _check_workspace(value: str) -> str:
     if not value.strip():
-        raise wrong("is empty", "Write a folder, or leave the key out")
+        raise validation_error("is empty", "Write a folder, or leave the key out")
     if value.strip().rstrip("/\\") in ("", "~", "$HOME", "/.") or value.strip().startswith("/.."):
         problem = "a whole disk or home ({value}) cannot be a workspace"
-        raise wrong(problem, "Name a folder below the root", value=value)
+        raise validation_error(problem, "Name a folder below the root", value=value)
     return value
 
 
 class AgentSettings(Section):
-    """One agent, or what all agents start from (``agents.defaults``)."""
+    """Settings of one agent, or the defaults of all agents (``agents.defaults``)."""
 
     model: Model | None = None
-    workspace: Annotated[str, AfterValidator(_workspace)] | None = Field(
+    workspace: Annotated[str, AfterValidator(_check_workspace)] | None = Field(
         None,
         validation_alias=AliasChoices("workspace", "workspaceDir", "workspace_dir"),
         description="Folder where tools work; absent = workspace-ID in the home.",
@@ -228,8 +376,9 @@ class AgentSettings(Section):
     system_prompt: str | None = Field(None, description="Your instructions, at the head of the prompt.")
     tools: ToolsSettings | None = None
     skills: Annotated[
-        SkillSettings, BeforeValidator(_skills, json_schema_input_type=tuple[str, ...] | SkillSettings)
-    ] = part()
+        SkillSettings,
+        BeforeValidator(_to_skills, json_schema_input_type=tuple[str, ...] | SkillSettings),
+    ] = section_default()
     thinking_default: Thinking = "off"
     tool_choice: str = Field(
         "auto", description="auto, none, required, or a tool, for a turn's first model call."
@@ -246,28 +395,30 @@ class AgentSettings(Section):
         "ask",
         description="The agent changing SOUL.md, AGENTS.md …: an owner is asked, it may, or it may not.",
     )
-    compaction: Compaction = part()
-    context_pruning: ContextPruning = part()
-    subagents: Subagents = part()
+    compaction: CompactionSettings = section_default()
+    context_pruning: ContextPruning = section_default()
+    subagents: Subagents = section_default()
     heartbeat: Heartbeat | None = None
-    memory_search: MemorySearch = part()
-    sandbox: SandboxSettings = part()
-    identity: Identity = part()
+    memory_search: MemorySearch = section_default()
+    sandbox: SandboxSettings = section_default()
+    identity: Identity = section_default()
     user_timezone: Zone | None = None
     plugins: dict[str, dict[str, Any]] = Field({}, description="By plugin id: what it reads for this agent.")
 
     @model_validator(mode="after")
-    def _room_is_left(self) -> "AgentSettings":
+    def _reserve_fits_window(self) -> "AgentSettings":
         reserve, window = self.compaction.reserve_tokens, self.context_tokens
         if "reserve_tokens" in self.compaction.model_fields_set and window is not None and reserve >= window:
             problem = "{reserve} tokens are reserved, but the context window is not larger than {window}"
             at = ("compaction", "reserveTokens")
-            raise wrong(problem, "Reserve less than contextTokens", at=at, reserve=reserve, window=window)
+            raise validation_error(
+                problem, "Reserve less than contextTokens", at=at, reserve=reserve, window=window
+            )
         return self
 
 
 class AgentEntry(AgentSettings):
-    """One entry of ``agents.list``: what differs from the defaults, a section at a time."""
+    """One entry of ``agents.list``. Each section it has replaces the section of the defaults."""
 
     id: str = Field(min_length=1, description="Name in keys, folders and sessions.")
     name: str | None = Field(None, description="What people call it.")
@@ -275,7 +426,7 @@ class AgentEntry(AgentSettings):
 
 
 class Agents(Section):
-    """``agents``: what all have in common, and each one."""
+    """``agents``: the defaults, and each agent."""
 
-    defaults: AgentSettings = part()
+    defaults: AgentSettings = section_default()
     list: tuple[AgentEntry, ...] = Field((), description="Also read: entries, a map of id to agent.")

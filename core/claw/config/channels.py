@@ -1,4 +1,4 @@
-"""What core reads of every channel: who may write, in which groups, and how their messages are met."""
+"""Channel settings that core reads: the people and groups that may write, and the handling of their messages."""
 
 import re
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from claw.config.tools import ToolLists
-from claw.config.values import Duration, Section, part, wrong
+from claw.config.agents import ToolLists
+from claw.config.values import Duration, Section, section_default, validation_error
 
-_IDS = {  # channel → (of people, of groups, such as): each as its service writes them into every event
+_IDS = {  # channel → (pattern of people, of groups, example of each), as its service writes the ids into every event
     "telegram": (re.compile(r"-?\d+"), re.compile(r"-?\d+"), "123456789", "-1001234567890"),
     "discord": (re.compile(r"\d{17,20}"), re.compile(r"\d{17,20}"), "123456789012345678", "123456789012345678"),
     "feishu": (re.compile(r"ou_\w+"), re.compile(r"oc_\w+"), "ou_…", "oc_…"),
 }  # fmt: skip
 
 
-def like_an_id(channel: str, id: str, of_group: bool = False) -> str:
-    """What a stable id looks like in a channel, when this is none: a name, which anybody may choose. Empty when it may be
-    one, or the channel is not known here.
+def example_unless_id(channel: str, id: str, of_group: bool = False) -> str:
+    """Return an example of a stable id of a channel if ``id`` cannot be one (it is a name, which anybody may choose).
+    Empty when it can be one, or when the channel is not known here.
     """
     people, groups, person, group = _IDS.get(channel, (None, None, "", ""))
     shape = groups if of_group else people
@@ -27,13 +27,16 @@ def like_an_id(channel: str, id: str, of_group: bool = False) -> str:
 
 
 class QueueSettings(Section):
-    """What happens with a message that comes while its conversation is being answered."""
+    """Handling of messages that arrive while a turn of their conversation runs."""
 
     mode: Annotated[
         Literal["steer", "collect", "followup", "interrupt"],
         BeforeValidator(lambda mode: "steer" if mode == "queue" else mode),
-    ] = Field("steer", description="steer: into the running turn; collect: one turn for all; followup: one turn "
-              "each; interrupt: stop and answer the newest.")  # fmt: skip
+    ] = Field(
+        "steer",
+        description="steer: into the running turn; collect: one turn for all; followup: one turn "
+        "each; interrupt: stop and answer the newest.",
+    )
     debounce: Duration = Field(0.5, ge=0, description="Quiet time before waiting messages become a turn.")
     cap: int = Field(20, ge=1, description="Messages of one conversation that may wait.")
     drop: Literal["old", "new", "summarize"] = Field("summarize", description="What goes when more come.")
@@ -46,7 +49,7 @@ class GroupSettings(Section):
 
     enabled: bool = True
     tools: ToolLists | None = None
-    tools_by_sender: dict[str, ToolLists] = part()
+    tools_by_sender: dict[str, ToolLists] = section_default()
     require_mention: bool = True
     allow_from: tuple[str, ...] | None = None
     system_prompt: str | None = Field(None, description="Your instructions for this group, in its prompt.")
@@ -69,24 +72,26 @@ class GroupEntry(GroupSettings):
 _GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
 
 
-def _groups(value: Any) -> Any:
-    """Both written forms become the map of id → group."""
+def _by_id(value: Any) -> Any:
+    """Convert both written forms into a map of id → group."""
     if isinstance(value, list):
         joined: dict[str, Any] = {}
         for index, entry in enumerate(value):
             group = dict(entry) if isinstance(entry, dict) else {}
             id = next((group.pop(name) for name in ("chatId", "chat_id", "id") if name in group), None)
             if not isinstance(id, str | int):
-                raise wrong("names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS)
+                raise validation_error(
+                    "names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS
+                )
             joined[str(id)] = group
         return joined
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
-        raise wrong("must be {forms}", "Write it in one of these forms", forms=_GROUP_FORMS)
+        raise validation_error("must be {forms}", "Write it in one of these forms", forms=_GROUP_FORMS)
     return value
 
 
 class ChannelConfig(Section):
-    """What core reads of every channel. A channel's own model inherits it and adds its keys.
+    """Settings of every channel that core reads. A channel's own model inherits from it and adds its keys.
 
     Nobody may write until ``allowFrom`` names people, or a person was paired.
     """
@@ -103,7 +108,7 @@ class ChannelConfig(Section):
     )
     groups: Annotated[
         dict[str, GroupSettings],
-        BeforeValidator(_groups, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
+        BeforeValidator(_by_id, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
     ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
     dms: dict[str, DirectSettings] = Field({}, description="Direct chats, by the id of the person.")
     history_limit: int | None = Field(
@@ -120,13 +125,13 @@ class ChannelConfig(Section):
     allow_bots: bool = Field(False, description="Let other bots start turns.")
 
     @model_validator(mode="after")
-    def _open_is_said_twice(self) -> Self:
+    def _open_needs_a_star(self) -> Self:
         if (
             self.dm_policy == "open"
             and "*" not in self.allow_from
             and not isinstance(self, AnyAccount | AnyChannel)
         ):
-            raise wrong(
+            raise validation_error(
                 "dmPolicy is open, but the list has no star: the channel does not start",
                 "Write allowFrom: ['*'] to let everybody in, or choose pairing",
                 at=("allowFrom",),
@@ -135,38 +140,38 @@ class ChannelConfig(Section):
 
 
 class AnyAccount(ChannelConfig):
-    """One of several accounts: the keys that it has stand in place of the channel's."""
+    """One of several accounts: its keys override the channel's."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class AnyChannel(ChannelConfig):
-    """A channel's section as core reads it; the plugin's own model judges the rest."""
+    """A channel's section as core reads it; the plugin's own model validates the other keys."""
 
     model_config = ConfigDict(extra="allow")
 
     accounts: dict[str, AnyAccount] = Field({}, description="More accounts of the same service, by name.")  # type: ignore[assignment]
 
 
-_BY_TOKEN: dict[str, dict[str, Any]] = {
+_TOKEN_DEFAULTS: dict[str, dict[str, Any]] = {
     "http": {"dmPolicy": "allowlist", "allowFrom": ["api"], "queue": {"mode": "followup"}}
 }
-"""Channels whose callers have shown the gateway's token: what holds where their section says nothing. Who has the token
-is admitted, and each request waits for an answer of its own."""
+"""Defaults of channels whose callers authenticate with the gateway's token: every such caller is admitted, and each
+request waits for its own answer."""
 
 
-def with_what_a_token_gives(channels: Any) -> Any:
+def with_token_defaults(channels: Any) -> Any:
     if not isinstance(channels, Mapping):
         return channels
-    return {name: _filled(_BY_TOKEN.get(name, {}), section) for name, section in channels.items()}
+    return {name: _with_defaults(_TOKEN_DEFAULTS.get(name, {}), part) for name, part in channels.items()}
 
 
-def _filled(defaults: Mapping[str, Any], section: Any) -> Any:
+def _with_defaults(defaults: Mapping[str, Any], section: Any) -> Any:
     if not defaults or not isinstance(section, Mapping):
         return section
     written = {to_camel(key): value for key, value in section.items()}
     inner = {
-        key: _filled(value, written[key])
+        key: _with_defaults(value, written[key])
         for key, value in defaults.items()
         if isinstance(value, dict) and key in written
     }

@@ -1,4 +1,4 @@
-"""The file as a plain tree with line numbers. Reads YAML (a safe part of it) and JSON; knows nothing of keys."""
+"""Parser of the config file into a plain tree with line numbers. Reads a safe subset of YAML, and JSON."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
-from claw.config.names import Part, Path as KeyPath, dotted
-from claw.errors import ConfigError
-from claw.words import say
+from claw.config.paths import Path as KeyPath, PathPart, format_key
+from claw.contracts.errors import ConfigError
+from claw.i18n import t
 
 NAMES = ("config.yaml", "config.yml", "config.json")
 MAX_DEPTH = 60
@@ -25,12 +25,12 @@ _TOKEN = re.compile(r'("(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)(?=(\s*:)?
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One config file, read.
+class ConfigSource:
+    """One parsed config file.
 
     :param path: None when there is no file.
     :param tree: mappings, lists, text, numbers, true, false, None.
-    :param lines: where each key stands, 1-based; list entries too.
+    :param lines: line of each key and list entry, 1-based.
     """
 
     path: Path | None = None
@@ -39,8 +39,8 @@ class Source:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
 
-def find(home: Path) -> Path | None:
-    """The config file of ``home``; None when there is none.
+def find_config(home: Path) -> Path | None:
+    """Find the config file of ``home``; None when there is none.
 
     :raises ConfigError: there are two, or the home cannot be read.
     """
@@ -56,14 +56,14 @@ def find(home: Path) -> Path | None:
     return home / names[0] if names else None
 
 
-def read(path: Path) -> Source:
+def read_config(path: Path) -> ConfigSource:
     """Read and parse ``path``.
 
-    :raises ConfigError: with file and line, when it is not a config file at all.
+    :raises ConfigError: with file and line, when it cannot be parsed.
     """
     file = str(path)
     try:
-        if path.exists() and not path.is_file():  # to read from a pipe would wait for ever
+        if path.exists() and not path.is_file():  # reading from a pipe would block
             raise OSError(EINVAL, "it is not a regular file")
         data = path.read_bytes()
     except OSError as cause:
@@ -81,41 +81,41 @@ def read(path: Path) -> Source:
         line = data[: cause.start].count(b"\n") + 1
         raise ConfigError("", "is not UTF-8 text", "Save it as UTF-8", file=file, line=line) from cause
     tree, lines = parse(text, json_only=path.suffix == ".json", file=file)
-    return Source(path, text, tree, lines)
+    return ConfigSource(path, text, tree, lines)
 
 
 def parse(text: str, *, json_only: bool = False, file: str = "") -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The tree of ``text`` and the line of each key.
+    """Parse ``text`` into a tree and the line of each key.
 
-    :raises ConfigError: it cannot be read; ``line`` is set where there is one.
+    :raises ConfigError: it cannot be parsed; ``line`` is set where it is known.
     """
     try:
         tree, lines = _parse_json(text) if json_only else _parse_yaml(text)
         if not isinstance(tree, dict):
             problem = "the top level must be an object (a mapping of keys), not a list or a single value"
-            raise _Trouble(problem, "Begin with a key such as agents", (1, 1))
-    except _Trouble as trouble:
-        problem, values = trouble.problem, trouble.values
-        line, column = trouble.at or (None, 0)
+            raise _ParseError(problem, "Begin with a key such as agents", (1, 1))
+    except _ParseError as error:
+        problem, values = error.problem, error.values
+        line, column = error.at or (None, 0)
         if line:
-            problem, values = "column {column}: {what}", {"column": column, "what": say(problem, **values)}
-        raise ConfigError("", problem, trouble.fix, file=file, line=line, **values) from None
+            problem, values = "column {column}: {what}", {"column": column, "what": t(problem, **values)}
+        raise ConfigError("", problem, error.fix, file=file, line=line, **values) from None
     return tree, lines
 
 
-def value_of(text: str) -> Any:
-    """One value as YAML writes it: ``true``, ``3``, ``[a, b]``, ``{a: 1}``, a word; ``null`` is None.
+def parse_yaml_value(text: str) -> Any:
+    """Parse one YAML value: ``true``, ``3``, ``[a, b]``, ``{a: 1}``, a word; ``null`` is None.
 
-    :raises ConfigError: it is no YAML.
+    :raises ConfigError: it is not valid YAML.
     """
     try:
         return _parse_yaml(f"value: {text}" if "\n" not in text else f"value:\n{text}")[0]["value"]
-    except (_Trouble, TypeError, KeyError) as trouble:
-        raise ConfigError("", "is not a value") from trouble
+    except (_ParseError, TypeError, KeyError) as error:
+        raise ConfigError("", "is not a value") from error
 
 
-class _Trouble(Exception):
-    """What is wrong with the text, and where: line and column, 1-based."""
+class _ParseError(Exception):
+    """A parse error with its position: line and column, 1-based."""
 
     def __init__(
         self, problem: str, fix: str = "", at: tuple[int, int] | None = None, **values: object
@@ -125,19 +125,19 @@ class _Trouble(Exception):
         self.values: dict[str, Any] = values
 
 
-def _look_over(text: str) -> None:
+def _check_text(text: str) -> None:
     if not text.strip():
-        raise _Trouble("the file is empty", "Write a key into it, or delete it")
+        raise _ParseError("the file is empty", "Write a key into it, or delete it")
     if found := _CONFLICT.search(text):
         problem, fix = (
             "a mark of a merge conflict was left in the file",
             "Settle the conflict and delete the marks",
         )
-        raise _Trouble(problem, fix, (text.count("\n", 0, found.start()) + 1, 1))
+        raise _ParseError(problem, fix, (text.count("\n", 0, found.start()) + 1, 1))
 
 
 class _Builder:
-    """Grows the tree from pieces in the order of the text, without recursion; ``at`` is where the reader is."""
+    """Builder of the tree from parser events, without recursion; ``at`` is the current line and column."""
 
     def __init__(self) -> None:
         self.at = (1, 1)
@@ -153,22 +153,22 @@ class _Builder:
 
     @property
     def path(self) -> KeyPath:
-        """Of the value that comes next."""
+        """Path of the next value."""
         if not self._stack:
             return ()
         holder, path = self._stack[-1]
-        step: Part = self._key or "" if isinstance(holder, dict) else len(holder)
+        step: PathPart = self._key or "" if isinstance(holder, dict) else len(holder)
         return (*path, step)
 
-    def refusal(self, problem: str, fix: str, **values: object) -> _Trouble:
-        return _Trouble(problem, fix, self.at, **values)
+    def refusal(self, problem: str, fix: str, **values: object) -> _ParseError:
+        return _ParseError(problem, fix, self.at, **values)
 
     def key(self, name: str) -> None:
         holder, path = self._stack[-1]
         path = (*path, name)
         if name in holder:
             problem = "the key {key} stands there twice (first in line {first})"
-            raise self.refusal(problem, "Keep one of them", key=dotted(path), first=self.lines.get(path))
+            raise self.refusal(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
         self._key = name
         self.lines[path] = self.at[0]
 
@@ -200,7 +200,7 @@ class _Builder:
 def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
-    _look_over(text)
+    _check_text(text)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder, documents = _Builder(), 0
     try:
@@ -211,18 +211,18 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
             if documents > 1:
                 raise builder.refusal("a second document begins here", "Keep one document in the file")
             if isinstance(event, yaml.NodeEvent):
-                _take_yaml(event, builder)
+                _handle_event(event, builder)
             elif isinstance(event, yaml.CollectionEndEvent):
                 builder.close()
     except yaml.YAMLError as cause:
-        raise _from_yaml(cause, text) from cause
+        raise _yaml_error(cause, text) from cause
     if builder.root is None:
-        raise _Trouble("the file is empty", "Write a key into it, or delete it")
+        raise _ParseError("the file is empty", "Write a key into it, or delete it")
     return builder.root, builder.lines
 
 
-def _take_yaml(event: Any, builder: _Builder) -> None:
-    """One scalar, or the start of a mapping or list."""
+def _handle_event(event: Any, builder: _Builder) -> None:
+    """Handle a scalar, or the start of a mapping or list."""
     import yaml
 
     if isinstance(event, yaml.AliasEvent) or event.anchor:
@@ -234,13 +234,13 @@ def _take_yaml(event: Any, builder: _Builder) -> None:
             raise builder.refusal("a key must be a text", "Write key: value")
         builder.key(event.value)
     elif isinstance(event, yaml.ScalarEvent):
-        builder.value(_plain(event.value) if event.implicit[0] else event.value)
+        builder.value(_scalar(event.value) if event.implicit[0] else event.value)
     else:
         builder.open({} if isinstance(event, yaml.MappingStartEvent) else [])
 
 
-def _plain(text: str) -> Any:
-    """A YAML word without quotes, by the 1.2 core rules: ``off``, ``yes`` and ``12:30`` stay text."""
+def _scalar(text: str) -> Any:
+    """Convert an unquoted YAML word by the core schema of YAML 1.2: ``off``, ``yes`` and ``12:30`` stay text."""
     lowered = text.lower()
     if lowered in _WORDS:
         return _WORDS[lowered]
@@ -252,39 +252,39 @@ def _plain(text: str) -> Any:
     return text
 
 
-def _from_yaml(cause: Any, text: str) -> _Trouble:
+def _yaml_error(cause: Any, text: str) -> _ParseError:
     mark = getattr(cause, "problem_mark", None)
     if mark is None:
-        return _Trouble("holds a character that YAML does not allow", "Delete it")
+        return _ParseError("holds a character that YAML does not allow", "Delete it")
     for number, line in enumerate(text.splitlines()[: mark.line + 2], 1):
         if re.match(r" *\t", line) and line.strip():
             at = number, line.index("\t") + 1
-            return _Trouble("the line is indented with a tab", "Indent with spaces", at)
+            return _ParseError("the line is indented with a tab", "Indent with spaces", at)
     at = mark.line + 1, mark.column + 1
-    return _Trouble("is not valid YAML ({cause})", "Mend the line", at, cause=cause.problem or "syntax")
+    return _ParseError("is not valid YAML ({cause})", "Mend the line", at, cause=cause.problem or "syntax")
 
 
 def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
-    """Tokens first (depth, duplicates, lines), then the strict parser of the standard library for the values."""
-    _look_over(text)
+    """Scan tokens first (depth, duplicates, lines), then parse the values with the strict standard library parser."""
+    _check_text(text)
     lines = _json_lines(text)
     try:
-        return json.loads(text, parse_constant=_no_constant), lines
+        return json.loads(text, parse_constant=_reject_constant), lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Mend the line; JSON allows no trailing comma"
         if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):
             problem, fix = "unexpected end of the file", "The file seems cut off: complete it"
-        raise _Trouble(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
+        raise _ParseError(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
     except (ValueError, RecursionError) as cause:
-        raise _Trouble("is not valid JSON ({cause})", "Mend the file", cause=str(cause)) from cause
+        raise _ParseError("is not valid JSON ({cause})", "Mend the file", cause=str(cause)) from cause
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
 def _json_lines(text: str) -> dict[KeyPath, int]:
-    """Where each key of a JSON text stands. Stops at the first thing that fits nowhere: the parser will name it."""
+    """Return the line of each key of a JSON text. Stops at the first syntax error, which the parser reports."""
     builder = _Builder()
     try:
         for token, expects_colon, builder.at in _tokens(text):
@@ -302,7 +302,7 @@ def _json_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, tuple[int, int]]]:
-    """Tokens but commas and colons: the token, whether a colon follows, its line and column."""
+    """Yield all tokens except commas and colons: the token, if a colon follows it, its line and column."""
     line, before = 1, 0
     for match in _TOKEN.finditer(text):
         at = match.start()
@@ -310,3 +310,39 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, tuple[int, int]]]:
         before = at
         if match[0] not in ",:":
             yield match[0], match[2] is not None, (line, at - text.rfind("\n", 0, at))
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class SubstitutedText(str):
+    """A text from the file with ``${NAME}`` substituted; ``template`` is the text as written."""
+
+    template: str
+    missing: tuple[str, ...]
+
+
+def substitute(text: str, environ: Mapping[str, str]) -> str:
+    """Substitute environment variables in ``text``. An unset one stays as written and is named in ``missing``."""
+    names = _VARIABLE.findall(text)
+    if not names:
+        return text
+    filled = SubstitutedText(_VARIABLE.sub(lambda match: environ.get(match[1], match[0]), text))
+    filled.template = text
+    filled.missing = tuple(dict.fromkeys(name for name in names if name not in environ))
+    return filled
+
+
+PROSE_KEYS = frozenset({"systemPrompt", "system_prompt", "prompt", "placeholder", "instructions"})
+"""Keys whose text is for a model or a person: ``${NAME}`` in them is not substituted."""
+
+
+def substitute_all(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
+    """Return the tree with environment variables substituted, except in prose."""
+    if isinstance(value, str):
+        return value if key in PROSE_KEYS else substitute(value, environ)
+    if isinstance(value, Mapping):
+        return {name: substitute_all(part, environ, name) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [substitute_all(part, environ, key) for part in value]
+    return value

@@ -1,4 +1,4 @@
-"""Values with a shape of their own: secrets, durations, sizes, lists of names; and what every section has in common."""
+"""Value types of the config: secrets, durations, sizes, lists of names; and the base class of all sections."""
 
 import re
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchem
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
-from claw.clock import seconds_in
-from claw.errors import ConfigError
+from claw.contracts.errors import ConfigError
+from claw.storage.clock import parse_duration
 
 _SIZES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
-def wrong(
+def validation_error(
     problem: str, fix: str = "", *, at: tuple[str | int, ...] = (), **values: object
 ) -> PydanticCustomError:
-    """A validator's error in our words.
+    """Create a validator's error.
 
-    :param at: where inside the validated value it is, when not the value itself.
+    :param at: path inside the validated value; empty = the value itself.
     """
-    told = {"problem": problem, "fix": fix, "at": at, "values": values}
-    return PydanticCustomError("claw", "{problem}", told)
+    context = {"problem": problem, "fix": fix, "at": at, "values": values}
+    return PydanticCustomError("claw", "{problem}", context)
 
 
 class Section(BaseModel):
-    """A part of the file: frozen, unknown keys refused, camelCase written, snake_case read too."""
+    """A section of the file: frozen, unknown keys are refused; keys are camelCase, snake_case is accepted too."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -40,15 +40,16 @@ class Section(BaseModel):
     )
 
 
-def part() -> Any:
-    """The default of a nested section: all of its own defaults, without building that section's schema apart."""
+def section_default() -> Any:
+    """Return the default of a nested section: all its own defaults, without building that section's schema early."""
     return Field({}, validate_default=True)
 
 
 class Secret:
     """A value that is never shown: a text, ``${NAME}``, ``{env: NAME}`` or ``{file: path}``.
 
-    ``repr``, ``str`` and JSON give asterisks; false when there is nothing behind it. ``reveal()`` gives the text.
+    ``repr``, ``str`` and JSON give asterisks; ``reveal()`` returns the text. False when it is empty or its variable is
+    not set.
     """
 
     __slots__ = ("_environ", "_home", "_source")
@@ -63,7 +64,7 @@ class Secret:
         self._source, self._environ, self._home = source, environ or {}, home
 
     def reveal(self) -> str:
-        """The text itself, read now.
+        """Return the text; a file is read at each call.
 
         :raises ConfigError: the variable is not set, or the file cannot be read. The caller adds the key.
         """
@@ -83,7 +84,7 @@ class Secret:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The environment variables it needs that are not set."""
+        """The required environment variables that are not set."""
         if isinstance(self._source, str):
             return getattr(self._source, "missing", ())
         name = self._source.get("env")
@@ -91,12 +92,12 @@ class Secret:
 
     @property
     def is_reference(self) -> bool:
-        """``{env: NAME}`` or ``{file: path}``, not a text."""
+        """True for ``{env: NAME}`` and ``{file: path}``, false for a text."""
         return not isinstance(self._source, str)
 
     @property
     def empty(self) -> bool:
-        """True when a text was written and it is blank."""
+        """True for a text that is blank."""
         return isinstance(self._source, str) and not self._source.strip()
 
     def __bool__(self) -> bool:
@@ -140,18 +141,20 @@ class Secret:
             points and all(isinstance(t, str) and t for t in value.values())
         ):
             forms = "text, ${NAME}, {env: NAME} or {file: path}"
-            raise wrong("must be {forms}", "Put a text in quotes", forms=forms)
+            raise validation_error("must be {forms}", "Put a text in quotes", forms=forms)
         return cls(value, environ=context.get("environ"), home=context.get("home", Path()))
 
 
 def _duration(value: Any) -> Any:
     if isinstance(value, str):
-        seconds = 0.0 if value.strip().lower() in ("off", "0") else seconds_in(value)
+        seconds = 0.0 if value.strip().lower() in ("off", "0") else parse_duration(value)
         if seconds is not None:
             return seconds
     elif isinstance(value, float) or (value == 0 and value is not False):
         return value
-    raise wrong("is not a duration", "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never")
+    raise validation_error(
+        "is not a duration", "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never"
+    )
 
 
 def _size(value: Any) -> Any:
@@ -161,15 +164,15 @@ def _size(value: Any) -> Any:
     unit = match[2] + ("b" if match[2] and not match[2].endswith("b") else "") if match else ""
     if isinstance(value, str) and match:
         return int(float(match[1]) * _SIZES[unit])
-    raise wrong("is not a size", "Write a number of bytes, or one with its unit: 500kb, 2mb")
+    raise validation_error("is not a size", "Write a number of bytes, or one with its unit: 500kb, 2mb")
 
 
 def _names(value: Any) -> Any:
-    """Tool lists: only ``"*"`` may stand without its list."""
+    """Accept ``"*"`` without a list, and refuse any other single text."""
     if value == "*":
         return ("*",)
     if isinstance(value, str):
-        raise wrong("must be a list, not one text", "Write it as a list: [{value}]", value=value)
+        raise validation_error("must be a list, not one text", "Write it as a list: [{value}]", value=value)
     return value
 
 
@@ -188,4 +191,4 @@ Size = Annotated[
 Names = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=tuple[str, ...] | Literal["*"])
 ]
-"""Names of tools, groups, plugins or people."""
+"""List of names of tools, groups, plugins or people; written as a list or ``"*"``."""

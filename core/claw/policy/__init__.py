@@ -1,16 +1,51 @@
-"""Nine layers and the named gates round them: one ruling per tool, with the key that decided (pure).
+"""Tool policy: nine layers, with named checks before and after them. One ruling per tool, with the key that decided.
 
-``layers_for`` reads the file into nine plain values; ``judge`` folds them over the tools, and a layer only takes away.
-``resolve`` is both, over every model that a turn may fall over to: a real turn, ``claw tools list`` and
-``claw tools explain`` all ask it.
+Pure. ``layers_for`` reads the config into nine plain values; ``judge`` applies them to the tools, and a layer can only
+remove tools. ``resolve`` does both for every model that a turn may fall back to; real turns, ``claw tools list`` and
+``claw tools explain`` all call it.
 """
 
-from claw.policy.facts import Run, ToolFact, fact_of
-from claw.policy.judge import judge, resolve
-from claw.policy.layers import LAYERS, Layer, for_group, layers_for
-from claw.policy.ruling import Judgement
-from claw.policy.strays import strays
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from claw.policy.decision import Judgement
+    from claw.policy.engine import judge_tools, resolve_tools
+    from claw.policy.layers import LAYERS, Layer, group_scope, layers_for
+    from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+    from claw.policy.unknown_names import unknown_words
+
+_MODULES = {
+    "Judgement": "decision",
+    "LAYERS": "layers",
+    "Layer": "layers",
+    "RunFacts": "subjects",
+    "ToolFact": "subjects",
+    "group_scope": "layers",
+    "judge_tools": "engine",
+    "layers_for": "layers",
+    "resolve_tools": "engine",
+    "tool_fact": "subjects",
+    "unknown_words": "unknown_names",
+}
 
 __all__ = [
-    "LAYERS", "Judgement", "Layer", "Run", "ToolFact", "fact_of", "for_group", "judge", "layers_for", "resolve", "strays",
-]  # fmt: skip
+    "LAYERS",
+    "Judgement",
+    "Layer",
+    "RunFacts",
+    "ToolFact",
+    "group_scope",
+    "judge_tools",
+    "layers_for",
+    "resolve_tools",
+    "tool_fact",
+    "unknown_words",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"claw.policy.{_MODULES[name]}"), name)
+    return value

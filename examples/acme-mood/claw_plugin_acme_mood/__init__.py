@@ -12,7 +12,7 @@ class Mood(Section):
 class Careful:
     """Refuses to delete a whole tree; about everything else it has no opinion."""
 
-    def before(self, call):
+    def before(self, call, context):
         line = str(call.arguments.get("command", ""))
         if call.name == "exec" and line.split()[:2] == ["rm", "-rf"]:
             return Review("deny", "Delete files one by one, so that nothing is lost by mistake.")

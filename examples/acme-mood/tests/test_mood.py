@@ -1,4 +1,4 @@
-"""What the section says, and what the reviewer refuses."""
+"""Tests of the section's text, and of the reviewer's refusals."""
 
 import claw_plugin_acme_mood
 import pytest
@@ -6,7 +6,7 @@ from claw import ToolCall
 
 
 class Settings:
-    """As much of the host's config as this plugin asks for."""
+    """The part of the host's config that this plugin reads."""
 
     def __init__(self, **values):
         self.values = values
@@ -31,5 +31,5 @@ def test_the_tone_of_the_prompt_is_a_setting():
 )
 def test_only_deleting_a_whole_tree_is_refused(name, arguments, refused):
     [careful] = claw_plugin_acme_mood.register_reviewers(Settings())
-    review = careful.before(ToolCall("1", name, arguments))
+    review = careful.before(ToolCall("1", name, arguments), None)
     assert (review is not None and review.verdict == "deny") == refused

@@ -1,4 +1,4 @@
-"""Acme for claw: one tool that looks, and one, optional, that changes something."""
+"""Acme for claw: a read-only tool, and an optional one that changes something."""
 
 from claw import ToolContext, hookimpl, tool
 

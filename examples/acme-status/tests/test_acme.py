@@ -1,4 +1,4 @@
-"""The tools, and that the manifest says of them what the code does."""
+"""Tests of the tools, and of the manifest against the code."""
 
 import json
 from importlib.resources import files

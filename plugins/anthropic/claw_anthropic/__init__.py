@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
+from claw import PluginConfig, Provider, configured_keys, hookimpl, is_loopback
+from claw_provider_sdk import base_url
 
 
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
-    """``anthropic``, and each ``providers.NAME`` with ``type: anthropic``."""
+    """Register ``anthropic``, and each ``providers.NAME`` with ``type: anthropic``."""
     from claw_anthropic.config import AnthropicConfig
     from claw_anthropic.provider import DEFAULT_URL, Anthropic
 

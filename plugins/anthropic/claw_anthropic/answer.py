@@ -1,6 +1,7 @@
-"""From the events of a Messages stream to an answer. No input, no output.
+"""Conversion of the events of a Messages stream to an answer. Pure.
 
-Facts: docs.anthropic.com, "Streaming Messages". Unknown events and deltas pass; the counts are cumulative.
+Facts: docs.anthropic.com, "Streaming Messages". Unknown events and deltas are ignored; the counts are
+cumulative.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,13 +17,10 @@ from claw import (
     ToolCall,
     ToolSpec,
     Usage,
-    failed,
-    failure_said,
-    mint_call_id,
-    say,
-    tool_arguments,
+    t,
     usage_of,
 )
+from claw_provider_sdk import failure_said, new_call_id, provider_error, tool_arguments
 
 _STOPS = {
     "end_turn": "stop",
@@ -33,8 +31,8 @@ _STOPS = {
 }
 
 
-class Folding:
-    """One answer while it comes in.
+class MessagesParser:
+    """One answer while it is streamed.
 
     :param maker: name of the provider, which its thoughts carry.
     :param model: as the request names it.
@@ -51,11 +49,11 @@ class Folding:
 
     @property
     def whole(self) -> bool:
-        """Nothing may follow the end of an answer here."""
+        """True after the end event; nothing follows it."""
         return self.done
 
     def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
-        """Hear one event."""
+        """Process one event."""
         kind = data["type"] if data else name
         if kind == "content_block_delta":
             yield from self._grow(self._at[data["index"]], data["delta"])
@@ -63,7 +61,7 @@ class Folding:
             block = self._at[data["index"]] = {**data["content_block"], "pieces": []}
             self._blocks.append(block)
             self.heard += len(block.get("name") or block.get("data") or "")
-            yield from self._shown(block)
+            yield from self._initial_content(block)
         elif kind == "message_start":
             self._count(data["message"].get("usage"))
         elif kind == "message_delta":
@@ -76,28 +74,28 @@ class Folding:
             raise failure_said(self._model, data, status=200)
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
-        """Hear a whole message at once."""
+        """Process a whole message at once."""
         if body.get("type") == "error":
             raise failure_said(self._model, body, status=200)
         self._blocks = [{**block, "pieces": []} for block in body["content"]]
         self._count(body.get("usage"))
         self._stop, self.done = body.get("stop_reason"), True
         for block in self._blocks:
-            yield from self._shown(block)
+            yield from self._initial_content(block)
 
     def finish(self) -> Assistant:
-        """The answer, when the service said that it is over."""
+        """Return the answer, when the service has ended it."""
         if not self.done:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         if self._stop == "model_context_window_exceeded":
-            raise failed(self._model, reason="context_overflow")
+            raise provider_error(self._model, reason="context_overflow")
         refused = self._stop == "refusal"
         return Assistant(
             tuple(self._content()),
             model=self._model,
             stop_reason="error" if refused else _STOPS.get(self._stop or "", "stop"),
-            usage=usage_of(self._usage) or Usage(),  # cached tokens are apart from the input already
-            error=say("the model refused to answer this") if refused else "",
+            usage=usage_of(self._usage) or Usage(),  # cached tokens are already apart from the input
+            error=t("the model refused to answer this") if refused else "",
         )
 
     def _grow(self, block: dict[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -117,8 +115,8 @@ class Folding:
             block["pieces"].append(more)
             self.heard += len(more)
 
-    def _shown(self, block: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """What stands in a block from the beginning."""
+    def _initial_content(self, block: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield the content that a block starts with."""
         if text := block.get("text"):
             self.heard += len(text)
             yield TextDelta(text)
@@ -144,16 +142,16 @@ class Folding:
                 yield call
 
     def _call(self, block: Mapping[str, Any], grown: str) -> ToolCall | None:
-        """A call; None for half a call: an answer that ran out of tokens in it must not run it."""
+        """Return a call; None for an incomplete call at the token limit, which must not run."""
         cut = self._stop == "max_tokens"
         if not grown and (block.get("input") or not cut):
             arguments = tool_arguments("", None) if not block.get("input") else dict(block["input"])
         else:
             arguments = tool_arguments(grown, self._schemas.get(block["name"])) if grown else None
         if arguments is None and not cut:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         return (
             None
             if arguments is None
-            else ToolCall(block.get("id") or mint_call_id(), block["name"], arguments)
+            else ToolCall(block.get("id") or new_call_id(), block["name"], arguments)
         )

@@ -6,12 +6,12 @@ from claw import ModelConfig, ProviderConfig
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(ModelConfig):
-    """What is known of one model."""
+class AnthropicModelConfig(ModelConfig):
+    """Known facts of one model."""
 
 
 class AnthropicConfig(ProviderConfig):
-    """Where the service is, the keys, and how long to wait."""
+    """Address, keys and timeouts of the service."""
 
     type: Literal["anthropic"] | None = Field(
         None, description="anthropic: this service speaks the Messages API."
@@ -21,4 +21,4 @@ class AnthropicConfig(ProviderConfig):
     key_header: Literal["authorization", "x-api-key"] = Field(
         "authorization", description="x-api-key: for gateways that want the key where it used to be."
     )
-    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]
+    models: dict[str, AnthropicModelConfig] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Price, Request, VendorClients, converse
+from claw import Credential, IncrementalCache, ModelEvent, Price, Request
+from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
 
 from claw_anthropic import prices
-from claw_anthropic.answer import Folding
+from claw_anthropic.answer import MessagesParser
 from claw_anthropic.config import AnthropicConfig
-from claw_anthropic.request import THINKING_TOKENS, Turns, body
+from claw_anthropic.request import THINKING_TOKENS, MessagesTurns, body
 
 DEFAULT_URL = "https://api.anthropic.com"
 CONTEXT_TOKENS = 200_000
@@ -41,35 +42,37 @@ class Anthropic:
         self._free = free
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients = VendorClients("anthropic", "anthropic", "claw-anthropic", self._make)
-        self._turns = Growing(partial(Turns, name))
-        self._patience = Patience.of(config)
+        self._turns = IncrementalCache(partial(MessagesTurns, name))
+        self._patience = StreamTimeouts.of(config)
 
     def __repr__(self) -> str:
         return f"Anthropic({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order; one with an empty secret on this machine, where none is needed."""
+        """Return the keys to try, in order; one with an empty secret on this machine, where none is
+        needed.
+        """
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
-        """As configured; else what every current model of the vendor reads."""
+        """Return the configured size, else that of all current models of the vendor."""
         facts = self._config.models.get(model)
         return (facts and facts.context_tokens) or CONTEXT_TOKENS
 
     def price(self, model: str) -> Price | None:
-        """The vendor's, as long as the vendor is asked; nothing on this machine."""
+        """Return the vendor's price if the vendor is called; zero on this machine."""
         if self._free:
             return Price(0.0, 0.0)
         return prices.price(model) if self._base_url == DEFAULT_URL else None
 
     def answer_tokens(self, request: Request) -> int:
-        """As asked, else as configured; thoughts may come on top."""
+        """Return the requested limit, else the configured one; the thinking budget may be added."""
         facts = self._config.models.get(request.model)
         most = request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
         return most + (THINKING_TOKENS.get(request.thinking, 0) if prices.can_think(request.model) else 0)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer ``request``, piece by piece."""
+        """Stream the answer to ``request``."""
         facts = self._config.models.get(request.model)
         most = (facts and facts.max_tokens) or self._config.max_tokens
 
@@ -78,8 +81,8 @@ class Anthropic:
         async def ask() -> Any:
             import httpx2
 
-            client = await self._clients.of(request.credential)
-            wire = body(asked, self._turns.of(request.messages, request.model), most)
+            client = await self._clients.get(request.credential)
+            wire = body(asked, self._turns.get(request.messages, request.model), most)
             return await client.post(
                 "/v1/messages",
                 cast_to=httpx2.Response,
@@ -88,9 +91,9 @@ class Anthropic:
                 stream=True,
             )
 
-        return converse(
+        return stream_answer(
             ask,
-            Folding(self.name, request.model, request.tools),
+            MessagesParser(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",

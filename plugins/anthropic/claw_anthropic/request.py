@@ -1,27 +1,17 @@
-"""From our request to the body of a Messages request. Pure.
+"""Conversion of a request to the body of a Messages request. Pure.
 
-Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; what stands before one is kept
-only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no forced tool).
+Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; what stands before one is
+cached
+only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no forced
+tool).
 """
 
 from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
-from claw import (
-    Assistant,
-    CallIds,
-    Image,
-    JsonRows,
-    Message,
-    Request,
-    SystemPrompt,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolSpec,
-    User,
-)
+from claw import Assistant, Image, Message, Request, SystemPrompt, Text, Thinking, ToolCall, ToolSpec, User
+from claw_provider_sdk import CallIds, JsonRows
 
 MIN_CACHED_CHARS = 4096
 THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
@@ -33,8 +23,8 @@ _OPEN_TURNS = 2
 Block = dict[str, Any]
 
 
-def body(request: Request, turns: "Turns", default_max_tokens: int) -> dict[str, Any]:
-    """The whole body of a streamed request.
+def body(request: Request, turns: "MessagesTurns", default_max_tokens: int) -> dict[str, Any]:
+    """Return the whole body of a streamed request.
 
     :param turns: the request's messages.
     """
@@ -60,7 +50,7 @@ def body(request: Request, turns: "Turns", default_max_tokens: int) -> dict[str,
 
 
 def system_blocks(system: SystemPrompt) -> list[Block]:
-    """The system prompt, split where what never changes ends."""
+    """Return the system prompt as blocks, split at the end of its constant part."""
     blocks: list[Block] = []
     if system.stable.strip():
         blocks.append({"type": "text", "text": system.stable, "cache_control": _CACHE})
@@ -70,7 +60,7 @@ def system_blocks(system: SystemPrompt) -> list[Block]:
 
 
 def to_tool(spec: ToolSpec) -> Block:
-    """A tool; its schema must be of type object on top."""
+    """Convert a tool; its schema must be of type object at the top."""
     return {
         "name": spec.name,
         "description": spec.description,
@@ -79,16 +69,17 @@ def to_tool(spec: ToolSpec) -> Block:
 
 
 def to_tool_choice(choice: str) -> Block:
-    """auto, none, required, or the name of a tool."""
+    """Convert auto, none, required, or the name of a tool."""
     words = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
     return words.get(choice) or {"type": "tool", "name": choice}
 
 
-class Turns:
-    """The messages of a conversation in turns: the service wants user first, and all results of an answer in one user
+class MessagesTurns:
+    """The messages of a conversation as turns: the service wants user first, and all results of an answer in
+    one user
     message, first.
 
-    :param maker: name of this provider; thoughts go back to the very ``model`` that thought them.
+    :param maker: name of this provider; thoughts are returned only to the ``model`` that made them.
     """
 
     def __init__(self, maker: str, model: str) -> None:
@@ -97,22 +88,22 @@ class Turns:
         self._older = JsonRows()
         self._turns: list[
             Block
-        ] = []  # the newest two: the next message may join the last, and its thoughts count
+        ] = []  # the newest two: the next message may be merged into the last, and its thoughts count
         self.chars = 0
 
     @property
     def whole(self) -> list[Any]:
-        """All of them, the older ones as JSON; the last one is the caller's to change."""
+        """All turns, the older ones as JSON; the caller may change the last one."""
         if not self._turns:
             return [{"role": "user", "content": [{"type": "text", "text": _OPENING}]}]
         *others, last = self._turns
-        return [*self._older.whole, *others, last | {"content": [*last["content"]]}]
+        return [*self._older.rows, *others, last | {"content": [*last["content"]]}]
 
     def add(self, message: Message) -> None:
-        """One more message."""
+        """Add a message."""
         self.chars += _length(message)
         if isinstance(message, Assistant):
-            role, content = "assistant", _said(message, self._maker, self._model, self._ids)
+            role, content = "assistant", _assistant_blocks(message, self._maker, self._model, self._ids)
         elif isinstance(message, User):
             role, content = "user", _blocks(message.content)
         else:
@@ -131,8 +122,8 @@ class Turns:
             if len(self._turns) > _OPEN_TURNS:
                 self._older.add(self._turns.pop(0))
 
-    def fork(self) -> "Turns":
-        """A copy that grows on its own."""
+    def fork(self) -> "MessagesTurns":
+        """Return an independent copy."""
         other = copy(self)
         other._ids, other._older = self._ids.fork(), self._older.fork()
         other._turns = [turn | {"content": [*turn["content"]]} for turn in self._turns]
@@ -140,7 +131,7 @@ class Turns:
 
 
 def _blocks(content: Iterable[Text | Image]) -> list[Block]:
-    """Texts and pictures; the service refuses a text of blanks."""
+    """Convert texts and pictures; the service refuses a blank text."""
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)
@@ -150,8 +141,10 @@ def _blocks(content: Iterable[Text | Image]) -> list[Block]:
     ]
 
 
-def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> list[Block]:
-    """What the model said. Its thoughts go back unchanged, and only to the very model that thought them."""
+def _assistant_blocks(message: Assistant, maker: str, model: str, ids: CallIds) -> list[Block]:
+    """Convert a model's message. Its thoughts are returned unchanged, and only to the model that made
+    them.
+    """
     blocks: list[Block] = []
     for part in message.content:
         if isinstance(part, ToolCall):
@@ -174,7 +167,9 @@ def _thought(thought: Thinking) -> list[Block]:
 
 
 def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
-    """Thinking as asked for; none beside a forced tool, nor in the middle of a turn that began without it."""
+    """Return the thinking fields; none with a forced tool, nor in the middle of a turn that began without
+    thinking.
+    """
     if request.thinking == "off" or (request.tools and request.tool_choice not in ("auto", "none")):
         return {}
     last = next((turn for turn in reversed(messages) if turn["role"] == "assistant"), None)
@@ -187,7 +182,7 @@ def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
 
 
 def _mark_for_cache(wire: dict[str, Any], request: Request, chars: int) -> None:
-    """Mark the last tool and the last user message, where enough stands before the mark to be kept."""
+    """Mark the last tool and the last user message, if enough text precedes the mark to be cached."""
     before = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
     if before >= MIN_CACHED_CHARS:
         wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}

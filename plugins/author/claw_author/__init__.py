@@ -1,4 +1,4 @@
-"""For authors of plugins: ``claw plugins new``, ``claw plugins build`` and ``claw plugins check``."""
+"""Commands for plugin authors: ``claw plugins new``, ``claw plugins build`` and ``claw plugins check``."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from claw import hookimpl
 
 @hookimpl
 def register_commands(app: Any) -> None:
-    """The three commands join ``claw plugins``."""
+    """Add the three commands to ``claw plugins``."""
     from claw_author import commands
 
     app.command("plugins new")(commands.new)

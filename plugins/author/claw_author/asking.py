@@ -1,6 +1,9 @@
-"""Ask a plugin what it brings, in a process of its own: ``python -m claw_author.asking ROOT PACKAGE ID ANSWER``.
+"""List what a plugin registers, in a separate process: ``python -m claw_author.asking ROOT PACKAGE ID
+ANSWER``.
 
-The answer is written to the file ANSWER: a plugin may print what it likes. Nothing the plugin does outlives the process.
+The result is written to the file ANSWER, since a plugin may print anything. All effects of the plugin end
+with the
+process.
 """
 
 import json
@@ -12,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from claw import ClawError, ToolLine
-from claw.testing import brought, plugin_config
+from claw import ClawError, ToolDeclaration
+from claw.testing import contributed, plugin_config
 
 SECONDS = 60
 KINDS = {
@@ -22,10 +25,18 @@ KINDS = {
     "register_tools": "tool",
     "register_prompt_sections": "section",
     "register_sandboxes": "sandbox",
+    "register_provider_middleware": "middleware",
+    "register_model_selectors": "models",
+    "register_context_engines": "context",
     "register_reviewers": "reviewer",
+    "register_approvers": "approver",
     "register_filters": "filter",
     "register_observers": "observer",
-    "register_stores": "store",
+    "register_services": "service",
+    "register_turn_logs": "turn-log",
+    "register_session_stores": "session-store",
+    "register_chat_commands": "chat-command",
+    "register_diagnostics": "diagnostic",
 }
 _LISTED = {
     "register_prompt_sections": "prompt_sections",
@@ -33,14 +44,13 @@ _LISTED = {
     "register_reviewers": "reviewers",
     "register_filters": "filters",
     "register_observers": "observers",
-    "register_stores": "stores",
 }
 
 
 def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
-    """What the code of ``package`` brings, as fields of a manifest; providers by name only.
+    """Return what the code of ``package`` registers, as fields of a manifest; providers by name only.
 
-    :raises ClawError: it cannot be imported or asked; its own last words stand in the error.
+    :raises ClawError: it cannot be imported or called; the error has its last output.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -66,8 +76,8 @@ def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
         return fields
 
 
-class Noted:
-    """The config of an empty file that notes which sections are read, and by which model."""
+class RecordingConfig:
+    """The config of an empty file that records which sections are read, and by which model."""
 
     def __init__(self, plugin: str) -> None:
         self._config = plugin_config({}, plugin)
@@ -79,14 +89,14 @@ class Noted:
         return getattr(self._config, name)
 
     def channel(self, name: str, model: Any) -> Any:
-        """As if ``channels.NAME`` held just what is required."""
+        """Return ``channels.NAME`` with only the required values."""
         self.channels[name] = model
         return _least(model)
 
     def accounts(
         self, name: str, model: Any, *credentials: str, ready: Callable[[str, Any], object] | None = None
     ) -> dict[str, Any]:
-        """As if ``channels.NAME`` held just what is required, and credentials."""
+        """Return ``channels.NAME`` with only the required values and credentials."""
         self.channels[name] = model
         least = _least(model, **dict.fromkeys(credentials, "x" * 7))
         if ready:
@@ -94,18 +104,18 @@ class Noted:
         return {"default": least}
 
     def provider(self, name: str, model: Any) -> Any:
-        """As if ``providers.NAME`` held just what is required."""
+        """Return ``providers.NAME`` with only the required values."""
         self.providers[name] = model
         return _least(model)
 
     def plugin(self, model: Any) -> Any:
-        """As if ``plugins.entries.ID.config`` held just what is required."""
+        """Return ``plugins.entries.ID.config`` with only the required values."""
         self.own = model
         return _least(model)
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the section that is this plugin's own."""
+        """JSON Schema of the plugin's own section."""
         for model in (*self.channels.values(), *self.providers.values(), self.own):
             if model is not None:
                 schema = model.model_json_schema(by_alias=True)
@@ -115,9 +125,9 @@ class Noted:
 
 
 def asked(package: str, plugin: str) -> dict[str, Any]:
-    """The fields of the manifest that the code knows."""
-    module, config = import_module(package), Noted(plugin)
-    answers = brought(module, config)  # type: ignore[arg-type]  it quacks
+    """Return the fields of the manifest that follow from the code."""
+    module, config = import_module(package), RecordingConfig(plugin)
+    answers = contributed(module, config)  # type: ignore[arg-type]  it quacks
     fields: dict[str, Any] = {"id": plugin}
     kinds = [kind for hook, kind in KINDS.items() if hook in answers]
     fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
@@ -134,7 +144,7 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
 
 
 def _line(tool: Any) -> dict[str, Any]:
-    names = {field: getattr(tool, field) for field in ToolLine.__struct_fields__}
+    names = {field: getattr(tool, field) for field in ToolDeclaration.__struct_fields__}
     return {_camel(name): dict(value) if name == "parameters" else value for name, value in names.items()}
 
 
@@ -160,7 +170,7 @@ def _least(model: Any, **more: Any) -> Any:
 
 
 def _example(schema: dict[str, Any], parts: dict[str, Any]) -> Any:
-    """The least value that ``schema`` takes, as far as one can guess."""
+    """Return a minimal value for ``schema``, as far as it can be guessed."""
     if "$ref" in schema:
         return _example(parts[schema["$ref"].rpartition("/")[2]], parts)
     for key in ("default", "const"):
@@ -184,8 +194,10 @@ def _example(schema: dict[str, Any], parts: dict[str, Any]) -> Any:
 
 
 def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """The schema without references, since it becomes a part of the schema of the whole file, and without the titles
-    that pydantic makes of names."""
+    """Return the schema without references, since it becomes a part of the schema of the whole file, and
+    without the
+    titles that pydantic makes of names.
+    """
     if isinstance(schema, list):
         return [_inlined(item, parts) for item in schema]
     if not isinstance(schema, dict):
@@ -206,7 +218,7 @@ def _camel(name: str) -> str:
 
 
 def main(root: str, package: str, plugin: str, answer: str) -> None:
-    """In the process of its own."""
+    """Run in the separate process."""
     sys.path.insert(0, root)
     Path(answer).write_text(json.dumps(asked(package, plugin), default=str), encoding="utf-8")
 

@@ -1,23 +1,25 @@
-"""The manifest from the code: what the code knows comes from the code, the rest stays as the author wrote it. Pure."""
+"""The manifest from the code: fields that follow from the code, and the rest as the author wrote it. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from claw import Manifest, ProviderLine, ToolLine
+from claw import Manifest, ProviderDeclaration, ToolDeclaration
 
 BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
 ANY_ENDPOINT = "*"
 
 
 def built(fields: Mapping[str, Any], before: Manifest | None, description: str) -> Manifest:
-    """The manifest as it should be.
+    """Return the updated manifest.
 
     :param fields: of ``asking.ask``.
-    :param before: the manifest that is there; its hand-written fields, the environment variables and default models of
-        its providers, and a schema that the code does not know or that has a ``$comment`` (it is written by hand), are
-        kept.
+    :param before: the existing manifest; its hand-written fields, the environment variables and default
+        models of
+        its providers, and a schema that does not follow from the code or that has a ``$comment`` (it is
+        written by hand),
+        are kept.
     :param description: of the project, when the manifest has none.
     """
     manifest = msgspec.convert(fields, Manifest)
@@ -25,6 +27,8 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
         named = manifest.id.replace("-", " ").capitalize()
         return msgspec.structs.replace(manifest, name=named, description=description)
     kept: dict[str, Any] = {field: getattr(before, field) for field in BY_HAND}
+    # Written by hand: no hook answers with them.
+    kept["config_keys"], kept["standard"] = before.config_keys, before.standard
     if manifest.config_schema is None or "$comment" in (before.config_schema or {}):
         kept["config_schema"] = before.config_schema
     lines = {line.name: line for line in before.providers}
@@ -35,21 +39,21 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
 
 
 def written(manifest: Manifest) -> str:
-    """The text of the file: defaults left out, two blanks a level."""
+    """Return the text of the file: defaults left out, indented by two blanks."""
     return json.dumps(plain(manifest), ensure_ascii=False, indent=2) + "\n"
 
 
 def plain(manifest: Manifest) -> dict[str, Any]:
-    """The manifest as plain data, what a reader would assume left out."""
+    """Return the manifest as plain data, defaults left out."""
     tree = _without_defaults(manifest, Manifest(id=""), keep=("api", "kinds"))
-    for field, empty in (("tools", ToolLine(name="")), ("providers", ProviderLine(name=""))):
+    for field, empty in (("tools", ToolDeclaration(name="")), ("providers", ProviderDeclaration(name=""))):
         if lines := getattr(manifest, field):
             tree[field] = [_without_defaults(line, empty, keep=("description",)) for line in lines]
     return tree
 
 
 def differences(built: Manifest, found: Manifest) -> Iterator[str]:
-    """The fields in which two manifests differ; of tools, which and how."""
+    """Yield the fields in which two manifests differ; of tools, which and how."""
     ours, theirs = plain(built), plain(found)
     for field in dict.fromkeys([*ours, *theirs]):
         if field == "tools" or ours.get(field) == theirs.get(field):
@@ -66,7 +70,9 @@ def differences(built: Manifest, found: Manifest) -> Iterator[str]:
             yield f"tools: {name} is only in the {'code' if name in code else 'manifest'}"
         elif code[name] != file[name]:
             fields = [
-                f for f in ToolLine.__struct_fields__ if getattr(code[name], f) != getattr(file[name], f)
+                f
+                for f in ToolDeclaration.__struct_fields__
+                if getattr(code[name], f) != getattr(file[name], f)
             ]
             yield f"tools: {name}: {', '.join(fields)}"
     if list(code) != list(file) and sorted(code) == sorted(file):
@@ -74,7 +80,7 @@ def differences(built: Manifest, found: Manifest) -> Iterator[str]:
 
 
 def _meaning(schema: Any) -> Any:
-    """A schema without its words."""
+    """Return a schema without its descriptions."""
     if isinstance(schema, list):
         return [_meaning(item) for item in schema]
     if not isinstance(schema, dict):

@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import ClawError, Manifest, PluginError, UsageError, installed_plugins, nearest, parse_manifest
+from claw import (
+    ClawError,
+    Manifest,
+    PluginError,
+    UsageError,
+    installed_plugins,
+    nearest_argument,
+    parse_manifest,
+)
 from claw.testing import tool_tokens
 
 from claw_author import asking, building, linting, scaffold
@@ -98,30 +106,32 @@ def _found(project: Project) -> Manifest | None:
         return None
 
 
-def _project(folder: Path) -> tuple[Manifest, list[linting.Finding]]:
+def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
     project = find(folder)
-    broken: list[linting.Finding] = []
+    broken: list[linting.ManifestFinding] = []
     try:
         before = _found(project)
     except PluginError as why:
-        before, broken = None, [linting.Finding("manifest", project.manifest.name, why.problem)]
+        before, broken = None, [linting.ManifestFinding("manifest", project.manifest.name, why.problem)]
     fields = asking.ask(project.root, project.package, project.plugin)
     manifest = building.built(fields, before, project.description)
     if before is None:
         changes = [] if broken else ["it is not there: claw plugins build writes it"]
     else:
         changes = [f"not as in the code: {change}" for change in building.differences(manifest, before)]
-    broken += [linting.Finding("manifest", project.manifest.name, change) for change in changes]
+    broken += [linting.ManifestFinding("manifest", project.manifest.name, change) for change in changes]
     return manifest, [*broken, *linting.findings(manifest)]
 
 
-def _installed(plugin: str) -> tuple[Manifest, list[linting.Finding]]:
+def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
     known = {found.id: found for found in installed_plugins()}
     if plugin not in known:
         raise UsageError(
-            "{plugin} is neither a folder nor an installed plugin", fix="did you mean {near}?" if known else "",
-            plugin=plugin, near=nearest(plugin, known) if known else "",
-        )  # fmt: skip
+            "{plugin} is neither a folder nor an installed plugin",
+            fix="did you mean {near}?" if known else "",
+            plugin=plugin,
+            near=nearest_argument(plugin, known) if known else "",
+        )
     found = known[plugin]
     if found.fault:
         raise found.fault

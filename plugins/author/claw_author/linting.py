@@ -1,4 +1,4 @@
-"""What keeps a manifest from being used everywhere as it stands. Pure."""
+"""Portability rules of a manifest. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ _RANGE = re.compile(r"\s*([<>]=?|[=!]=)\s*\d+(\.\d+)?\s*(,\s*([<>]=?|[=!]=)\s*\d
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing to mend.
+class ManifestFinding:
+    """One problem to fix.
 
     :param rule: id, manifest, env, name, description, anthropic, openai-strict, gemini or price.
     :param where: the tool, or the field of the manifest.
@@ -30,26 +30,28 @@ class Finding:
     problem: str
 
     def as_data(self) -> dict[str, str]:
-        """For ``--json``."""
+        """Return it for ``--json``."""
         return asdict(self)
 
 
-def findings(manifest: Manifest) -> Iterator[Finding]:
-    """Everything to mend in a manifest, its tools last."""
+def findings(manifest: Manifest) -> Iterator[ManifestFinding]:
+    """Yield the problems of a manifest, its tools last."""
     if not _ID.fullmatch(manifest.id):
-        yield Finding("id", "id", "lower-case letters, digits and hyphens, a letter first")
+        yield ManifestFinding("id", "id", "lower-case letters, digits and hyphens, a letter first")
     for field in ("name", "description"):
         if not getattr(manifest, field).strip():
-            yield Finding("manifest", field, "it is empty, and the list of plugins shows it")
+            yield ManifestFinding("manifest", field, "it is empty, and the list of plugins shows it")
     if not _RANGE.fullmatch(manifest.api):
-        yield Finding("manifest", "api", f"{manifest.api!r} is no range such as '>=1,<2'")
+        yield ManifestFinding("manifest", "api", f"{manifest.api!r} is no range such as '>=1,<2'")
     for kind, field in KINDS.items():
         if getattr(manifest, field) and kind not in manifest.kinds:
-            yield Finding("manifest", "kinds", f"it brings {field}, and {kind} is not among its kinds")
+            yield ManifestFinding(
+                "manifest", "kinds", f"it brings {field}, and {kind} is not among its kinds"
+            )
     variables = [*manifest.env, *(name for line in manifest.providers for name in line.env)]
     for name in dict.fromkeys(variables):
         if not _VARIABLE.fullmatch(name):
-            yield Finding("env", name, "an environment variable is upper-case letters, digits and _")
+            yield ManifestFinding("env", name, "an environment variable is upper-case letters, digits and _")
     for tool in manifest.tools:
         for fault in tool_faults(tool):
-            yield Finding(fault.rule, tool.name, fault.problem)
+            yield ManifestFinding(fault.rule, tool.name, fault.problem)

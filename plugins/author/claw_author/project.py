@@ -1,4 +1,4 @@
-"""An author's project: which plugin it makes, and where its package and manifest lie. Nothing is imported."""
+"""An author's project: its plugin, and the location of its package and manifest. Nothing is imported."""
 
 import tomllib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GROUP = "claw.plugins"
 class Project:
     """A folder with a ``pyproject.toml`` that declares one plugin.
 
-    :param root: what has to be on the path for ``package`` to be imported: the folder, or ``src`` in it.
+    :param root: the folder to put on the path to import ``package``: the project, or ``src`` in it.
     """
 
     folder: Path
@@ -26,14 +26,14 @@ class Project:
 
     @property
     def manifest(self) -> Path:
-        """Where its manifest lies, or will."""
+        """Path of its manifest, which may not exist yet."""
         return self.root.joinpath(*self.package.split(".")) / MANIFEST
 
 
 def find(folder: Path) -> Project:
     """Read the project in ``folder``.
 
-    :raises ClawError: there is none, it declares no plugin, or its package is not there.
+    :raises ClawError: there is none, it declares no plugin, or its package is missing.
     """
     file = folder / "pyproject.toml"
     try:

@@ -1,20 +1,21 @@
-"""A new plugin as files: text from templates, names filled in. Pure, but for reading the templates."""
+"""A new plugin as files: text from templates, names filled in. Pure, except for reading the templates."""
 
 import re
 from collections.abc import Iterator
 from importlib.resources import files as resources
 from importlib.resources.abc import Traversable
 
-from claw import UsageError, nearest
+from claw import UsageError, nearest_argument
 
 KINDS = ("tool", "channel", "provider", "section")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def plugin_of(name: str) -> str:
-    """The plugin id in what an author calls it: ``claw-plugin-weather`` and ``weather`` are both ``weather``.
+    """Return the plugin id for an author's name: ``claw-plugin-weather`` and ``weather`` are both
+    ``weather``.
 
-    :raises UsageError: it cannot be one.
+    :raises UsageError: no id can be made of it.
     """
     plugin = name.strip().lower().replace("_", "-").removeprefix("claw-plugin-")
     if not _NAME.fullmatch(plugin) or len(plugin) > 40:
@@ -27,21 +28,28 @@ def plugin_of(name: str) -> str:
 
 
 def files(plugin: str, kind: str) -> dict[str, str]:
-    """Path → text of everything but the manifest, which is built from the code.
+    """Return path → text of everything but the manifest, which is built from the code.
 
     :raises UsageError: an unknown kind.
     """
     if kind not in KINDS:
         raise UsageError(
-            "there is no kind {kind} to start from", fix="did you mean {near}? There are {kinds}", kind=repr(kind),
-            near=nearest(kind, KINDS), kinds=", ".join(KINDS),
-        )  # fmt: skip
+            "there is no kind {kind} to start from",
+            fix="did you mean {near}? There are {kinds}",
+            kind=repr(kind),
+            near=nearest_argument(kind, KINDS),
+            kinds=", ".join(KINDS),
+        )
     snake = plugin.replace("-", "_")
     names = {
-        "plugin": plugin, "snake": snake, "package": f"claw_plugin_{snake}", "kind": kind,
-        "title": plugin.replace("-", " ").capitalize(), "Class": "".join(part.title() for part in plugin.split("-")),
+        "plugin": plugin,
+        "snake": snake,
+        "package": f"claw_plugin_{snake}",
+        "kind": kind,
+        "title": plugin.replace("-", " ").capitalize(),
+        "Class": "".join(part.title() for part in plugin.split("-")),
         "VARIABLE": snake.upper(),
-    }  # fmt: skip
+    }
     templates = resources("claw_author") / "templates"
     written = {}
     for folder in (templates / "every", templates / kind):

@@ -1,4 +1,4 @@
-"""Discord for claw: the gateway in, REST out, both through discord.py, which is imported when the channel starts."""
+"""Discord channel for claw: gateway in, REST out, both through discord.py, which is imported at channel start."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
-    """One channel for each account under ``channels.discord``."""
+    """Yield one channel for each account under ``channels.discord``."""
     from claw_discord.channel import DiscordChannel
     from claw_discord.settings import DiscordSettings, refuse_no_address, refuse_two_places, token_of
 

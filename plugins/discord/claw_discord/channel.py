@@ -1,4 +1,4 @@
-"""One bot account on Discord, as the house sees it."""
+"""The Discord channel: one bot account."""
 
 import asyncio
 import json
@@ -12,31 +12,30 @@ from urllib.parse import urlsplit
 from claw import (
     Address,
     Attachment,
+    ChannelLimits,
     ChannelState,
     ClawError,
     DeliveryError,
-    Door,
-    EditWriter,
     Finding,
     Inbound,
-    Limits,
+    Inbox,
     Outbound,
     Receipt,
     Secret,
-    Writer,
+    StreamingReply,
     make_folder,
     replace_file,
-    say,
-    split_text,
+    t,
 )
+from claw_channel_sdk import EditStream, split_text
 
 from claw_discord import outbound as body
-from claw_discord.client import Connection, Pace, label
+from claw_discord.client import Connection, ConnectionTimings, label
 from claw_discord.inbound import files_of
-from claw_discord.inbox import Inbox
-from claw_discord.outbound import Refused
+from claw_discord.inbox import DispatchReader
+from claw_discord.outbound import DiscordError
 from claw_discord.rendering import render
-from claw_discord.seen import Seen
+from claw_discord.seen import ReadPositions
 from claw_discord.settings import DiscordSettings, token_key
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ _TITLES = 200
 
 
 class DiscordChannel:
-    """A place to talk.
+    """The channel of one bot account.
 
-    :param http: gives a client for an address; for the files that come with messages.
-    :param notes: the file that holds up to where each chat was heard.
-    :param pace: how long things may take.
+    :param http: makes a client for an address; used to download attachments.
+    :param notes: the file that stores the last received message id of each chat.
+    :param pace: time limits.
     """
 
     name = "discord"
@@ -82,10 +81,10 @@ class DiscordChannel:
         *,
         http: "Callable[[str], httpx2.AsyncClient]",
         notes: Path,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: ConnectionTimings = ConnectionTimings(),  # noqa: B008 - frozen
     ) -> None:
         self.account = account
-        self.limits = Limits(
+        self.limits = ChannelLimits(
             text_chars=body.TEXT_CHARS,
             media_in_bytes=settings.media_max_mb << 20,
             media_out_bytes=body.FILE_BYTES,
@@ -94,74 +93,74 @@ class DiscordChannel:
         )
         self._settings, self._http, self._notes, self._pace = settings, http, notes, pace
         self._token = token.reveal
-        self._seen = Seen(_read_notes(notes))
-        self._connection = Connection(account, settings, token.reveal, self._hear, pace)
-        self._inbox = Inbox(account, settings, self._connection.call, self._seen, pace)
+        self._seen = ReadPositions(_read_notes(notes))
+        self._connection = Connection(account, settings, token.reveal, self._receive, pace)
+        self._inbox = DispatchReader(account, settings, self._connection.call, self._seen, pace)
         self._direct: dict[str, str] = {}
         self._titles: dict[str, str] = {}
 
-    # --- in
+    # --- inbound
 
     @property
     def state(self) -> ChannelState:
-        """How the connection is doing."""
+        """The connection state."""
         return self._connection.state
 
     async def diagnose(self) -> Sequence[Finding]:
-        """What Discord says of this bot; nothing is changed."""
+        """Return what Discord reports about this bot; change nothing."""
         from claw_discord.diagnosis import diagnose
 
         http = self._http(self._settings.api_base)
         return await diagnose(self._settings, token_key(self.account), self._token(), http)
 
-    async def run(self, door: Door) -> None:
-        """Listen until cancelled; what is missed while nobody listens is asked for at the next start."""
+    async def run(self, inbox: Inbox) -> None:
+        """Listen until cancelled; messages missed in between are fetched at the next start."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._inbox.run(door))
+                tasks.create_task(self._inbox.run(inbox))
                 tasks.create_task(self._connection.run())
                 tasks.create_task(self._keep_notes())
         finally:
-            if noted := self._noted():
-                self._write(noted)
+            if noted := self._encode_notes():
+                self._write_notes(noted)
 
-    def _hear(self, frame: dict[str, Any]) -> None:
+    def _receive(self, frame: dict[str, Any]) -> None:
         data = frame.get("d") or {}
         if self._settings.auto_thread and frame.get("t") == "MESSAGE_CREATE":
             self._titles[str(data.get("id"))] = str(data.get("content") or "")[:500]
             while len(self._titles) > _TITLES:
                 del self._titles[next(iter(self._titles))]
-        self._inbox.hear(frame)
+        self._inbox.receive(frame)
 
     async def _keep_notes(self) -> None:
         since = 0.0
         while True:
             await asyncio.sleep(self._pace.note)
             since += self._pace.note
-            if (self._seen.pressing or since >= _NOTE_SECONDS) and (noted := self._noted()):
+            if (self._seen.pressing or since >= _NOTE_SECONDS) and (noted := self._encode_notes()):
                 self._seen.pressing, since = False, 0.0
-                await asyncio.to_thread(self._write, noted)
+                await asyncio.to_thread(self._write_notes, noted)
 
-    def _noted(self) -> bytes:
-        """Up to where we heard, for the next start; a note that is too old only means asking for more."""
+    def _encode_notes(self) -> bytes:
+        """Return the positions to store for the next start; an outdated file only causes more to be fetched."""
         if not self._seen.alive:
             return b""
         if self.state.last_frame_at and self._inbox.idle():
             self._seen.alive = self.state.last_frame_at
         return json.dumps(self._seen.noted()).encode()
 
-    def _write(self, noted: bytes) -> None:
+    def _write_notes(self, noted: bytes) -> None:
         try:
             make_folder(self._notes.parent)
             replace_file(self._notes, noted)
         except (OSError, ClawError) as why:
-            told = say("{file} cannot be written: {why}", file=self._notes.name, why=why)
-            _log.warning("%s: %s", label(self.account), told)
+            message = t("{file} cannot be written: {why}", file=self._notes.name, why=why)
+            _log.warning("%s: %s", label(self.account), message)
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of a file that came with a message.
+        """Yield the bytes of an attachment.
 
-        :raises DeliveryError: it is too large, gone, or lies where Discord keeps no files, or the line broke.
+        :raises DeliveryError: too large, gone, not on Discord's file host, or the connection broke.
         """
         import httpx2
 
@@ -185,36 +184,38 @@ class DiscordChannel:
                     if count > most:
                         raise _too_large(attachment.name, most)
                     yield piece
-        except httpx2.HTTPError as broken:  # its own text may hold the signed address
+        except httpx2.HTTPError as broken:  # its own text may contain the signed address
             raise DeliveryError("Discord did not answer: {why}", why=type(broken).__name__) from None
 
     async def _url_of(self, inbound: Inbound, attachment: Attachment) -> str:
-        """Where a file lies now: addresses are signed for a day, so the message is asked for a fresh one."""
+        """Return the current URL of a file: URLs are signed for a day, so the message is read again for a fresh one."""
         kind, _, name = attachment.key.partition(":")
         if kind == "sticker":
             host = "https://media.discordapp.net" if name.endswith(".gif") else "https://cdn.discordapp.com"
             return f"{host}/stickers/{name}"
         address = inbound.address
-        starter = address.thread == inbound.message_id  # a thread is opened under it only by the answer
+        starter = address.thread == inbound.message_id  # the thread under it is opened only by the answer
         channel = address.chat if starter else address.thread or address.chat
-        told = await self._connection.call("GET", _MESSAGE, channel_id=channel, message_id=inbound.message_id)
-        url = files_of(told).get(attachment.key)
+        message = await self._connection.call(
+            "GET", _MESSAGE, channel_id=channel, message_id=inbound.message_id
+        )
+        url = files_of(message).get(attachment.key)
         if url is None:
             raise DeliveryError(
                 "the message no longer has the file {name}", permanent=True, name=attachment.name
             )
         return url
 
-    # --- out
+    # --- outbound
 
     def split(self, text: str) -> tuple[str, ...]:
-        """Texts of one message each, in Discord's own Markdown."""
+        """Split a text into messages in Discord's Markdown."""
         return tuple(split_text(render(text), self.limits))
 
     async def send(self, outbound: Outbound) -> Receipt:
-        """One message: a new one, or in the place of what a stream left.
+        """Send one message, or finish the messages that an interrupted stream left.
 
-        :raises DeliveryError: as the contract says; a repeat with the same key within minutes shows one message.
+        :raises DeliveryError: as in the channel contract; a repeat with the same key within minutes shows one message.
         """
         channel = await self._channel_of(outbound.address)
         if outbound.replaces and not outbound.attachments:
@@ -224,8 +225,8 @@ class DiscordChannel:
         new = body.message(outbound, reply_to=reply_to)
         return Receipt((await self._post(channel, outbound.address, new, files),))
 
-    def stream(self, outbound: Outbound) -> Writer:
-        """A reply that grows by edits."""
+    def stream(self, outbound: Outbound) -> StreamingReply:
+        """Return a writer that edits messages in place."""
 
         async def post(piece: Outbound) -> str:
             return (await self.send(piece)).message_ids[0]
@@ -237,7 +238,7 @@ class DiscordChannel:
         async def take_back(id: str) -> None:
             await self.delete(outbound.address, id)
 
-        return EditWriter(
+        return EditStream(
             outbound,
             pieces=self.split,
             post=post,
@@ -247,9 +248,9 @@ class DiscordChannel:
         )
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
-        """Put another text in the place of one of our messages.
+        """Replace the text of one of the bot's messages.
 
-        :raises DeliveryError: it is not ours, gone, or the text too long.
+        :raises DeliveryError: the message is not the bot's, is gone, or the text is too long.
         """
         if len(text) > body.TEXT_CHARS:
             problem = "a Discord message holds {most} characters, and this text has {count}"
@@ -257,16 +258,16 @@ class DiscordChannel:
         await self._edit(await self._channel_of(address), message_id, body.edited(text))
 
     async def delete(self, address: Address, message_id: str) -> None:
-        """Take one of our messages back; one that is gone is no failure."""
+        """Delete one of the bot's messages; do nothing when it is already gone."""
         channel = await self._channel_of(address)
         try:
             await self._connection.call("DELETE", _MESSAGE, channel_id=channel, message_id=message_id)
-        except Refused as why:
+        except DiscordError as why:
             if why.code != body.UNKNOWN_MESSAGE:
                 raise
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
-        """Put our reaction on a message, or take it off; a server's own emoji is ``name:id``."""
+        """Add the bot's reaction to a message or remove it; a custom server emoji is ``name:id``."""
         await self._connection.call(
             "DELETE" if remove else "PUT",
             _MESSAGE + "/reactions/{emoji}/@me",
@@ -276,12 +277,12 @@ class DiscordChannel:
         )
 
     async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
-        """Ask everybody in the chat, for a day; one answer each."""
+        """Send a poll of one day to the chat; one answer per person."""
         made = body.poll(question, options)
         return Receipt((await self._post(await self._channel_of(address), address, made, []),))
 
     async def typing(self, address: Address, message_id: str = "") -> None:
-        """Show for ten seconds that an answer is coming; nobody needs to hear that this failed."""
+        """Show the typing indicator for ten seconds; a failure is ignored."""
         try:
             channel = await self._channel_of(address, message_id)
             await self._connection.call("POST", "/channels/{channel_id}/typing", channel_id=channel)
@@ -289,15 +290,15 @@ class DiscordChannel:
             _log.debug("%s: %s", label(self.account), why)
 
     async def settled(self, address: Address, message_id: str = "") -> None:
-        """What ``typing`` showed goes by itself; that a command of Discord's own is thought about does not."""
+        """End the "thinking" state of an application command; the typing indicator ends by itself."""
         self._inbox.presses.settled(message_id)
 
-    # --- the ways there
+    # --- addresses
 
     async def _channel_of(self, address: Address, message_id: str = "") -> str:
-        """The id that REST wants: of the thread, the channel, or of the direct channel with ``user:ID``.
+        """Return the channel id for REST: of the thread, the channel, or the direct channel with ``user:ID``.
 
-        :param message_id: what it is about. A thread that an answer opens under it does not hold it.
+        :param message_id: the message concerned. A thread that an answer opens under it does not contain it.
         """
         if address.thread and address.thread != message_id:
             return address.thread
@@ -313,13 +314,13 @@ class DiscordChannel:
         async def once() -> str:
             made = await self._connection.call("POST", _MESSAGES, json=new, files=files, channel_id=channel)
             if not files and str(made.get("content") or "").strip() != str(new.get("content") or "").strip():
-                # A key that was used already, by a stream that did not live to tell: that message is answered with.
+                # A nonce that an interrupted stream has used: Discord answers with that earlier message.
                 await self._edit(channel, str(made["id"]), body.edited(new["content"]))
             return str(made["id"])
 
         try:
             return await once()
-        except Refused as why:
+        except DiscordError as why:
             may_open = self._settings.auto_thread and address.thread is not None
             if why.code != body.UNKNOWN_CHANNEL or not may_open:
                 raise
@@ -327,7 +328,7 @@ class DiscordChannel:
         return await once()
 
     async def _open_thread(self, address: Address) -> None:
-        """The thread that a mention is answered in: it gets the id of the message it hangs under."""
+        """Open the thread for the answer to a mention: it gets the id of its starter message."""
         starter = address.thread or ""
         try:
             await self._connection.call(
@@ -337,7 +338,7 @@ class DiscordChannel:
                 channel_id=address.chat,
                 message_id=starter,
             )
-        except Refused as why:
+        except DiscordError as why:
             if why.code != body.THREAD_IS_THERE:
                 raise
 
@@ -345,12 +346,12 @@ class DiscordChannel:
         await self._connection.call("PATCH", _MESSAGE, json=changed, channel_id=channel, message_id=id)
 
     async def _replace(self, channel: str, outbound: Outbound) -> str:
-        """Make the first of what stands the whole text, and take the others back."""
+        """Put the whole text into the first message of a stream and delete the others."""
         first, *others = outbound.replaces
-        new = body.message(outbound)  # judges the text
+        new = body.message(outbound)  # checks the text
         try:
             await self._edit(channel, first, body.edited(outbound.text, outbound.buttons))
-        except Refused as why:
+        except DiscordError as why:
             if why.code != body.UNKNOWN_MESSAGE:
                 raise
             first = await self._post(channel, outbound.address, new, [])
@@ -360,7 +361,7 @@ class DiscordChannel:
         return first
 
     def _files(self, attachments: tuple[Attachment, ...]) -> list[tuple[str, str]]:
-        """Files that can go out.
+        """Return the path and name of each file that can be sent.
 
         :raises DeliveryError: permanent; one is missing or too large.
         """

@@ -1,4 +1,5 @@
-"""One account's connection, held by discord.py and supervised by us: it comes back by itself, or says why it cannot."""
+"""The gateway connection of one account: discord.py holds it; this module supervises, reconnects and reports
+fatal errors."""
 
 import asyncio
 import json
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from claw import ChannelState, ClawError, DeliveryError, say
+from claw import ChannelState, ClawError, DeliveryError, t
 
 from claw_discord import outbound
 from claw_discord.inbound import READ
@@ -22,14 +23,14 @@ from claw_discord.settings import DiscordSettings, intents
 
 _log = logging.getLogger(__name__)
 
-_TOLD = READ | {
+_RELEVANT = READ | {
     "READY", "RESUMED", "GUILD_CREATE", "CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE",
     "THREAD_CREATE", "THREAD_UPDATE", "THREAD_DELETE", "THREAD_LIST_SYNC",
 }  # fmt: skip
-_MATTERS = re.compile(rf'"t"\s*:\s*"(?:{"|".join(sorted(_TOLD))})"')
+_RELEVANT_FRAME = re.compile(rf'"t"\s*:\s*"(?:{"|".join(sorted(_RELEVANT))})"')
 _RESUME = re.compile(r'"op"\s*:\s*6\b')
-_RESUMES = 3
-_SLEEP_OF_LIBRARY_SECONDS = 30.0  # the least that discord.py takes for max_ratelimit_timeout
+_MAX_RESUMES = 3
+_LIBRARY_MAX_SLEEP_SECONDS = 30.0  # the minimum that discord.py accepts for max_ratelimit_timeout
 _STEADY_SECONDS = 60.0
 
 NO_CONTENT = 4014
@@ -41,7 +42,7 @@ FATAL = {
     4013: "Discord does not know the intents that were asked for (4013). Update discord.py",
     NO_CONTENT: "Discord refuses every intent that was asked for (4014). Look at the developer portal, page Bot",
 }
-"""Codes that close the gateway for good (developer docs, "Gateway Close Event Codes"), and what to say."""
+"""Close codes after which reconnecting is useless (developer docs, "Gateway Close Event Codes"), with the messages."""
 
 DEGRADED = (
     "text of messages without a mention is not heard: switch on the Message Content Intent in the developer portal, "
@@ -49,8 +50,8 @@ DEGRADED = (
 )
 
 
-def _in_one_line(record: logging.LogRecord) -> bool:
-    """A connection that breaks is nothing to trace: discord.py says that it tries again, and we why."""
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    """Drop the traceback of a broken connection: discord.py logs its retry, and this module logs the reason."""
     why = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
     if why is not None and record.getMessage().startswith("Attempting a reconnect"):
         record.msg, record.args = "%s: %s: %s", (record.getMessage(), type(why).__name__, why)
@@ -58,22 +59,22 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger("discord.client").addFilter(_in_one_line)
+logging.getLogger("discord.client").addFilter(_drop_traceback)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long things may take, in seconds.
+class ConnectionTimings:
+    """Time limits, in seconds.
 
-    :param heartbeat: silence after which discord.py takes the connection for dead and resumes.
-    :param silence: silence after which we begin anew.
-    :param watch: how often that is looked at.
+    :param heartbeat: silence after which discord.py considers the connection dead and resumes.
+    :param silence: silence after which a new connection is made.
+    :param watch: interval of that check.
     :param identify: pause before an identify that is not the first.
-    :param first_pause: before the first new try; doubled up to ``longest_pause``: an account has 1000 identifies a day.
-    :param call: one REST call, its rate limits waited for.
-    :param close: leaving politely.
-    :param note: how often what is new and pressing goes to disk.
-    :param again: before the first asking for messages that were not taken; doubled up to ``longest_pause``.
+    :param first_pause: before the first retry; doubled up to ``longest_pause``: an account has 1000 identifies a day.
+    :param call: one REST call, including waits for rate limits.
+    :param close: closing handshake.
+    :param note: how often urgent changes of the stored positions go to disk.
+    :param again: before the first retry for messages that were not accepted; doubled up to ``longest_pause``.
     """
 
     heartbeat: float = 60.0
@@ -89,23 +90,23 @@ class Pace:
 
 
 def label(account: str) -> str:
-    """How a line of the log names an account."""
+    """Return the name of an account in log lines."""
     return "discord" if account == "default" else f"discord/{account}"
 
 
-class _Again(Exception):
-    """This connection is no good any more: make another."""
+class _Reconnect(Exception):
+    """Signal that this connection is unusable and another is needed."""
 
 
 class _Fatal(Exception):
-    """Only a person can mend it."""
+    """A failure that only a person can fix."""
 
 
 class Connection:
-    """Listens until it is cancelled, and carries REST calls as long as it listens.
+    """A connection that receives until cancelled, and carries REST calls meanwhile.
 
-    :param token: gives the secret, read anew for each connection.
-    :param heard: is told each dispatch that matters, in order, before discord.py reads it; must return at once.
+    :param token: returns the secret, read again for each connection.
+    :param heard: called with each relevant dispatch, in order, before discord.py reads it; must return at once.
     """
 
     def __init__(
@@ -114,170 +115,172 @@ class Connection:
         settings: DiscordSettings,
         token: Callable[[], str],
         heard: Callable[[dict[str, Any]], None],
-        pace: Pace,
+        pace: ConnectionTimings,
     ) -> None:
         self._settings, self._token, self._heard, self._pace = settings, token, heard, pace
-        self._who = label(account)
+        self._log_name = label(account)
         self._content = settings.message_content
         self._client: Any = None
         self._resumes = 0
-        self._anew = asyncio.Event()
+        self._reconnect = asyncio.Event()
         self._last_frame = time.monotonic()
-        self._away = False
+        self._disconnected = False
         self.state = ChannelState()
 
     # --- the gateway
 
     async def run(self) -> None:
-        """Be connected until cancelled. What only a person can mend is said once, and waited with."""
+        """Stay connected until cancelled. A fatal error is reported once; then wait for a person."""
         pause = self._pace.first_pause
         while True:
             started = time.monotonic()
             try:
-                await self._one_connection()
-                why: Exception = _Again(say("the connection ended"))
+                await self._connect_once()
+                why: Exception = _Reconnect(t("the connection ended"))
             except _Fatal as fatal:
                 self._fail(str(fatal))
                 await asyncio.Event().wait()
             except ClawError as failed:
                 why = failed
-            except Exception as broken:  # noqa: BLE001 - discord.py raises what it stumbles over (a KeyError of a dispatch)
+            except Exception as broken:  # noqa: BLE001 - discord.py raises anything (a KeyError of a dispatch)
                 why = broken
             if _closed_with(why) == NO_CONTENT and self._content:
                 self._content = False
-                _log.warning("%s: %s", self._who, say(DEGRADED))
+                _log.warning("%s: %s", self._log_name, t(DEGRADED))
                 continue
             if time.monotonic() - started > _STEADY_SECONDS:
                 pause = self._pace.first_pause
-            await self._wait(pause, why)
+            await self._pause_before_retry(pause, why)
             pause = min(pause * 2, self._pace.longest_pause)
 
-    async def _one_connection(self) -> None:
-        """Log in, connect and listen, until it ends or goes silent.
+    async def _connect_once(self) -> None:
+        """Log in, connect and listen, until the connection ends or goes silent.
 
-        :raises _Fatal: there is no use in another try.
+        :raises _Fatal: a retry is useless.
         """
         discord = await asyncio.to_thread(vendor)
         point_at(self._settings.api_base, self._settings.gateway_url)
         client = _make_client(discord, self, intents(self._settings, content=self._content), self._pace)
         self._resumes, self._last_frame = 0, time.monotonic()
-        self._anew.clear()
+        self._reconnect.clear()
         listening = asyncio.ensure_future(self._listen(discord, client))
-        given_up = asyncio.ensure_future(self._anew.wait())
+        giving_up = asyncio.ensure_future(self._reconnect.wait())
         try:
             while not listening.done():
                 await asyncio.wait(
-                    {listening, given_up}, timeout=self._pace.watch, return_when=asyncio.FIRST_COMPLETED
+                    {listening, giving_up}, timeout=self._pace.watch, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not listening.done():
-                    self._look()
+                    self._check_alive()
             listening.result()
         finally:
             self._client = None
-            for task in (listening, given_up):
+            for task in (listening, giving_up):
                 task.cancel()
-            await asyncio.wait({listening, given_up})
+            await asyncio.wait({listening, giving_up})
             if not listening.cancelled():
-                listening.exception()  # looked at: it may be another than the one that ends us
-            await self._leave(client)
+                listening.exception()  # mark as retrieved: another one may end the group
+            await self._close(client)
 
     async def _listen(self, discord: Any, client: Any) -> None:
         try:
             await client.login(self._token())
             self._client = client
-            await self._mind_the_quota()
+            await self._wait_for_quota()
             await client.connect(reconnect=True)
         except discord.LoginFailure:
-            raise _Fatal(say(FATAL[4004])) from None
+            raise _Fatal(t(FATAL[4004])) from None
         except (discord.ConnectionClosed, discord.PrivilegedIntentsRequired) as closed:
             code = _closed_with(closed)
             if code in FATAL and not (code == NO_CONTENT and self._content):
-                raise _Fatal(say(FATAL[code])) from None
+                raise _Fatal(t(FATAL[code])) from None
             raise
 
-    async def _mind_the_quota(self) -> None:
-        """Identify only while Discord lets us: one too many makes it take the token away."""
+    async def _wait_for_quota(self) -> None:
+        """Wait until Discord permits an identify: one too many makes it revoke the token."""
         with suppress(DeliveryError):
             wait = quota_wait(await self.call("GET", "/gateway/bot"))
             if wait:
-                problem = say(
-                    "no identify is left today; waiting {minutes} minutes", minutes=round(wait / 60)
-                )
+                problem = t("no identify is left today; waiting {minutes} minutes", minutes=round(wait / 60))
                 self.state = replace(self.state, state="waiting", detail=problem)
-                self._last_frame = time.monotonic() + wait  # silence is what is agreed
+                self._last_frame = time.monotonic() + wait  # the silence is intended
                 await asyncio.sleep(wait)
 
-    def _look(self) -> None:
-        if self._anew.is_set():
-            raise _Again(say("Discord would not resume the session {count} times", count=_RESUMES))
+    def _check_alive(self) -> None:
+        if self._reconnect.is_set():
+            raise _Reconnect(t("Discord would not resume the session {count} times", count=_MAX_RESUMES))
         silent = time.monotonic() - self._last_frame
         if silent > self._pace.silence:
-            raise _Again(say("nothing came for {seconds} seconds", seconds=round(silent)))
+            raise _Reconnect(t("nothing came for {seconds} seconds", seconds=round(silent)))
 
-    async def _leave(self, client: Any) -> None:
-        """Close politely within a moment; a server that is dead is not waited for."""
+    async def _close(self, client: Any) -> None:
+        """Close politely within a moment; do not wait for a dead server."""
         with suppress(Exception):
             await asyncio.wait_for(client.close(), self._pace.close)
         with suppress(Exception):
             await client.http.close()
 
-    async def _wait(self, pause: float, why: Exception) -> None:
-        said = str(why) if isinstance(why, ClawError | _Again) else f"{type(why).__name__}: {why}"
+    async def _pause_before_retry(self, pause: float, why: Exception) -> None:
+        reason = str(why) if isinstance(why, ClawError | _Reconnect) else f"{type(why).__name__}: {why}"
         asked = outbound.pause_of(getattr(getattr(why, "response", None), "headers", {}))
         pause = max(pause * random.uniform(0.75, 1.25), asked or 0.0)
         _log.warning(
             "%s: %s",
-            self._who,
-            say("not connected, again in {seconds} s: {why}", seconds=round(pause, 1), why=said),
+            self._log_name,
+            t("not connected, again in {seconds} s: {why}", seconds=round(pause, 1), why=reason),
         )
-        detail, self._away = say("connecting again by itself: {why}", why=said), True
+        detail, self._disconnected = t("connecting again by itself: {why}", why=reason), True
         self.state = replace(
-            self.state, state="waiting", detail=detail, last_error=said, reconnects=self.state.reconnects + 1
+            self.state,
+            state="waiting",
+            detail=detail,
+            last_error=reason,
+            reconnects=self.state.reconnects + 1,
         )
         await asyncio.sleep(pause)
 
-    def _fail(self, said: str) -> None:
-        self.state = replace(self.state, state="failed", detail=said, last_error=said)
+    def _fail(self, reason: str) -> None:
+        self.state = replace(self.state, state="failed", detail=reason, last_error=reason)
 
-    # --- frames; called by discord.py in the middle of its own work, so nothing here waits or raises
+    # --- frames: called by discord.py in its own code, so nothing here may block or raise
 
     def frame(self, text: str) -> None:
-        """A frame came."""
+        """Handle a received frame."""
         self._last_frame = time.monotonic()
         self.state = replace(self.state, last_frame_at=time.time())
-        if not _MATTERS.search(text):  # most of the large frames are nothing to us: they are not parsed twice
+        if not _RELEVANT_FRAME.search(text):  # most large frames are irrelevant: avoid parsing them twice
             return
         frame = json.loads(text)
         name = frame.get("t")
         if name in ("READY", "RESUMED"):
-            self._up(resumed=name == "RESUMED")
-        if name in _TOLD:
+            self._connected(resumed=name == "RESUMED")
+        if name in _RELEVANT:
             self._heard(frame)
 
     def sent(self, text: str) -> None:
-        """We sent a frame."""
+        """Handle a sent frame."""
         if _RESUME.search(text[:200]):
             self._resumes += 1
-            self.state = replace(self.state, state="waiting", detail=say("resuming the session"))
-            if self._resumes > _RESUMES:
-                self._anew.set()
+            self.state = replace(self.state, state="waiting", detail=t("resuming the session"))
+            if self._resumes > _MAX_RESUMES:
+                self._reconnect.set()
 
     def lost(self, why: BaseException | None) -> None:
-        """The connection ended, or could not be made (then discord.py says so in the log); it is made again by itself."""
-        said, told = say("the connection was lost"), self.state.last_error
-        if why is not None and type(why).__name__ != "ReconnectWebSocket":  # which is ordinary
-            said = told = f"{type(why).__name__}: {why}"
-            self._away = True
-        detail = say("connecting again by itself: {why}", why=said)
-        self.state = replace(self.state, state="waiting", detail=detail, last_error=told)
+        """Handle a connection that ended or could not be made (discord.py logs the latter); it is made again."""
+        reason, last_error = t("the connection was lost"), self.state.last_error
+        if why is not None and type(why).__name__ != "ReconnectWebSocket":  # an ordinary reconnect
+            reason = last_error = f"{type(why).__name__}: {why}"
+            self._disconnected = True
+        detail = t("connecting again by itself: {why}", why=reason)
+        self.state = replace(self.state, state="waiting", detail=detail, last_error=last_error)
 
-    def _up(self, *, resumed: bool) -> None:
+    def _connected(self, *, resumed: bool) -> None:
         more = 1 if resumed or self._resumes else 0
         self._resumes = 0
-        if self._away:
-            self._away = False
-            _log.info("%s: %s", self._who, say("hears again"))
-        detail = say(DEGRADED) if self._settings.message_content and not self._content else ""
+        if self._disconnected:
+            self._disconnected = False
+            _log.info("%s: %s", self._log_name, t("hears again"))
+        detail = t(DEGRADED) if self._settings.message_content and not self._content else ""
         self.state = replace(self.state, state="up", detail=detail, reconnects=self.state.reconnects + more)
 
     # --- REST
@@ -292,17 +295,17 @@ class Connection:
         files: Sequence[tuple[str, str]] = (),
         **where: str,
     ) -> Any:
-        """One call; rate limits of up to half a minute are waited for.
+        """Make one call; wait for rate limits of up to half a minute.
 
-        :param path: with the names of ``where`` in braces: they tell discord.py which limit counts.
+        :param path: with the names of ``where`` in braces: discord.py derives the rate-limit bucket from them.
         :param files: (path on this machine, name to show); ``json`` goes with them as a part.
         :returns: the parsed answer.
-        :raises DeliveryError: it was refused, or nobody knows; permanent for an id that is none.
+        :raises DeliveryError: it was refused, or its outcome is unknown; permanent for a malformed id.
         """
         client = self._client
         if client is None:
             raise DeliveryError("not connected to Discord")
-        for name, value in where.items():  # some come from models, and two points lead to the channel itself
+        for name, value in where.items():  # some come from models, and ".." would address another route
             if not (outbound.is_id(value) if name.endswith("_id") else value.strip(".")):
                 raise DeliveryError("{id} is no {name} of Discord", permanent=True, id=value, name=name)
         discord = vendor()
@@ -324,14 +327,14 @@ class Connection:
 
 
 def vendor() -> Any:
-    """The module ``discord``. The first call takes a quarter of a second of work: not on the event loop."""
-    # its voice part, which nobody here uses, imports a module that Python has deprecated
+    """Import the module ``discord``. The first call takes a quarter of a second of CPU: not on the event loop."""
+    # its unused voice part imports a module that Python has deprecated
     warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
     return import_module("discord")
 
 
 def point_at(api_base: str, gateway_url: str) -> None:
-    """Where discord.py finds the service: attributes of its classes, so one place for the whole process."""
+    """Set the addresses of the service in discord.py: class attributes, so they hold for the whole process."""
     vendor()
     route = import_module("discord.http").Route
     route.BASE = api_base.rstrip("/")
@@ -339,13 +342,13 @@ def point_at(api_base: str, gateway_url: str) -> None:
 
 
 def quota_wait(answer: Mapping[str, Any]) -> float:
-    """How long to wait before an identify, in seconds, out of the answer to ``GET /gateway/bot``."""
+    """Return the wait before an identify, in seconds, from the answer to ``GET /gateway/bot``."""
     limit = answer.get("session_start_limit") or {}
     return float(limit.get("reset_after", 0)) / 1000 if limit.get("remaining", 1) <= 0 else 0.0
 
 
-def _make_client(discord: Any, connection: Connection, bits: int, pace: Pace) -> Any:
-    """A client that keeps next to nothing, and hands us each frame in the order and the form in which it came."""
+def _make_client(discord: Any, connection: Connection, bits: int, pace: ConnectionTimings) -> Any:
+    """Make a client that caches almost nothing and passes on each raw frame in order."""
 
     class Client(discord.Client):  # type: ignore[misc]
         def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
@@ -354,13 +357,13 @@ def _make_client(discord: Any, connection: Connection, bits: int, pace: Pace) ->
             elif event == "socket_raw_send":
                 connection.sent(args[0])
             elif event == "disconnect":
-                connection.lost(sys.exception())  # told where it is caught
+                connection.lost(sys.exception())  # called inside the except block
 
         async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
             if not initial:
                 await asyncio.sleep(pace.identify)
 
-    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # we have no voice
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # voice is not used
     wanted = discord.Intents.none()
     wanted.value = bits
     return Client(
@@ -371,8 +374,8 @@ def _make_client(discord: Any, connection: Connection, bits: int, pace: Pace) ->
         allowed_mentions=discord.AllowedMentions.none(),
         enable_debug_events=True,
         heartbeat_timeout=pace.heartbeat,
-        guild_ready_timeout=0,  # nobody waits for its "ready", and its waiting would outlive a stop
-        max_ratelimit_timeout=_SLEEP_OF_LIBRARY_SECONDS,
+        guild_ready_timeout=0,  # no one awaits its "ready", and that wait would outlive a stop
+        max_ratelimit_timeout=_LIBRARY_MAX_SLEEP_SECONDS,
     )
 
 
@@ -391,7 +394,7 @@ def _form(body: Any, files: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _closed_with(why: Exception) -> int:
-    """The code that closed the gateway; 0 when that was not the reason."""
+    """Return the close code of the gateway; 0 when the failure had another cause."""
     if type(why).__name__ == "PrivilegedIntentsRequired":
         return NO_CONTENT
     code = getattr(why, "code", 0) if type(why).__name__ == "ConnectionClosed" else 0
@@ -399,7 +402,7 @@ def _closed_with(why: Exception) -> int:
 
 
 def _delivery_error(discord: Any, failed: Exception) -> DeliveryError:
-    """What a call raised, as what the house should do next."""
+    """Convert the exception of a call into a DeliveryError."""
     aiohttp = import_module("aiohttp")
     if isinstance(failed, DeliveryError):
         return failed

@@ -1,4 +1,4 @@
-"""The chat commands as Discord's own: listed when somebody types a slash, and heard as the lines they stand for. Pure.
+"""The chat commands as Discord application commands: registration, and conversion back into command lines. Pure.
 
 Shapes from https://discord.com/developers/docs/interactions/application-commands#application-command-object.
 """
@@ -8,13 +8,13 @@ from typing import Any
 
 from claw import chat_menu
 
-_SLASH, _TEXT_OPTION = 1, 3  # kinds of command and of option
+_SLASH, _TEXT_OPTION = 1, 3  # types of command and of option
 _WORDS_CHARS = 100
 _REST = "text"
 
 
 def menu() -> list[dict[str, Any]]:
-    """The commands as they are registered, in the language in use; what follows a name is one option."""
+    """Return the commands to register, in the active language; all arguments are one text option."""
     return [_command(name, meaning, usage) for name, meaning, usage in chat_menu()]
 
 
@@ -25,9 +25,9 @@ def _command(name: str, meaning: str, usage: str) -> dict[str, Any]:
 
 
 def registration(there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
-    """What to register in the place of what is; None when all of ours are there.
+    """Return the list to register instead of the current one; None when all commands of claw are present.
 
-    :param there: the commands of the application. Others than ours stay: another program may answer them.
+    :param there: the registered commands. Commands of others stay: another program may answer them.
     """
     ours = menu()
     names = {one["name"] for one in ours}
@@ -46,7 +46,7 @@ def _same(there: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
 
 
 def line_of(chosen: Mapping[str, Any]) -> str:
-    """A command that somebody chose, as the line that they could have written; empty when it is none of ours."""
+    """Return the command line for a chosen command; empty when it is not one of claw's."""
     name = chosen.get("name")
     if chosen.get("type", _SLASH) != _SLASH or name not in {ours for ours, _, _ in chat_menu()}:
         return ""

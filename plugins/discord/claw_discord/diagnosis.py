@@ -1,11 +1,11 @@
-"""What is wrong with a bot, by asking Discord's REST API: its token, and the consent to what it wants to hear.
+"""Diagnosis of a bot account by Discord's REST API: the token, and the granted intents.
 
 Flags from https://discord.com/developers/docs/resources/application#application-object-application-flags.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from claw import Finding, say
+from claw import Finding, t
 
 if TYPE_CHECKING:
     import httpx2
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from claw_discord.settings import DiscordSettings
 
 CONTENT_FLAGS = 1 << 18 | 1 << 19
-"""The text of messages, granted to a large bot after review, or to a small one by a switch."""
+"""Flags for access to message texts, granted to a large bot after review, or to a small one by a switch."""
 
 
 async def diagnose(
     settings: "DiscordSettings", key: str, token: str, http: "httpx2.AsyncClient"
 ) -> list[Finding]:
-    """``users/@me`` and ``applications/@me``; no gateway connection is made.
+    """Check ``users/@me`` and ``applications/@me``; no gateway connection is made.
 
-    :param key: where the token is written.
+    :param key: config key of the token.
     """
     import httpx2
 
@@ -30,14 +30,14 @@ async def diagnose(
         me = await http.get(f"{base}/users/@me", headers=known)
         application = await http.get(f"{base}/applications/@me", headers=known)
     except httpx2.HTTPError as why:
-        problem = say("Discord cannot be reached ({why})", why=type(why).__name__)
-        return [Finding("", "unreachable", problem, say("try again in a while"))]
+        problem = t("Discord cannot be reached ({why})", why=type(why).__name__)
+        return [Finding("", "unreachable", problem, t("try again in a while"))]
     if me.status_code == 401:
-        mend = say("copy the token from the developer portal, page Bot")
-        return [Finding(key, "credentials", say("Discord knows no bot with this token"), mend)]
+        fix = t("copy the token from the developer portal, page Bot")
+        return [Finding(key, "credentials", t("Discord knows no bot with this token"), fix)]
     if me.is_error or application.is_error:
         status = max(me.status_code, application.status_code)
-        return [Finding("", "refused", say("Discord answered with HTTP {status}", status=status))]
+        return [Finding("", "refused", t("Discord answered with HTTP {status}", status=status))]
     return _of_flags(settings, application.json())
 
 
@@ -45,7 +45,7 @@ def _of_flags(settings: "DiscordSettings", application: Any) -> list[Finding]:
     flags = int(application.get("flags") or 0)
     if not settings.message_content or flags & CONTENT_FLAGS:
         return []
-    problem = say("the text of messages that do not mention the bot will not come: the intent is not granted")
+    problem = t("the text of messages that do not mention the bot will not come: the intent is not granted")
     page = f"https://discord.com/developers/applications/{application.get('id')}/bot"
-    mend = say("switch Message Content Intent on at {page}, or set messageContent: false", page=page)
-    return [Finding("", "intent", problem, mend)]
+    fix = t("switch Message Content Intent on at {page}, or set messageContent: false", page=page)
+    return [Finding("", "intent", problem, fix)]

@@ -1,4 +1,4 @@
-"""What the gateway says, as what the house understands. Pure: raw dispatches in, plain data out.
+"""Translation of gateway dispatches into inbound messages. Pure.
 
 Shapes from https://discord.com/developers/docs/resources/message and …/events/gateway-events.
 """
@@ -9,20 +9,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from claw import Address, Around, Attachment, Heard, Inbound, Sender
+from claw import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
 
 from claw_discord.commands import line_of
-from claw_discord.places import FORUM, MEDIA, THREAD_KINDS, Place, Places
+from claw_discord.places import FORUM, MEDIA, THREAD_KINDS, DiscordChat, DiscordChats
 
 READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"})
-"""The dispatches that somebody's act stands behind."""
+"""The dispatches caused by an act of a user."""
 
 _DISCORD_EPOCH_MS = 1420070400000
-_SAID_BY_PEOPLE = frozenset({0, 19, 20, 23})  # message types: default, reply, and what a command left
+_USER_MESSAGE_TYPES = frozenset({0, 19, 20, 23})  # message types: default, reply, and those left by a command
 _FORWARD = 1  # message_reference.type
 COMMAND, _COMPONENT = 2, 3  # interaction types
 _STICKER_ENDINGS = {1: "png", 2: "png", 3: "json", 4: "gif"}
-_NO_PLACES = Places()
+_NO_PLACES = DiscordChats()
 
 
 def to_inbound(
@@ -30,18 +30,19 @@ def to_inbound(
     me: str,
     *,
     account: str = "default",
-    places: Places = _NO_PLACES,
+    places: DiscordChats = _NO_PLACES,
     session: str = "",
     reactions: str = "off",
     auto_thread: bool = False,
 ) -> Inbound | None:
-    """Read one dispatch; None for what is our own, a system line, an unfurled link, or nothing that people do.
+    """Read one dispatch; None for the bot's own messages, system messages, unfurled links and anything not
+    done by a person.
 
-    :param frame: as it came, with ``t``, ``s`` and ``d``.
-    :param me: our user id.
-    :param session: of the gateway, so that a reaction has an id of its own.
+    :param frame: as received, with ``t``, ``s`` and ``d``.
+    :param me: the bot's user id.
+    :param session: gateway session id, so that a reaction gets an id of its own.
     :param reactions: off, own or all.
-    :param auto_thread: a mention in a channel is answered in a thread that will have its id.
+    :param auto_thread: answer a mention in a channel in a thread, which will have the message's id.
     """
     event, data = frame.get("t"), frame.get("d")
     if not isinstance(data, Mapping):
@@ -59,32 +60,32 @@ def to_inbound(
 
 
 def sent_at(id: str) -> float | None:
-    """When something was made, out of its id: seconds since 1970."""
+    """Return the creation time in an id, in seconds since 1970; None for a malformed id."""
     return ((int(id) >> 22) + _DISCORD_EPOCH_MS) / 1000 if id.isdigit() else None
 
 
 def id_at(seconds: float) -> int:
-    """The first id of a moment, seconds since 1970."""
+    """Return the lowest id of a moment, given in seconds since 1970."""
     return max(int(seconds * 1000) - _DISCORD_EPOCH_MS, 0) << 22
 
 
 class _Reader:
-    """One account's eyes."""
+    """Reader of the dispatches of one account."""
 
-    def __init__(self, me: str, account: str, places: Places, auto_thread: bool) -> None:
+    def __init__(self, me: str, account: str, places: DiscordChats, auto_thread: bool) -> None:
         self._me, self._account, self._places, self._auto_thread = me, account, places, auto_thread
 
     def message(self, data: Mapping[str, Any]) -> Inbound | None:
         author = data.get("author") or {}
         ours = str(author.get("id")) == self._me
-        if ours or not author or data.get("type", 0) not in _SAID_BY_PEOPLE:
+        if ours or not author or data.get("type", 0) not in _USER_MESSAGE_TYPES:
             return None
         id = str(data["id"])
         place = self._place(data)
         mentioned = self._is_for_us(data)
         thread = place.id if place.is_thread else None
         if self._auto_thread and mentioned and data.get("guild_id") and place.kind in (0, 5):
-            thread = id  # the thread that an answer opens under a message has the message's id
+            thread = id  # the thread opened under a message gets the message's id
         reference = data.get("message_reference") or {}
         forwarded = reference.get("type", 0) == _FORWARD
         return Inbound(
@@ -102,7 +103,7 @@ class _Reader:
         )
 
     def edit(self, data: Mapping[str, Any]) -> Inbound | None:
-        """A person changed the text; a link that unfolded has no time of editing."""
+        """Read an edit by a person; the update of an unfurled link has no edit time."""
         changed = data.get("edited_timestamp")
         inbound = self.message(data) if changed else None
         if inbound is None:
@@ -118,7 +119,7 @@ class _Reader:
         return self._interaction(data, "button", text, str((data.get("message") or {}).get("id") or ""))
 
     def command(self, data: Mapping[str, Any]) -> Inbound | None:
-        """A chat command that was chosen behind a slash, as the line that somebody could have written."""
+        """Read an application command as the equivalent command line."""
         line = line_of(data.get("data") or {})
         return self._interaction(data, "message", line, str(data["id"])) if line else None
 
@@ -158,32 +159,36 @@ class _Reader:
             around=self._around(data, place, forwarded=False),
         )
 
-    def _place(self, data: Mapping[str, Any]) -> Place:
-        """Where it happened, as far as is known; the message itself says of what kind the channel is."""
+    def _place(self, data: Mapping[str, Any]) -> DiscordChat:
+        """Return the place of a dispatch as far as it is known; the message itself carries the channel type."""
         id = str(data["channel_id"])
         known = self._places.get(id)
-        return known or Place(id, int(data.get("channel_type") or 0), guild=str(data.get("guild_id") or ""))
+        return known or DiscordChat(
+            id, int(data.get("channel_type") or 0), guild=str(data.get("guild_id") or "")
+        )
 
-    def _address(self, place: Place, thread: str | None) -> Address:
+    def _address(self, place: DiscordChat, thread: str | None) -> Address:
         chat = place.parent or place.id if place.is_thread else place.id
         return Address("discord", chat, self._account, thread)
 
     def _is_for_us(self, data: Mapping[str, Any]) -> bool:
-        """Mentioned by id, or an answer to what we said: its ping may be turned off. @everyone is not us."""
+        """Return true for a mention by id, or a reply to the bot, whose ping may be off. @everyone does not count."""
         answered = (data.get("referenced_message") or {}).get("author") or {}
         named = (one.get("id") for one in data.get("mentions") or ())
         return self._me in map(str, named) or str(answered.get("id")) == self._me
 
     def _text(self, data: Mapping[str, Any], forwarded: bool) -> str:
-        said = readable(data.get("content") or "", self._me, data.get("mentions") or ())
-        passed_on = (readable(one.get("content") or "", self._me, one.get("mentions") or ())
-                     for one in (_snapshots(data) if forwarded else ()))  # fmt: skip
-        return "\n".join(text for text in (said, *passed_on) if text)
+        text = readable(data.get("content") or "", self._me, data.get("mentions") or ())
+        forwarded_texts = (
+            readable(one.get("content") or "", self._me, one.get("mentions") or ())
+            for one in (_snapshots(data) if forwarded else ())
+        )
+        return "\n".join(part for part in (text, *forwarded_texts) if part)
 
-    def _around(self, data: Mapping[str, Any], place: Place, forwarded: bool) -> Around:
+    def _around(self, data: Mapping[str, Any], place: DiscordChat, forwarded: bool) -> MessageContext:
         above = self._places.parent_of(place.id) if place.is_thread else place
         quoted = data.get("referenced_message") or {}
-        return Around(
+        return MessageContext(
             chat_name=above.name if above else "",
             space=place.guild_name,
             thread_name=place.name if place.is_thread else "",
@@ -194,7 +199,7 @@ class _Reader:
 
 
 def readable(content: str, me: str, mentions: Iterable[Mapping[str, Any]]) -> str:
-    """A text with our own mention taken out and the others as ``@name``."""
+    """Return a text without the bot's own mention, other mentions as ``@name``."""
     names = {str(one.get("id")): _name(one) for one in mentions}
 
     def named(match: re.Match[str]) -> str:
@@ -210,9 +215,9 @@ def readable(content: str, me: str, mentions: Iterable[Mapping[str, Any]]) -> st
     return re.sub(r"<@!?(\d+)>", named, content).strip()
 
 
-def heard(message: Mapping[str, Any], me: str) -> Heard:
-    """A message that another one refers to."""
-    return Heard(
+def heard(message: Mapping[str, Any], me: str) -> QuotedMessage:
+    """Read a message that another one refers to."""
+    return QuotedMessage(
         readable(message.get("content") or "", me, message.get("mentions") or ()),
         sender_of(message).name,
         str(message.get("id") or ""),
@@ -221,7 +226,7 @@ def heard(message: Mapping[str, Any], me: str) -> Heard:
 
 
 def sender_of(data: Mapping[str, Any]) -> Sender:
-    """Who did it. A webhook speaks for a program, whatever name it shows."""
+    """Return the author. A webhook counts as a program, whatever name it shows."""
     member = data.get("member") or {}
     author = data.get("author") or member.get("user") or {}
     return Sender(
@@ -233,7 +238,7 @@ def sender_of(data: Mapping[str, Any]) -> Sender:
 
 
 def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """The files and stickers of a message, and of one that it passes on. A key is the file's id."""
+    """Return files and stickers of a message and of one that it forwards. The key is the file's id."""
     found = []
     for one in (data, *_snapshots(data)):
         found += [_file(file) for file in one.get("attachments") or ()]
@@ -246,7 +251,7 @@ def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 
 def files_of(data: Mapping[str, Any]) -> dict[str, str]:
-    """Where the files of a message can be fetched now, by id. The addresses are signed and expire."""
+    """Return the current URLs of the files of a message, by id. They are signed and expire."""
     return {
         str(file["id"]): str(file["url"])
         for one in (data, *_snapshots(data))
@@ -255,12 +260,12 @@ def files_of(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def channel_kind(data: Mapping[str, Any]) -> int:
-    """Of what kind the channel is in which something happened, as far as it says so itself."""
+    """Return the channel type that a dispatch states, if any."""
     return int(data.get("channel_type") or (data.get("channel") or {}).get("type") or 0)
 
 
 def is_in_thread(data: Mapping[str, Any]) -> bool:
-    """Whether something says of itself that it happened in a thread."""
+    """Return true if a dispatch states that it happened in a thread."""
     return channel_kind(data) in THREAD_KINDS
 
 

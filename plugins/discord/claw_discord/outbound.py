@@ -1,4 +1,4 @@
-"""What the house says, as Discord's REST wants it, and its refusals as errors of ours. Pure.
+"""Request bodies for Discord's REST API, and its refusals as errors. Pure.
 
 Limits from https://discord.com/developers/docs/resources/message#create-message; kept here so that a correction is
 one line.
@@ -17,7 +17,7 @@ TEXT_CHARS = 2000
 FILE_BYTES = 10 << 20
 NONCE_CHARS = 25
 NONCE_SECONDS = 120.0
-"""How long a nonce surely makes a repeat harmless: the page says "the past few minutes"."""
+"""Time for which a nonce surely makes a repeat harmless: the page says "the past few minutes"."""
 _ROW, _ROWS, _LABEL_CHARS, _VALUE_CHARS = 5, 5, 80, 100
 _STYLES = {"primary": 1, "danger": 4}
 _PLAIN_STYLE = 2
@@ -25,11 +25,11 @@ _QUESTION_CHARS, _OPTION_CHARS, _OPTIONS, _POLL_HOURS = 300, 55, 10, 24
 _TITLE_CHARS = 100
 _ID = re.compile("[0-9]{1,20}")
 NOBODY: dict[str, Any] = {"parse": []}
-"""Nobody is pinged, whatever a text names."""
+"""The ``allowed_mentions`` value that pings nobody, whatever a text names."""
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, THREAD_IS_THERE = 10003, 10008, 160004
 
-_PASSING = frozenset({408, 425})  # refusals that may pass by themselves
+_TEMPORARY = frozenset({408, 425})  # statuses of refusals that may be temporary
 _FIXES = {
     10003: "the channel is gone, or the bot was taken out of it",
     10008: "the message is gone",
@@ -41,19 +41,19 @@ _FIXES = {
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is an id as the service gives them: the digits of a number of 64 bits."""
+    """Return true if a text is a Discord id: the digits of a 64-bit number."""
     return _ID.fullmatch(text) is not None
 
 
 def nonce(key: str) -> str:
-    """What makes a repeat harmless: the service drops a second message with the same one within minutes."""
+    """Return the nonce of a delivery key: the service drops a second message with the same nonce within minutes."""
     return hashlib.sha256(key.encode()).hexdigest()[:NONCE_CHARS]
 
 
 def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any]:
-    """The body of one new message.
+    """Build the body of one new message.
 
-    :raises DeliveryError: permanent; it can never be one message.
+    :raises DeliveryError: permanent; it does not fit into one message.
     """
     if len(outbound.text) > TEXT_CHARS:
         problem = "a Discord message holds {most} characters, and this text has {count}"
@@ -61,34 +61,34 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
     if not outbound.text.strip() and not outbound.attachments:
         raise DeliveryError("an empty text cannot be sent to Discord", permanent=True)
     body: dict[str, Any] = {
-        "content": _as_it_is(outbound.text) if outbound.plain else outbound.text,
+        "content": _escape_plain(outbound.text) if outbound.plain else outbound.text,
         "nonce": nonce(outbound.key),
         "enforce_nonce": True,
         "allowed_mentions": NOBODY,
     }
-    if reply_to and is_id(reply_to):  # with any other the service would refuse the whole message
+    if reply_to and is_id(reply_to):  # with a malformed id the service would refuse the whole message
         body["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
     if outbound.buttons:
         body["components"] = components(outbound.buttons)
     return body
 
 
-def _as_it_is(text: str) -> str:
-    """A text that is no Markdown, so that Discord shows each letter of it; unchanged where that would be too long."""
+def _escape_plain(text: str) -> str:
+    """Escape a plain text, so that Discord shows each character; unchanged if that would be too long."""
     escaped = plain(text)
     return escaped if len(escaped) <= TEXT_CHARS else text
 
 
 def edited(text: str, buttons: Sequence[Button] | None = None) -> dict[str, Any]:
-    """The body of an edit; None leaves the buttons as they are."""
+    """Build the body of an edit; None leaves the buttons unchanged."""
     body: dict[str, Any] = {"content": text, "allowed_mentions": NOBODY}
     return body if buttons is None else body | {"components": components(buttons)}
 
 
 def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
-    """Buttons in rows of five.
+    """Build button rows of five.
 
-    :raises DeliveryError: there are more than a message can hold, or one holds what would not come back.
+    :raises DeliveryError: more buttons than a message can hold, or a value that cannot come back whole.
     """
     if len(buttons) > _ROW * _ROWS:
         problem = "a Discord message holds {most} buttons, and this one has {count}"
@@ -110,9 +110,9 @@ def components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def poll(question: str, options: Sequence[str]) -> dict[str, Any]:
-    """The body of a message that asks everybody, for a day.
+    """Build the body of a poll of one day.
 
-    :raises UsageError: it is no poll that Discord knows.
+    :raises UsageError: Discord would refuse this poll.
     """
     if not 1 <= len(options) <= _OPTIONS or not question.strip():
         raise UsageError("a poll on Discord has a question and one to {most} options", most=_OPTIONS)
@@ -129,18 +129,18 @@ def poll(question: str, options: Sequence[str]) -> dict[str, Any]:
 
 
 def thread(title: str) -> dict[str, Any]:
-    """The body that opens a thread under a message; it folds up after a day of silence."""
+    """Build the body that opens a thread under a message; it is archived after a day of silence."""
     line = " ".join(title.split())[:_TITLE_CHARS]
     return {"name": line or "claw", "auto_archive_duration": 1440}
 
 
 def emoji(text: str) -> str:
-    """An emoji as a route names it: a letter of Unicode, or ``name:id`` (or ``<:name:id>``) of a server."""
+    """Return an emoji as a route names it: a Unicode emoji, or ``name:id`` (or ``<:name:id>``) of a server."""
     return text.strip().removeprefix("<").removesuffix(">").removeprefix("a:").strip(":")
 
 
-class Refused(DeliveryError):
-    """The service's no, with its own number for the reason.
+class DiscordError(DeliveryError):
+    """A refusal by Discord, with its error number.
 
     :ivar code: 0 when the answer had none.
     """
@@ -150,23 +150,23 @@ class Refused(DeliveryError):
         self.code = code
 
 
-def refusal(status: int, code: int, text: str, *, retry_after: float | None = None) -> Refused:
-    """An HTTP answer that is no success.
+def refusal(status: int, code: int, text: str, *, retry_after: float | None = None) -> DiscordError:
+    """Build the error for an HTTP answer other than success.
 
     :param code: Discord's own number, 0 when the body has none.
     :param retry_after: seconds, of a 429.
     """
     if status == 429:
         pause = 1.0 if retry_after is None else retry_after
-        return Refused("Discord asks for a pause", code=code, retry_after_seconds=pause)
-    permanent = 400 <= status < 500 and status not in _PASSING
+        return DiscordError("Discord asks for a pause", code=code, retry_after_seconds=pause)
+    permanent = 400 <= status < 500 and status not in _TEMPORARY
     problem = "Discord refused it ({status}, code {code}): {text}"
     fix = _FIXES.get(code, "check the bot's token" if status == 401 else "")
-    return Refused(problem, permanent=permanent, fix=fix, status=status, code=code, text=text[:300])
+    return DiscordError(problem, permanent=permanent, fix=fix, status=status, code=code, text=text[:300])
 
 
 def pause_of(headers: Mapping[str, str]) -> float | None:
-    """The pause that the head of an answer asks for, in seconds; the body's is finer where there is one."""
+    """Return the pause in the response headers, in seconds; the body's value is finer where present."""
     try:
         return float(headers["Retry-After"])
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""What is known of channels and threads: names, kinds and parents, drawn from the gateway's dispatches."""
+"""Known channels and threads: names, types and parents, collected from gateway dispatches."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ _KNOWN_AT_MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DiscordChat:
     """A channel or a thread.
 
-    :param kind: Discord's number for what it is.
-    :param parent: of a thread, the channel that it hangs on.
-    :param newest: id of the last message, as the service said it when we came.
+    :param kind: Discord's channel type number.
+    :param parent: parent channel of a thread.
+    :param newest: id of the last message when the guild was listed.
     """
 
     id: str
@@ -30,33 +30,33 @@ class Place:
 
     @property
     def is_thread(self) -> bool:
-        """Whether it is a thread."""
+        """True for a thread."""
         return self.kind in THREAD_KINDS
 
     @property
     def holds_messages(self) -> bool:
-        """Whether people can write there."""
+        """True if users can write messages there."""
         return self.is_thread or self.kind in TEXT_KINDS
 
 
-class Places:
-    """All of them, by id; ``learn`` is told every dispatch, in order."""
+class DiscordChats:
+    """All known channels and threads by id; ``learn`` must get every dispatch, in order."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Place] = {}
+        self._known: dict[str, DiscordChat] = {}
         self._guild_names: dict[str, str] = {}
 
-    def get(self, id: str) -> Place | None:
-        """A place, when the service told of it."""
+    def get(self, id: str) -> DiscordChat | None:
+        """Return a place, if known."""
         return self._known.get(id)
 
-    def parent_of(self, id: str) -> Place | None:
-        """What a thread hangs on, when that is known."""
+    def parent_of(self, id: str) -> DiscordChat | None:
+        """Return the parent of a thread, if known."""
         place = self._known.get(id)
         return self._known.get(place.parent) if place else None
 
-    def learn(self, event: str, data: Mapping[str, Any]) -> tuple[Place, ...]:
-        """Take in one dispatch; the places that a ``GUILD_CREATE`` lists come back."""
+    def learn(self, event: str, data: Mapping[str, Any]) -> tuple[DiscordChat, ...]:
+        """Update from one dispatch; return the places that a ``GUILD_CREATE`` lists."""
         if event == "GUILD_CREATE":
             self._guild_names[str(data.get("id"))] = str(data.get("name") or "")
             return self._keep(places_of(data))
@@ -69,14 +69,14 @@ class Places:
             self._known.pop(str(data.get("id")), None)
         return ()
 
-    def add(self, data: Mapping[str, Any]) -> Place:
-        """Take in one channel object."""
+    def add(self, data: Mapping[str, Any]) -> DiscordChat:
+        """Store one channel object."""
         guild = str(data.get("guild_id") or "")
         place = _place(data, guild, self._guild_names.get(guild, ""))
         self._keep((place,))
         return place
 
-    def _keep(self, places: Iterable[Place]) -> tuple[Place, ...]:
+    def _keep(self, places: Iterable[DiscordChat]) -> tuple[DiscordChat, ...]:
         kept = tuple(places)
         for place in kept:
             if len(self._known) < _KNOWN_AT_MOST or place.id in self._known:
@@ -84,15 +84,15 @@ class Places:
         return kept
 
 
-def places_of(guild: Mapping[str, Any]) -> tuple[Place, ...]:
-    """The channels and open threads of a ``GUILD_CREATE``."""
+def places_of(guild: Mapping[str, Any]) -> tuple[DiscordChat, ...]:
+    """Return the channels and active threads of a ``GUILD_CREATE``."""
     listed = [*(guild.get("channels") or ()), *(guild.get("threads") or ())]
     return tuple(_place(data, str(guild.get("id") or ""), str(guild.get("name") or "")) for data in listed)
 
 
-def _place(data: Mapping[str, Any], guild: str, guild_name: str) -> Place:
+def _place(data: Mapping[str, Any], guild: str, guild_name: str) -> DiscordChat:
     newest = str(data.get("last_message_id") or "")
-    return Place(
+    return DiscordChat(
         str(data.get("id") or ""),
         int(data.get("type") or 0),
         str(data.get("name") or ""),

@@ -1,4 +1,5 @@
-"""Buttons and commands: handed in beside the line of messages, for Discord gives each three seconds."""
+"""Button presses and application commands: handled outside the message queue, since Discord allows three
+seconds each."""
 
 import asyncio
 import logging
@@ -6,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from claw import DeliveryError, Door, Inbound, say
+from claw import DeliveryError, Inbound, Inbox, t
 
 from claw_discord.commands import registration
 from claw_discord.inbound import COMMAND
@@ -14,22 +15,22 @@ from claw_discord.inbound import COMMAND
 _log = logging.getLogger(__name__)
 
 _DEFERRED_UPDATE = {"type": 6}
-"""Answer to a pressed button: heard, nothing changes (developer docs, "Interaction Callback Type")."""
+"""Response to a pressed button: acknowledged, no change (developer docs, "Interaction Callback Type")."""
 _THINKING = {"type": 5, "data": {"flags": 64}}
-"""Answer to a command: shown as being thought about, to that person alone, until it is taken back."""
-_THOUGHT_SECONDS = 14 * 60.0  # an interaction can be answered for 15 minutes
+"""Response to a command: "thinking", visible to that person alone, until it is deleted."""
+_THINKING_SECONDS = 14 * 60.0  # an interaction can be answered for 15 minutes
 
 Call = Callable[..., Awaitable[Any]]
 Frame = Mapping[str, Any]
 
 
-class Presses:
-    """What people press and choose, each confirmed once the house has it.
+class Interactions:
+    """Handler of button presses and commands; each is confirmed once it is on disk.
 
-    :param who: the account, as lines of the log name it.
+    :param who: name of the account in log lines.
     :param call: :meth:`Connection.call`.
-    :param read: a dispatch as the house understands it; None when it is nothing for it.
-    :param submit: hands one in; True = it is on disk.
+    :param read: converts a dispatch to an inbound message; None when it is irrelevant.
+    :param submit: submits one; True = it is on disk.
     """
 
     def __init__(
@@ -38,56 +39,56 @@ class Presses:
         call: Call,
         *,
         read: Callable[[Frame], Awaitable[Inbound | None]],
-        submit: Callable[[Door, Inbound], Awaitable[bool]],
+        submit: Callable[[Inbox, Inbound], Awaitable[bool]],
         lists_commands: bool,
     ) -> None:
-        self._who, self._call, self._read, self._submit = who, call, read, submit
-        self._waiting: asyncio.Queue[Frame] = asyncio.Queue()
+        self._log_name, self._call, self._read, self._submit = who, call, read, submit
+        self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._settled: dict[str, asyncio.Event] = {}
-        self._to_list = lists_commands
+        self._must_register = lists_commands
 
-    def hear(self, frame: Frame) -> None:
-        """Take in a ``READY`` or an ``INTERACTION_CREATE``; returns at once."""
-        self._waiting.put_nowait(frame)
+    def receive(self, frame: Frame) -> None:
+        """Queue a ``READY`` or an ``INTERACTION_CREATE``; return at once."""
+        self._frames.put_nowait(frame)
 
     def idle(self) -> bool:
-        """Whether all that came is being dealt with."""
-        return self._waiting.empty()
+        """Return true if the queue is empty."""
+        return self._frames.empty()
 
-    async def run(self, door: Door) -> None:
-        """Deal with each beside the others, until cancelled."""
+    async def run(self, inbox: Inbox) -> None:
+        """Handle each one concurrently, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                frame = await self._waiting.get()
+                frame = await self._frames.get()
                 ready = frame.get("t") == "READY"
-                tasks.create_task(self._list_commands(frame["d"]) if ready else self._press(door, frame))
+                tasks.create_task(self._register_commands(frame["d"]) if ready else self._press(inbox, frame))
 
     def settled(self, id: str) -> None:
-        """What a command asked for is said, or never will be."""
+        """Note that a command was answered, or never will be."""
         if id in self._settled:
             self._settled[id].set()
 
-    async def _press(self, door: Door, frame: Frame) -> None:
+    async def _press(self, inbox: Inbox, frame: Frame) -> None:
         data = frame["d"]
         inbound = await self._read(frame)
-        if inbound is None or inbound.message_id in self._settled:  # a resume repeats what we have
+        if inbound is None or inbound.message_id in self._settled:  # a resume repeats known dispatches
             return
         if data.get("type") != COMMAND:
-            if await self._submit(door, inbound):
+            if await self._submit(inbox, inbound):
                 await self._confirm(data, _DEFERRED_UPDATE)
             return
         settled = self._settled[inbound.message_id] = asyncio.Event()
         try:
-            if await self._submit(door, inbound) and await self._confirm(data, _THINKING):
+            if await self._submit(inbox, inbound) and await self._confirm(data, _THINKING):
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_THOUGHT_SECONDS):
+                    async with asyncio.timeout(_THINKING_SECONDS):
                         await settled.wait()
-                await self._take_back(data)
+                await self._delete_thinking(data)
         finally:
             del self._settled[inbound.message_id]
 
     async def _confirm(self, data: Frame, answer: Mapping[str, Any]) -> bool:
-        """Tell Discord that it was heard; without that it tells the person of a failure."""
+        """Acknowledge to Discord; otherwise it shows the person a failure."""
         try:
             await self._call(
                 "POST",
@@ -97,13 +98,13 @@ class Presses:
                 webhook_token=str(data.get("token")),
             )
         except DeliveryError as why:
-            told = say("what somebody pressed or chose could not be confirmed: {why}", why=why)
-            _log.warning("%s: %s", self._who, told)
+            text = t("what somebody pressed or chose could not be confirmed: {why}", why=why)
+            _log.warning("%s: %s", self._log_name, text)
             return False
         return True
 
-    async def _take_back(self, data: Frame) -> None:
-        """What shows that a command is thought about; it would go by itself after a quarter of an hour."""
+    async def _delete_thinking(self, data: Frame) -> None:
+        """Delete the "thinking" message of a command; by itself it would go after a quarter of an hour."""
         with suppress(DeliveryError):
             await self._call(
                 "DELETE",
@@ -112,9 +113,9 @@ class Presses:
                 webhook_token=str(data.get("token")),
             )
 
-    async def _list_commands(self, ready: Frame) -> None:
-        """Register our commands once in a process, and only when they are not."""
-        if not self._to_list:
+    async def _register_commands(self, ready: Frame) -> None:
+        """Register claw's commands once per process, and only when they are missing."""
+        if not self._must_register:
             return
         path = "/applications/{application_id}/commands"
         try:
@@ -123,7 +124,7 @@ class Presses:
             wanted = registration(await self._call("GET", path, query=query, application_id=application))
             if wanted is not None:
                 await self._call("PUT", path, json=wanted, application_id=application)
-            self._to_list = False
+            self._must_register = False
         except (DeliveryError, KeyError, TypeError, ValueError, AttributeError) as why:
-            told = say("the commands could not be listed with Discord: {why}", why=why)
-            _log.warning("%s: %s", self._who, told)
+            text = t("the commands could not be listed with Discord: {why}", why=why)
+            _log.warning("%s: %s", self._log_name, text)

@@ -1,4 +1,4 @@
-"""Markdown as models write it, as Discord shows it: tables become code blocks, deep headings become bold. Pure."""
+"""Conversion of model Markdown into Discord's: tables become code blocks, deep headings become bold text. Pure."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _CELL_ENDS = re.compile(r"(?<!\\)\|")
 
 
-# What begins something in Discord's Markdown; an underscore inside of a word does not, nor a lone sign of a pair.
+# Start of markup in Discord's Markdown; not an underscore inside a word, nor a single sign of a pair.
 _MARK = re.compile(
     r"[\\*`]|~~|\|\||(?<!\w)_|_(?!\w)|<(?=[@#:/atid])|\[(?=[^\]\n]*\]\()|^[ \t]*(?:-#|#{1,3}|>{1,3})(?=\s)",
     re.MULTILINE,
@@ -18,12 +18,12 @@ _MARK = re.compile(
 
 
 def plain(text: str) -> str:
-    """A text that is no Markdown, as Discord's Markdown that shows each letter of it."""
+    """Escape a plain text so that Discord's Markdown shows each character."""
     return _MARK.sub(lambda mark: re.sub(r"(\S)", r"\\\1", mark[0]), text)
 
 
 def render(text: str) -> str:
-    """The text as Discord's own Markdown; what stands in a code block is left alone."""
+    """Convert a text to Discord's Markdown; code blocks stay unchanged."""
     return "\n".join(_lines(text.split("\n")))
 
 
@@ -48,7 +48,7 @@ def _lines(lines: list[str]) -> Iterator[str]:
 
 
 def _table(lines: list[str], at: int) -> list[str]:
-    """The lines of the table that begins here: a head, a rule below it, and rows; nothing when there is none."""
+    """Return the lines of the table that begins here (header, rule, rows); empty when there is none."""
     if "|" not in lines[at] or at + 1 >= len(lines):
         return []
     rule = lines[at + 1]
@@ -77,5 +77,5 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
 
 
 def _width(text: str) -> int:
-    """Columns on a screen: East Asian letters take two."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    """Return the display width: East Asian wide characters take two columns."""
+    return sum(2 if unicodedata.east_asian_width(reply) in "WF" else 1 for reply in text)

@@ -46,9 +46,9 @@ class DiscordSettings(ChannelConfig):
 
 
 def intents(settings: DiscordSettings, *, content: bool) -> int:
-    """What we ask the gateway to tell us, as its bit set.
+    """Return the gateway intents to request, as a bit set.
 
-    :param content: with the privileged text of guild messages.
+    :param content: include the privileged text of guild messages.
     """
     asked = GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES
     if settings.reaction_notifications != "off":
@@ -57,7 +57,7 @@ def intents(settings: DiscordSettings, *, content: bool) -> int:
 
 
 def may_be_heard_in(settings: DiscordSettings, chat: str) -> bool:
-    """Whether the house lets anybody of a server's channel in at all: what it would refuse need not be asked for."""
+    """Return true if the config admits anyone in this server channel: messages it would refuse need not be fetched."""
     group = settings.groups.get(chat, settings.groups.get("*"))
     return settings.group_policy != "disabled" and (
         settings.group_policy == "open" if group is None else group.enabled
@@ -65,17 +65,17 @@ def may_be_heard_in(settings: DiscordSettings, chat: str) -> bool:
 
 
 def token_key(account: str) -> str:
-    """Where the token of an account is written."""
+    """Return the config key of an account's token."""
     return "channels.discord.token" if account == "default" else f"channels.discord.accounts.{account}.token"
 
 
 def token_of(
     account: str, settings: DiscordSettings, environ: Mapping[str, str], others: Mapping[str, Secret] = {}
 ) -> Secret:
-    """The account's token.
+    """Return the account's token.
 
     :param others: the tokens of the accounts before it.
-    :raises ConfigError: there is none behind the key, or another account has the same.
+    :raises ConfigError: the token is missing, or another account has the same.
     """
     key = token_key(account)
     token = settings.token
@@ -100,9 +100,9 @@ def token_of(
 
 
 def refuse_no_address(settings: DiscordSettings) -> None:
-    """Neither address may be something else than one.
+    """Check that both addresses are URLs.
 
-    :raises ConfigError: it is.
+    :raises ConfigError: one is not.
     """
     for value, schemes, key, such in (
         (settings.api_base, ("https", "http"), "apiBase", API_BASE),
@@ -115,7 +115,7 @@ def refuse_no_address(settings: DiscordSettings) -> None:
 
 
 def refuse_two_places(accounts: Iterable[DiscordSettings]) -> None:
-    """One process talks to one Discord: discord.py keeps both addresses on its classes.
+    """Refuse accounts with different addresses: discord.py keeps both on its classes, so a process has one pair.
 
     :raises ConfigError: the accounts name different addresses.
     """

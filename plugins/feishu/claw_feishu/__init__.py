@@ -1,6 +1,6 @@
-"""Feishu and Lark for claw: a long connection or a webhook in; text, posts and streaming cards out.
+"""Feishu and Lark channel for claw: long connection or webhook in; text, posts and streaming cards out.
 
-No vendor's SDK: see ``tenant.py`` (requests), ``longconn.py`` (socket), ``crypto.py`` (webhook).
+The channel uses no vendor SDK: see ``tenant.py`` (requests), ``longconn.py`` (socket), ``crypto.py`` (webhook).
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,20 @@ from weakref import WeakValueDictionary
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, Tool, WebRoute
+    from claw import PluginConfig, Tool
+    from claw_channel_sdk import WebRoute
 
     from claw_feishu.channel import FeishuChannel
     from claw_feishu.settings import FeishuSettings
 
 _open: "WeakValueDictionary[tuple[str, str], FeishuChannel]" = WeakValueDictionary()
-"""Channels by (our folder, account): what makes them and what serves their webhooks is asked apart."""
+"""Open channels by (state folder, account), shared because the hooks for channels and routes are called apart."""
 _CREDENTIALS = ("appId", "appSecret")
 
 
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
-    """One channel for each account."""
+    """Yield one channel for each account."""
     from claw_feishu.channel import FeishuChannel
 
     for account, settings in _accounts(config).items():
@@ -34,7 +35,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
 
 @hookimpl(optionalhook=True)
 def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
-    """The webhook of each account that has one."""
+    """Yield the webhook route of each account in webhook mode."""
     for account in _accounts(config):
         channel = _open.get((str(config.state_dir), account))
         if channel is not None and channel.settings.mode == "webhook":
@@ -43,7 +44,7 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
-    """Documents, sheets, tables, wikis, calendars; for owners, and optional."""
+    """Return the tools for documents, sheets, tables, wikis and calendars; owner-only and optional."""
     from claw_feishu.tools import office_tools
 
     def accounts() -> "dict[str, FeishuChannel]":
@@ -54,7 +55,7 @@ def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
 
 
 def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":
-    """The accounts that may start."""
+    """Return the accounts that are ready to start."""
     from claw_feishu.settings import FeishuSettings, check, check_apart
 
     apps: dict[tuple[str, str], str] = {}

@@ -1,7 +1,7 @@
-"""A reply that grows on a streaming card (CardKit).
+"""Streaming replies on cards (CardKit).
 
 The rules, from the open platform's pages on streaming cards: each update carries the whole text so far and a sequence
-that grows strictly over all calls on the card; at most ten calls a second; ``streaming_mode`` is switched off at the
+that increases with every call on the card; at most ten calls a second; ``streaming_mode`` is switched off at the
 end, always, or the chat list says "generating" for ever.
 """
 
@@ -21,16 +21,16 @@ CARDS = "/open-apis/cardkit/v1/cards"
 MOST_PACE_SECONDS = 5.0
 CALL_SECONDS = 5.0
 PATIENCE_SECONDS = 3.0
-"""How long the final write waits by itself when the service asks to slow down."""
+"""Longest pause, asked for by the service, that the final write waits out itself."""
 LEAP = 1_000_000
-"""A house that finishes another's card does not know its sequence: it leaps ahead of anything that was written, and of
-what the other wrote in its last moment and the service has yet to carry out."""
+"""Increment of the sequence after a takeover: a process that finishes the card of another does not know its
+sequence, so it jumps beyond any earlier write and any that the service has yet to carry out."""
 LEAPS = 5
 TAKE_BACKS = 3
-"""How often an empty card is tried to be taken back when an answer ends without a text."""
+"""Number of tries to delete an empty card when an answer ends without a text."""
 
 Post = Callable[[Form, str], Awaitable[str]]
-"""Sends one form as an answer, under a uuid; gives the message id."""
+"""Function that sends one form as a reply, under a uuid, and returns the message id."""
 
 
 class Card:
@@ -38,31 +38,31 @@ class Card:
 
     :ivar message_id: the message that shows it; empty until it is sent.
     :ivar text: what it shows.
-    :ivar open: it is still being written.
+    :ivar open: streaming mode is on.
     """
 
     def __init__(self, tenant: Tenant, card_id: str, message_id: str = "") -> None:
         self._tenant, self.card_id, self.message_id = tenant, card_id, message_id
         self._sequence, self.text, self.open = 0, "", True
-        self._writes = uuid4().hex  # another house counts as we do, and what it wrote is no repeat of ours
+        self._write_prefix = uuid4().hex  # keeps equal sequences of two processes from looking like repeats
 
     @classmethod
     async def made(cls, tenant: Tenant) -> "Card":
-        """A new, empty card, in no chat yet."""
+        """Create an empty card that is in no chat yet."""
         body = {"type": "card_json", "data": _json(card_json("", streaming=True))}
         answer = await tenant.call("POST", CARDS, body, timeout_seconds=CALL_SECONDS)
         return cls(tenant, str(answer["data"]["card_id"]))
 
     @classmethod
     async def found(cls, tenant: Tenant, message_id: str) -> "Card":
-        """The card of a message, whoever began it."""
+        """Return the card of a message, also one that another process began."""
         answer = await tenant.call("POST", f"{CARDS}/id_convert", {"message_id": message_id})
         card = cls(tenant, str(answer["data"]["card_id"]), message_id)
         card._sequence = LEAP
         return card
 
     async def write(self, text: str) -> None:
-        """Put the whole text there."""
+        """Set the whole text."""
         if self.open:
             try:
                 await self._change("PUT", f"/elements/{ELEMENT}/content", {"content": text})
@@ -75,7 +75,7 @@ class Card:
         self.text = text
 
     async def close(self) -> None:
-        """It is no longer being written."""
+        """Switch streaming mode off."""
         if self.open:
             await self._change(
                 "PATCH", "/settings", {"settings": _json({"config": {"streaming_mode": False}})}
@@ -83,7 +83,7 @@ class Card:
             self.open = False
 
     async def replace(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
-        """Put another card in its place: text and buttons."""
+        """Replace the card: text and buttons."""
         await self._change(
             "PUT", "", {"card": {"type": "card_json", "data": _json(card_json(text, buttons))}}
         )
@@ -92,7 +92,7 @@ class Card:
     async def _change(self, method: str, path: str, body: dict[str, Any]) -> None:
         for left in range(LEAPS, -1, -1):
             self._sequence += 1
-            uuid = once(self.card_id, self._writes, self._sequence)
+            uuid = once(self.card_id, self._write_prefix, self._sequence)
             numbered = {**body, "sequence": self._sequence, "uuid": uuid}
             where = f"{CARDS}/{self.card_id}{path}"
             try:
@@ -105,12 +105,12 @@ class Card:
                 return
 
 
-class CardWriter:
-    """Shows a reply on cards while it grows. A text that no card takes is sent as usual when it is whole.
+class CardStream:
+    """Writer that shows a streaming reply on cards. A text that cards cannot take is sent as messages when complete.
 
-    :param post: answers the message that the reply is for.
-    :param send: the channel's own way to send a whole answer, for when cards fail.
-    :param recall: takes a message back.
+    :param post: posts a reply to the inbound message.
+    :param send: sends a complete answer without cards, for when cards fail.
+    :param recall: deletes a message.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class CardWriter:
         self._tenant, self._key = tenant, outbound.key
         self._post, self._send, self._recall = post, send, recall
         self._pace = pace_seconds
-        self._rest_until = 0.0
+        self._paused_until = 0.0
         self._cards: list[Card] = []
         self._unsent: Card | None = None
         self._wanted = ""
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._cards_fail = False
         self._refused: FeishuError | None = None
@@ -141,24 +141,24 @@ class CardWriter:
         return tuple(card.message_id for card in self._cards)
 
     def messages(self, text: str) -> int:
-        """On how many cards a text would stand."""
+        """Return the number of cards that a text needs."""
         return len(card_pieces(text))
 
     async def again(self, count: int) -> None:
-        """Post the first cards of this answer under the same uuids once more, to learn in which messages they stand."""
+        """Post the first cards again under the same uuids, to learn their message ids."""
         for at in range(len(self._cards), count):
-            self._cards.append(await self._begun(at))
+            self._cards.append(await self._next_card(at))
 
     async def show(self, text: str) -> None:
-        """Note the text; a task writes the newest one every ``pace_seconds`` at most."""
+        """Take the newest text; a task writes it at most every ``pace_seconds``."""
         if not text.strip() or self._cards_fail or self._refused:
             return
         self._wanted = text
-        if not self._cards:  # written at once, so that a house which dies now knows what stands there
-            if _now() >= self._rest_until:
-                await self._try(text)
+        if not self._cards:  # written at once, so that recovery after a crash knows the message
+            if _now() >= self._paused_until:
+                await self._try_write(text)
             return
-        self._news.set()
+        self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._keep_writing(), name="feishu card")
 
@@ -168,63 +168,63 @@ class CardWriter:
         if self._refused and not self._cards:
             raise self._refused
         if self._cards_fail or not (self._cards or self._unsent):
-            return await self._without_cards(outbound)
+            return await self._send_as_messages(outbound)
         try:
-            await self._patiently(outbound)
+            await self._complete_after_pause(outbound)
         except FeishuError as why:
             if not why.permanent:
                 raise
-            return await self._without_cards(outbound)
+            return await self._send_as_messages(outbound)
         return Receipt(self.shown)
 
     async def abandon(self) -> None:
-        """Close the cards as they are."""
+        """Close the cards unchanged."""
         await self._stop()
         for card in self._cards:
             with suppress(DeliveryError):
                 await card.close()
         for _ in range(TAKE_BACKS):
             with suppress(DeliveryError):
-                await self._take_back_unsent()
+                await self._recall_unsent()
 
     async def _keep_writing(self) -> None:
-        """One task, waited for by ``finish`` or ``abandon``."""
+        """Run as the one writing task, awaited by ``finish`` or ``abandon``."""
         while not self._cards_fail:
-            await asyncio.sleep(max(self._pace, self._rest_until - _now()))
-            await self._news.wait()
-            self._news.clear()
-            await self._try(self._wanted)
+            await asyncio.sleep(max(self._pace, self._paused_until - _now()))
+            await self._changed.wait()
+            self._changed.clear()
+            await self._try_write(self._wanted)
 
-    async def _try(self, text: str) -> None:
-        """Write, and take note of a service that is busy or has no cards; nothing is raised."""
+    async def _try_write(self, text: str) -> None:
+        """Write; note when the service is busy or refuses cards. Raise nothing."""
         try:
             await self._write(card_pieces(text))
         except FeishuError as why:
             self._cards_fail = why.is_about_form
             self._refused = why if why.permanent and not why.is_about_form else None
             self._pace = min(self._pace * 2, MOST_PACE_SECONDS)
-            self._rest_until = _now() + (why.retry_after_seconds or self._pace)
-            self._news.set()
+            self._paused_until = _now() + (why.retry_after_seconds or self._pace)
+            self._changed.set()
 
     async def _write(self, pieces: tuple[str, ...]) -> None:
         for at, piece in enumerate(pieces):
             if at >= len(self._cards):
                 await self._close_all()
-                self._cards.append(await self._begun(at))
+                self._cards.append(await self._next_card(at))
             if self._cards[at].text != piece:
                 await self._cards[at].write(piece)
 
-    async def _begun(self, at: int) -> Card:
-        """The next card, sent. One that was made and could not be sent is tried again: its uuid may have been used."""
+    async def _next_card(self, at: int) -> Card:
+        """Return the next card, sent. A created card whose post failed is posted again: its uuid may have been used."""
         card = self._unsent = self._unsent or await Card.made(self._tenant)
         card.message_id = await self._post(card_form(card.card_id), once(self._key, "card", at))
         self._unsent = None
         return card
 
-    async def _take_back_unsent(self) -> None:
-        """A card whose post was not confirmed may stand there, empty, where the answer needs none."""
+    async def _recall_unsent(self) -> None:
+        """Delete an empty card whose post was not confirmed, where the answer no longer needs it."""
         if self._unsent and not self._cards_fail and not self._refused:
-            self._cards.append(await self._begun(len(self._cards)))
+            self._cards.append(await self._next_card(len(self._cards)))
             await self._recall(self._cards[-1].message_id)
             del self._cards[-1]
 
@@ -232,19 +232,19 @@ class CardWriter:
         for card in self._cards:
             await card.close()
 
-    async def _patiently(self, outbound: Outbound) -> None:
-        """Write it all, after the pause that the service asked for; a long one is left to the house."""
+    async def _complete_after_pause(self, outbound: Outbound) -> None:
+        """Write everything after the pause that the service asked for; leave a long pause to the gateway."""
         until = _now() + PATIENCE_SECONDS
         while True:
-            if self._rest_until > until:
-                raise FeishuError("Feishu asks for a pause", retry_after_seconds=self._rest_until - _now())
-            await asyncio.sleep(self._rest_until - _now())
+            if self._paused_until > until:
+                raise FeishuError("Feishu asks for a pause", retry_after_seconds=self._paused_until - _now())
+            await asyncio.sleep(self._paused_until - _now())
             try:
                 return await self._complete(outbound)
             except FeishuError as why:
                 if why.retry_after_seconds is None:
                     raise
-                self._rest_until = _now() + why.retry_after_seconds
+                self._paused_until = _now() + why.retry_after_seconds
 
     async def _complete(self, outbound: Outbound) -> None:
         pieces = card_pieces(outbound.text)
@@ -253,12 +253,12 @@ class CardWriter:
         while len(self._cards) > len(pieces):
             await self._recall(self._cards[-1].message_id)
             del self._cards[-1]
-        await self._take_back_unsent()
+        await self._recall_unsent()
         if outbound.buttons:
             await self._cards[-1].replace(self._cards[-1].text, outbound.buttons)
 
-    async def _without_cards(self, outbound: Outbound) -> Receipt:
-        """The whole text as a usual message; what stands there in part goes, or at least looks finished."""
+    async def _send_as_messages(self, outbound: Outbound) -> Receipt:
+        """Send the whole text as a usual message; delete the partial cards or at least close them."""
         receipt = await self._send(outbound)
         for card in self._cards:
             try:

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 from claw import (
     Address,
     Attachment,
+    ChannelLimits,
     ChannelState,
     ClawError,
     ConfigError,
     DeliveryError,
-    Door,
     Finding,
     Inbound,
-    Limits,
+    Inbox,
     Outbound,
     Receipt,
-    WebRoute,
-    Writer,
-    say,
+    StreamingReply,
+    t,
 )
+from claw_channel_sdk import WebRoute
 
 from claw_feishu import media
-from claw_feishu.cards import Card, CardWriter
+from claw_feishu.cards import Card, CardStream
 from claw_feishu.directory import Directory
-from claw_feishu.inbound import CHANNEL, Bot, to_inbound
-from claw_feishu.longconn import LongConnection, Pace, Telling
+from claw_feishu.inbound import CHANNEL, FeishuBot, to_inbound
+from claw_feishu.longconn import ConnectionEvents, LongConnection, LongConnectionTimings
 from claw_feishu.outbound import ONCE_SECONDS, Form, card_pieces, forms, once, post_form, receiver
 from claw_feishu.reactions import Reactions
 from claw_feishu.richtext import harmless
 from claw_feishu.settings import FeishuSettings, secret
 from claw_feishu.tenant import RECALLED, FeishuError, Tenant
-from claw_feishu.webhook import Lock, route
+from claw_feishu.webhook import WebhookCredentials, route
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,11 +45,11 @@ MESSAGES = "/open-apis/im/v1/messages"
 _log = logging.getLogger(__name__)
 
 
-class FeishuChannel(Telling):
-    """One account of Feishu or Lark.
+class FeishuChannel(ConnectionEvents):
+    """The channel of one Feishu or Lark account.
 
-    :param http: gives the HTTP client for the platform's address.
-    :ivar now: seconds since 1970; ``pace`` how patient it is.
+    :param http: makes the HTTP client for the platform's address.
+    :ivar now: clock, seconds since 1970; ``pace``: time limits.
     """
 
     name = CHANNEL
@@ -67,7 +67,7 @@ class FeishuChannel(Telling):
             "names",
         }
     )
-    limits = Limits(
+    limits = ChannelLimits(
         text_chars=4000,
         media_in_bytes=media.FETCH_BYTES,
         media_out_bytes=media.FILE_BYTES,
@@ -82,30 +82,35 @@ class FeishuChannel(Telling):
         account: str = "default",
         *,
         now: Callable[[], float] = time.time,
-        pace: Pace | None = None,
+        pace: LongConnectionTimings | None = None,
     ) -> None:
-        self.settings, self.account, self.now, self.pace = settings, account, now, pace or Pace()
+        self.settings, self.account, self.now, self.pace = (
+            settings,
+            account,
+            now,
+            pace or LongConnectionTimings(),
+        )
         self.tenant = Tenant(http, settings.app_id, self._secret("app_secret", "appSecret"), time.monotonic)
-        self.bot = Bot("", settings.app_id, account)
+        self.bot = FeishuBot("", settings.app_id, account)
         self.directory = Directory(self.tenant)
         self._reactions = Reactions(self.tenant, settings.app_id)
         self._state = ChannelState()
-        self._door: Door | None = None
-        self._lanes: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._door: Inbox | None = None
+        self._chat_locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @property
     def state(self) -> ChannelState:
-        """How the account is doing."""
+        """The connection state."""
         return self._state
 
-    # --- in
+    # --- inbound
 
-    async def run(self, door: Door) -> None:
-        """Learn who we are, then listen until cancelled."""
+    async def run(self, inbox: Inbox) -> None:
+        """Fetch the bot's identity, then receive until cancelled."""
         self._state = replace(self._state, state="starting", detail="")
         try:
-            await self._meet()
-            self._door = door
+            await self._identify()
+            self._door = inbox
             if self.settings.mode == "webhook":
                 self.up()
                 await asyncio.Event().wait()
@@ -114,8 +119,8 @@ class FeishuChannel(Telling):
         finally:
             self._door = None
 
-    async def _meet(self) -> None:
-        """Our own open id: without it nobody can say whether a group message is meant for us."""
+    async def _identify(self) -> None:
+        """Fetch the bot's open id: without it, mentions in group messages cannot be recognised."""
         pause = self.pace.pause_seconds
         while True:
             try:
@@ -129,7 +134,7 @@ class FeishuChannel(Telling):
                 return
 
     async def who_we_are(self) -> str:
-        """The bot's open id.
+        """Return the bot's open id.
 
         :raises FeishuError: the credentials are wrong, the app has no bot, or the service cannot be reached.
         """
@@ -141,56 +146,56 @@ class FeishuChannel(Telling):
         return str(bot["open_id"])
 
     async def receive(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Take one event; what to answer the service, or None: not taken, so it may be pushed again.
+        """Handle one event; return the answer for the service, or None if it was not accepted and may be pushed again.
 
-        Events of one chat go through in the order in which they came.
+        Events of one chat are handled in order of arrival.
         """
-        door = self._door
-        if door is None:
+        inbox = self._door
+        if inbox is None:
             return None
         inbound = to_inbound(event, self.bot)
         if inbound is None:
             return {}
-        async with self._lane(inbound.address.chat):
+        async with self._chat_lock(inbound.address.chat):
             try:
                 dressed: Inbound | None = inbound
                 if self.settings.resolve_names or inbound.kind in ("reaction", "button"):
                     dressed = await self.directory.dressed(inbound, self.bot)
-                taken = dressed is None or await door.submit(dressed)
-            except Exception as why:  # noqa: BLE001 - one message that we choke on must not end the connection
+                accepted = dressed is None or await inbox.submit(dressed)
+            except Exception as why:  # noqa: BLE001 - one bad message must not end the connection
                 _log.exception("feishu: an event was not taken")
                 self._state = replace(self._state, last_error=str(why))
                 return None
-        if not taken:
+        if not accepted:
             return None
-        return {"toast": {"type": "info", "content": say("Received")}} if inbound.kind == "button" else {}
+        return {"toast": {"type": "info", "content": t("Received")}} if inbound.kind == "button" else {}
 
     @asynccontextmanager
-    async def _lane(self, chat: str) -> AsyncIterator[None]:
-        lock, users = self._lanes.get(chat, (asyncio.Lock(), 0))
-        self._lanes[chat] = lock, users + 1
+    async def _chat_lock(self, chat: str) -> AsyncIterator[None]:
+        lock, users = self._chat_locks.get(chat, (asyncio.Lock(), 0))
+        self._chat_locks[chat] = lock, users + 1
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._lanes[chat]
+            lock, users = self._chat_locks[chat]
             if users == 1:
-                del self._lanes[chat]
+                del self._chat_locks[chat]
             else:
-                self._lanes[chat] = lock, users - 1
+                self._chat_locks[chat] = lock, users - 1
 
     def webhook(self) -> WebRoute:
-        """The place where the platform calls this account."""
+        """Return the webhook route of this account."""
         path = self.settings.webhook_path or f"/webhook/{CHANNEL}/{self.account}"
-        return route(path, self._lock, self._receive_webhook, self._time, self._refused)
+        return route(path, self._webhook_secrets, self._receive_webhook, self._time, self._report_refusal)
 
     async def _receive_webhook(self, event: dict[str, Any]) -> dict[str, Any] | None:
         self.heard()
         self._state = replace(self._state, last_error="")
         return await self.receive(event)
 
-    def _refused(self, mend: str) -> None:
-        """A request that may be the platform's was refused: without a word nobody would know why nothing comes."""
+    def _report_refusal(self, mend: str) -> None:
+        """Report a refused request that may be the platform's; otherwise nothing would show why no events arrive."""
         if mend != self._state.last_error:
             _log.warning("feishu: %s", mend)
         self._state = replace(self._state, last_error=mend)
@@ -198,21 +203,21 @@ class FeishuChannel(Telling):
     def _time(self) -> float:
         return self.now()
 
-    def _lock(self) -> Lock:
+    def _webhook_secrets(self) -> WebhookCredentials:
         try:
             key, token = self._secret("encrypt_key", "encryptKey")(), self._secret("verification_token", "")()
         except ConfigError:
             key = token = ""
-        return Lock(key, token, self.settings.max_skew_seconds)
+        return WebhookCredentials(key, token, self.settings.max_skew_seconds)
 
     def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of a file that came with a message."""
+        """Return the bytes of an attachment."""
         return media.download(self.tenant, inbound, attachment)
 
-    # --- out
+    # --- outbound
 
     async def send(self, outbound: Outbound) -> Receipt:
-        """One attempt to say it; a card that is refused becomes a post, then text, in the same attempt."""
+        """Send a message in one attempt; a refused card falls back to a post, then to text."""
         ids = [
             await self._post(
                 outbound, await media.upload(self.tenant, outbound, attachment), once(outbound.key, at)
@@ -220,13 +225,13 @@ class FeishuChannel(Telling):
             for at, attachment in enumerate(outbound.attachments)
         ]
         if outbound.replaces:
-            ids += await self._replace(outbound)
+            ids += await self._finish_stream(outbound)
         elif outbound.text or outbound.buttons:
-            ids.append(await self._say(outbound))
+            ids.append(await self._send_text(outbound))
         return Receipt(tuple(ids))
 
-    def stream(self, outbound: Outbound) -> Writer:
-        """A reply that grows on a card; as plain messages it is shown when it is whole."""
+    def stream(self, outbound: Outbound) -> StreamingReply:
+        """Return a writer that streams on a card; without cards, the text is sent when complete."""
 
         async def post(form: Form, uuid: str) -> str:
             return await self._post(outbound, form, uuid)
@@ -235,16 +240,16 @@ class FeishuChannel(Telling):
             await self._recall(message_id)
 
         pace = self.pace.card_seconds
-        return CardWriter(
+        return CardStream(
             self.tenant, outbound, post=post, send=self._send_whole, recall=recall, pace_seconds=pace
         )
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
-        """Put another text into one of our messages: a post anew, or the card's contents.
+        """Replace the text of one of the bot's messages: the post, or the card's contents.
 
-        :raises FeishuError: it stands in another chat, or nowhere.
+        :raises FeishuError: the message is in another chat, or does not exist.
         """
-        await self._demand(address, message_id)
+        await self._require_in_chat(address, message_id)
         item = (await self.tenant.call("GET", f"{MESSAGES}/{message_id}"))["data"]["items"][0]
         if item.get("msg_type") == "interactive":
             card = await Card.found(self.tenant, message_id)
@@ -256,33 +261,33 @@ class FeishuChannel(Telling):
         )
 
     async def delete(self, address: Address, message_id: str) -> None:
-        """Recall one of our messages.
+        """Recall one of the bot's messages.
 
-        :raises FeishuError: it stands in another chat, or nowhere.
+        :raises FeishuError: the message is in another chat, or does not exist.
         """
-        await self._demand(address, message_id)
+        await self._require_in_chat(address, message_id)
         await self._recall(message_id)
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
-        """Put a reaction on a message, or take ours off.
+        """Add the bot's reaction to a message or remove it.
 
-        :raises FeishuError: it stands in another chat, or nowhere.
+        :raises FeishuError: the message is in another chat, or does not exist.
         """
-        await self._demand(address, message_id)
+        await self._require_in_chat(address, message_id)
         await (self._reactions.take_off if remove else self._reactions.put)(message_id, emoji)
 
     async def typing(self, address: Address, message_id: str = "") -> None:
-        """Feishu shows nobody typing: a reaction on the message stands for it until ``settled``."""
+        """Add a reaction to the message until ``settled``: Feishu has no typing indicator."""
         if message_id and self.settings.typing_reaction:
             await self._reactions.begin(message_id, self.settings.typing_reaction)
 
     async def settled(self, address: Address, message_id: str = "") -> None:
-        """Take that reaction off."""
+        """Remove the typing reaction."""
         await self._reactions.end(message_id)
 
     async def _send_whole(self, outbound: Outbound) -> Receipt:
-        """A streamed answer that no card took, cut into messages."""
-        from claw import split_text
+        """Send a streamed answer that cards could not take, split into messages."""
+        from claw_channel_sdk import split_text
 
         ids: list[str] = []
         parts = split_text(outbound.text, self.limits)
@@ -299,22 +304,22 @@ class FeishuChannel(Telling):
             ids += (await self.send(piece)).message_ids
         return Receipt(tuple(ids))
 
-    async def _say(self, outbound: Outbound) -> str:
+    async def _send_text(self, outbound: Outbound) -> str:
         mode = "text" if outbound.plain else self.settings.render_mode
-        ways = forms(outbound.text, outbound.buttons, mode)
-        for form in ways[:-1]:
+        candidates = forms(outbound.text, outbound.buttons, mode)
+        for form in candidates[:-1]:
             try:
                 return await self._post(outbound, form, once(outbound.key, form.msg_type))
             except FeishuError as why:
                 if not why.is_about_form:
                     raise
-        return await self._post(outbound, ways[-1], once(outbound.key, ways[-1].msg_type))
+        return await self._post(outbound, candidates[-1], once(outbound.key, candidates[-1].msg_type))
 
     async def _post(self, outbound: Outbound, form: Form, uuid: str) -> str:
-        """Send one form: as an answer where there is something to answer, in its thread, else as a new message."""
+        """Send one form: as a reply where there is a message to reply to, in its thread, else as a new message."""
         address, answered = outbound.address, outbound.reply_to
-        if answered not in (None, outbound.answers) and not await self._is_here(address, str(answered)):
-            answered = None  # a model names what it likes, and the service would say it there
+        if answered not in (None, outbound.answers) and not await self._is_in_chat(address, str(answered)):
+            answered = None  # a model may name a message id of another chat
         if answered is None and address.thread:
             answered = outbound.answers or await self.directory.in_thread(address.thread)
         body: dict[str, Any] = {"msg_type": form.msg_type, "content": form.content, "uuid": uuid}
@@ -338,7 +343,7 @@ class FeishuChannel(Telling):
         )
         return str(sent["message_id"])
 
-    async def _is_here(self, address: Address, message_id: str) -> bool:
+    async def _is_in_chat(self, address: Address, message_id: str) -> bool:
         try:
             return await self.directory.stands_in(message_id, address.chat)
         except FeishuError as why:
@@ -346,22 +351,22 @@ class FeishuChannel(Telling):
                 raise
             return False
 
-    async def _demand(self, address: Address, message_id: str) -> None:
-        if not await self._is_here(address, message_id):
+    async def _require_in_chat(self, address: Address, message_id: str) -> None:
+        if not await self._is_in_chat(address, message_id):
             raise FeishuError("there is no message {id} in this chat", permanent=True, id=message_id)
 
     async def _recall(self, message_id: str) -> None:
         await self.tenant.call("DELETE", f"{MESSAGES}/{message_id}")
 
-    async def _replace(self, outbound: Outbound) -> list[str]:
-        """Finish what another writer left: its cards take the text, spare ones go."""
+    async def _finish_stream(self, outbound: Outbound) -> list[str]:
+        """Finish what an interrupted stream left: put the text into its cards and delete spare ones."""
         kept: list[str] = []
         pieces = list(card_pieces(outbound.text))
         for message_id in outbound.replaces:
             if not pieces:
                 with suppress(DeliveryError):
                     await self._recall(message_id)
-            elif await self._finish(outbound, message_id, pieces[0], last=len(pieces) == 1):
+            elif await self._finish_message(outbound, message_id, pieces[0], last=len(pieces) == 1):
                 kept.append(message_id)
                 del pieces[0]
         for at, piece in enumerate(pieces):
@@ -373,11 +378,11 @@ class FeishuChannel(Telling):
                 replaces=(),
                 buttons=outbound.buttons if at == len(pieces) - 1 else (),
             )
-            kept.append(await self._say(left))
+            kept.append(await self._send_text(left))
         return kept
 
-    async def _finish(self, outbound: Outbound, message_id: str, text: str, *, last: bool) -> bool:
-        """Put a text into a message that shows a part of it; False when that message cannot take it."""
+    async def _finish_message(self, outbound: Outbound, message_id: str, text: str, *, last: bool) -> bool:
+        """Put the text into a message that shows a part of it; return False when that message cannot take it."""
         try:
             card = await Card.found(self.tenant, message_id)
             await card.write(text)
@@ -392,28 +397,28 @@ class FeishuChannel(Telling):
             return False
         return True
 
-    # --- how it is doing
+    # --- state
 
     async def diagnose(self) -> Sequence[Finding]:
-        """What the platform says of this account; nothing is sent."""
+        """Return what the platform reports about this account; send nothing."""
         from claw_feishu.diagnosis import diagnose
 
         return await diagnose(self)
 
     def up(self) -> None:
-        """It works now."""
+        """Record that the connection works."""
         if self._state.state in ("waiting", "failed"):
-            _log.info("feishu: %s", say("hears again"))
+            _log.info("feishu: %s", t("hears again"))
         self._state = replace(self._state, state="up", detail="")
 
     def heard(self) -> None:
-        """Something came."""
+        """Record that a frame or event arrived."""
         self._state = replace(self._state, last_frame_at=self.now())
 
     def down(self, why: str, *, fatal: bool) -> None:
-        """It does not work, for this reason."""
+        """Record that the connection failed, with the reason."""
         again = 1 if self._state.state == "up" else 0
-        if not fatal and self._state.state != "waiting":  # the house tells of what failed for good
+        if not fatal and self._state.state != "waiting":  # the gateway reports fatal errors itself
             _log.warning("feishu: %s", why)
         self._state = replace(
             self._state,
@@ -424,16 +429,14 @@ class FeishuChannel(Telling):
         )
 
     def _secret(self, field: str, key: str) -> Callable[[], str]:
-        """Reads a secret anew each time, so that a changed file or a new value holds at once."""
+        """Return a function that reads a secret at each call, so that a changed file or value takes effect at once."""
         where = "channels.feishu" if self.account == "default" else f"channels.feishu.accounts.{self.account}"
         return lambda: secret(getattr(self.settings, field), f"{where}.{key}")
 
 
 def later_key(key: str, at: int) -> str:
-    """The delivery key of a later piece of an answer whose first piece has ``key``. Pure.
-
-    The house numbers pieces ``TURN:0``, ``TURN:1`` …: with the same keys, what it sends again is dropped as a repeat.
-    """
+    """Return the delivery key of a later piece of an answer whose first piece has ``key``; pure.
+    Core numbers pieces ``TURN:0``, ``TURN:1`` …: with the same keys, a repeated piece is dropped by the service."""
     base, colon, number = key.rpartition(":")
     if colon and number.isdecimal():
         return f"{base}:{int(number) + at}"
@@ -442,5 +445,5 @@ def later_key(key: str, at: int) -> str:
 
 def _advice(why: ClawError) -> str:
     if isinstance(why, FeishuError) and why.is_credentials:
-        return say("{why}. Check appId and appSecret in the developer console", why=why.problem)
+        return t("{why}. Check appId and appSecret in the developer console", why=why.problem)
     return str(why)

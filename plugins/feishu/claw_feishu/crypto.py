@@ -1,4 +1,4 @@
-"""What guards a webhook: the signature over the raw body, and the cipher inside.
+"""Cryptography of the webhook: the signature over the raw body, and the decryption of its contents.
 
 From the open platform's "encrypt key" page: signature = hex SHA-256 of timestamp + nonce + key + body; body =
 AES-256-CBC with the SHA-256 of the key, the first 16 bytes being the initial vector, PKCS7 padding.
@@ -14,22 +14,22 @@ BLOCK = 16
 
 
 class Undecipherable(Exception):
-    """It was not encrypted with this key."""
+    """The text was not encrypted with this key."""
 
 
 def signature(timestamp: str, nonce: str, key: str, body: bytes) -> str:
-    """What the header ``X-Lark-Signature`` must say of this body."""
+    """Return the expected value of the header ``X-Lark-Signature`` for this body."""
     return hashlib.sha256(f"{timestamp}{nonce}{key}".encode() + body).hexdigest()
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two secrets are equal, in constant time; an empty one equals nothing."""
-    first, second = (text.encode("utf-8", "surrogatepass") for text in (one, other))  # JSON spells any half
+    """Compare two secrets in constant time; an empty one equals nothing. JSON text may hold lone surrogates."""
+    first, second = (text.encode("utf-8", "surrogatepass") for text in (one, other))
     return bool(one and other) and hmac.compare_digest(first, second)
 
 
 def decrypt(key: str, text: str) -> str:
-    """The text inside ``{"encrypt": …}``.
+    """Decrypt the text in ``{"encrypt": …}``.
 
     :raises Undecipherable: not base64, not whole blocks, wrong padding or no UTF-8: another key was used.
     """
@@ -47,7 +47,7 @@ def decrypt(key: str, text: str) -> str:
 
 
 def encrypt(key: str, text: str, vector: bytes = b"") -> str:
-    """As the service does it; for the fake."""
+    """Encrypt as the service does; for the fake."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.padding import PKCS7
 

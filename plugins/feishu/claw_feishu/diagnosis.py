@@ -1,9 +1,9 @@
-"""What is wrong with an account, by asking the platform. Nothing is sent: the one card that is made lies in no chat.
+"""Diagnosis of an account by asking the platform. Nothing is sent: the one card that is created is in no chat.
 
-The console grants an app its rights one by one, and a feature whose right is missing fails without a word to the person
-who writes. So each feature is tried with a request that can do nothing (an id that nobody has, nobody to send to): the
-platform looks at rights first, and its answer 99991672 lists the scopes of which one is missing. What nobody can try is
-hearing: an event whose scope is missing never comes. Those are looked up in the list of what the app was granted.
+The console grants an app its scopes one by one, and a feature whose scope is missing fails silently for the person
+who writes. So each feature is tried with a request without effect (an unknown id, no receiver): the
+platform checks scopes first, and its answer 99991672 lists the scopes of which one is missing. Receiving cannot be
+tried: an event whose scope is missing never comes. Those scopes are looked up in the list of the app's granted scopes.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from claw import Finding, say
+from claw import Finding, t
 
 from claw_feishu.cards import Card
-from claw_feishu.longconn import Broken, Fatal, LongConnection, Telling
+from claw_feishu.longconn import Broken, ConnectionEvents, Fatal, LongConnection
 from claw_feishu.tenant import SCOPE_MISSING, FeishuError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ _NOBODY = "om_00000000000000000000000000000000"
 
 
 @dataclass(frozen=True)
-class Try:
-    """A request that does nothing, and what cannot be done when it lacks a right.
+class PermissionProbe:
+    """A request without effect, and the feature that fails when it lacks a scope.
 
     :param purpose: English template.
     """
@@ -42,30 +42,34 @@ class Try:
     body: Any = None
 
 
-def tries(settings: "FeishuSettings") -> Iterator[Try]:
-    """What an account with these settings will want to do."""
+def permission_probes(settings: "FeishuSettings") -> Iterator[PermissionProbe]:
+    """Yield the requests that an account with these settings will need."""
     one = f"{_IM}/messages/{_NOBODY}"
     sending = {"receive_id_type": "chat_id"}
-    yield Try(
+    yield PermissionProbe(
         "answers can be sent", "POST", f"{_IM}/messages", sending, {"msg_type": "text", "content": "{}"}
     )
-    yield Try("quoted messages and files can be read", "GET", one)
-    yield Try("files can be fetched", "GET", f"{one}/resources/img_v3_none", {"type": "image"})
+    yield PermissionProbe("quoted messages and files can be read", "GET", one)
+    yield PermissionProbe("files can be fetched", "GET", f"{one}/resources/img_v3_none", {"type": "image"})
     if settings.typing_reaction:
         reaction = {"reaction_type": {"emoji_type": settings.typing_reaction}}
-        yield Try("a reaction can show that it is working", "POST", f"{one}/reactions", body=reaction)
+        yield PermissionProbe(
+            "a reaction can show that it is working", "POST", f"{one}/reactions", body=reaction
+        )
     if settings.resolve_names:
-        yield Try("names of chats are known", "GET", f"{_IM}/chats/oc_00000000000000000000000000000000")
+        yield PermissionProbe(
+            "names of chats are known", "GET", f"{_IM}/chats/oc_00000000000000000000000000000000"
+        )
         person = "/open-apis/contact/v3/users/ou_00000000000000000000000000000000"
-        yield Try("names of people are known", "GET", person, {"user_id_type": "open_id"})
+        yield PermissionProbe("names of people are known", "GET", person, {"user_id_type": "open_id"})
 
 
 @dataclass(frozen=True)
-class Hearing:
-    """Something that is heard only with a scope.
+class InboundTests:
+    """A kind of event that requires a scope.
 
     :param purpose: English template.
-    :param scopes: any one of them will do; the console has older and newer names.
+    :param scopes: any one of them suffices; the console has older and newer names.
     """
 
     purpose: str
@@ -73,40 +77,45 @@ class Hearing:
     grave: bool = True
 
 
-def hearings(settings: "FeishuSettings") -> Iterator[Hearing]:
-    """What an account with these settings wants to hear."""
+def event_scopes(settings: "FeishuSettings") -> Iterator[InboundTests]:
+    """Yield the kinds of event that an account with these settings receives."""
     if settings.dm_policy != "disabled":
-        yield Hearing("direct messages are heard", ("im:message.p2p_msg:readonly", "im:message.p2p_msg"))
+        yield InboundTests("direct messages are heard", ("im:message.p2p_msg:readonly", "im:message.p2p_msg"))
     groups = [group for group in settings.groups.values() if group.enabled]
     if settings.group_policy == "open" or (settings.group_policy == "allowlist" and groups):
         named = "im:message.group_at_msg:readonly", "im:message.group_at_msg", "im:message.group_msg"
-        yield Hearing("groups that mention the bot are heard", named)
+        yield InboundTests("groups that mention the bot are heard", named)
         if not all(group.require_mention for group in groups):
-            yield Hearing("what groups say without a mention is heard", named[2:])
+            yield InboundTests("what groups say without a mention is heard", named[2:])
         elif settings.group_history:
-            yield Hearing("what groups said before they mention the bot is known", named[2:], grave=False)
+            yield InboundTests(
+                "what groups said before they mention the bot is known", named[2:], grave=False
+            )
 
 
 async def diagnose(channel: "FeishuChannel") -> list[Finding]:
-    """Token, bot, streaming cards, rights, and in websocket mode whether a connection may be made."""
+    """Check token, bot, streaming cards and scopes, and in websocket mode the connection endpoint."""
     found: dict[str, Finding] = {}
-    for purpose, ask, must in _questions(channel):
+    for purpose, ask, must in _checks(channel):
         try:
             await ask()
         except FeishuError as why:
             if why.is_credentials:
-                mend = say("compare appId and appSecret with the app's page in the developer console")
-                return [Finding("", "credentials", why.problem, mend)]
+                fix = t("compare appId and appSecret with the app's page in the developer console")
+                return [Finding("", "credentials", why.problem, fix)]
             if why.code == SCOPE_MISSING:
-                found.setdefault(" ".join(why.scopes), _scope(why.scopes, purpose, channel.settings))
+                found.setdefault(" ".join(why.scopes), _scope_finding(why.scopes, purpose, channel.settings))
             elif not why.permanent:
-                return [*found.values(), Finding("", "unreachable", why.problem, say("try again in a while"))]
+                return [
+                    *found.values(),
+                    Finding("", "unreachable", why.problem, t("try again in a while")),
+                ]
             elif must:
-                found[purpose] = Finding("", "refused", f"{say(purpose)}: {why.problem}", why.fix)
-    found |= await _unheard(channel)
+                found[purpose] = Finding("", "refused", f"{t(purpose)}: {why.problem}", why.fix)
+    found |= await _missing_event_scopes(channel)
     if channel.settings.mode == "websocket":
         try:
-            await LongConnection(channel.tenant, _nothing, Telling(), channel.pace).endpoint(
+            await LongConnection(channel.tenant, _ignore, ConnectionEvents(), channel.pace).endpoint(
                 channel.settings.base_url
             )
         except (Fatal, Broken) as why:
@@ -114,14 +123,14 @@ async def diagnose(channel: "FeishuChannel") -> list[Finding]:
     return list(found.values())
 
 
-def _questions(channel: "FeishuChannel") -> Iterator[tuple[str, Callable[[], Awaitable[Any]], bool]]:
-    """What is asked: for what, how, and whether any refusal is a fault; the others are refused as a matter of course."""
+def _checks(channel: "FeishuChannel") -> Iterator[tuple[str, Callable[[], Awaitable[Any]], bool]]:
+    """Yield the checks: purpose, request, and true if any refusal is a fault (the others are refused as expected)."""
     tenant = channel.tenant
     yield "the app can be used", tenant.token, True
     yield "the app has a bot", channel.who_we_are, True
     if channel.settings.streaming or channel.settings.render_mode != "text":
         yield "answers can grow on cards", partial(Card.made, tenant), True
-    for one in tries(channel.settings):
+    for one in permission_probes(channel.settings):
         yield (
             one.purpose,
             partial(tenant.call, one.method, one.path, one.body, query=one.query or None),
@@ -129,29 +138,31 @@ def _questions(channel: "FeishuChannel") -> Iterator[tuple[str, Callable[[], Awa
         )
 
 
-async def _unheard(channel: "FeishuChannel") -> dict[str, Finding]:
-    """What the app was not granted to hear; nothing when the platform does not say what it was granted."""
+async def _missing_event_scopes(channel: "FeishuChannel") -> dict[str, Finding]:
+    """Return findings for events whose scope is not granted; none when the platform does not list the scopes."""
     try:
         listed = (await channel.tenant.call("GET", _SCOPES))["data"]["scopes"]
         granted = {one["scope_name"] for one in listed if one["grant_status"] == _GRANTED}
     except (FeishuError, KeyError, TypeError):
         return {}
     return {
-        one.purpose: _scope(one.scopes, one.purpose, channel.settings, grave=one.grave)
-        for one in hearings(channel.settings)
+        one.purpose: _scope_finding(one.scopes, one.purpose, channel.settings, grave=one.grave)
+        for one in event_scopes(channel.settings)
         if granted and granted.isdisjoint(one.scopes)
     }
 
 
-def _scope(scopes: Sequence[str], purpose: str, settings: "FeishuSettings", *, grave: bool = True) -> Finding:
+def _scope_finding(
+    scopes: Sequence[str], purpose: str, settings: "FeishuSettings", *, grave: bool = True
+) -> Finding:
     query = urlencode({"q": ",".join(scopes), "op_from": "openapi", "token_type": "tenant"}, safe=",:")
     link = f"{settings.base_url}/app/{settings.app_id}/auth?{query}"
-    problem = say(
-        "no scope for this: {purpose}; missing: {scopes}", purpose=say(purpose), scopes=", ".join(scopes)
+    problem = t(
+        "no scope for this: {purpose}; missing: {scopes}", purpose=t(purpose), scopes=", ".join(scopes)
     )
-    mend = say("add one of them at {link}, then create a version of the app and publish it", link=link)
-    return Finding("", "scope", problem, mend, grave)
+    fix = t("add one of them at {link}, then create a version of the app and publish it", link=link)
+    return Finding("", "scope", problem, fix, grave)
 
 
-async def _nothing(event: dict[str, Any]) -> None:
+async def _ignore(event: dict[str, Any]) -> None:
     return None

@@ -1,6 +1,6 @@
-"""What an event does not say: names of people and chats, the text that is quoted, the chat of a reaction.
+"""Lookups of data that events lack: names of people and chats, quoted text, the chat of a reaction.
 
-All of it is dressing: a question that fails, or takes too long, leaves the message as it was.
+All of it is optional: a lookup that fails or takes too long leaves the message unchanged.
 """
 
 import asyncio
@@ -10,37 +10,37 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from claw import DeliveryError, Heard, Inbound
+from claw import DeliveryError, Inbound, QuotedMessage
 
-from claw_feishu.inbound import Bot, read_content
+from claw_feishu.inbound import FeishuBot, read_content
 from claw_feishu.richtext import Mentions
 from claw_feishu.tenant import Tenant
 
 T = TypeVar("T")
 SECONDS = 1.5
-"""Of the three that the service waits for its acknowledgement."""
+"""Time limit of the lookups, out of the three seconds that the service waits for its acknowledgement."""
 KEPT = 5000
 UNKNOWN_SECONDS = 300.0
-"""How long a name that could not be had is not asked for again."""
+"""Time for which a failed lookup is not repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat: its title, and whether it is a direct one or has topics."""
+    """A chat: its title, and true for a direct chat or one with topics."""
 
     name: str = ""
     direct: bool = False
     forum: bool = False
 
 
-class Kept(Generic[T]):
-    """The newest answers, by id."""
+class AnswerCache(Generic[T]):
+    """Cache of the newest answers, by id."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[T | None, float]] = OrderedDict()
 
     def put(self, key: str, value: T | None) -> None:
-        """Note an answer; None = it could not be had."""
+        """Store an answer; None = the lookup failed."""
         until = float("inf") if value is not None else _now() + UNKNOWN_SECONDS
         self._answers[key] = (value, until)
         self._answers.move_to_end(key)
@@ -48,11 +48,11 @@ class Kept(Generic[T]):
             self._answers.popitem(last=False)
 
     def get(self, key: str) -> T | None:
-        """The answer, when there is one."""
+        """Return the stored answer, if any."""
         return self._answers.get(key, (None, 0.0))[0]
 
     async def ask(self, key: str, question: Callable[[str], Awaitable[T]]) -> T | None:
-        """The kept answer, or a new one. One that takes too long could not be had."""
+        """Return the stored answer or look it up. A lookup that takes too long counts as failed."""
         value, until = self._answers.get(key, (None, 0.0))
         if _now() < until:
             return value
@@ -66,30 +66,30 @@ class Kept(Generic[T]):
 
 
 class Directory:
-    """Answers from the service, kept in memory.
+    """Answers from the service, cached in memory.
 
-    :ivar places: message id → the (chat, thread) it stands in, of what was seen or sent lately.
+    :ivar places: message id → its (chat, thread), for messages seen or sent lately.
     """
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._people: Kept[str] = Kept()
-        self._chats: Kept[Chat] = Kept()
-        self.places: Kept[tuple[str, str | None]] = Kept()
-        self._latest: Kept[str] = Kept()  # thread → a message in it
-        self._chat_with: Kept[str] = Kept()  # a person that was written to → the chat with them
+        self._people: AnswerCache[str] = AnswerCache()
+        self._chats: AnswerCache[Chat] = AnswerCache()
+        self.places: AnswerCache[tuple[str, str | None]] = AnswerCache()
+        self._latest: AnswerCache[str] = AnswerCache()  # thread → a message in it
+        self._direct_chats: AnswerCache[str] = AnswerCache()  # a person written to → the direct chat
 
-    async def dressed(self, inbound: Inbound, bot: Bot) -> Inbound | None:
-        """The same message with names and what it quotes; None when nobody can say in which chat it is."""
+    async def dressed(self, inbound: Inbound, bot: FeishuBot) -> Inbound | None:
+        """Return the message with names and its quote; None when its chat cannot be found."""
         until = _now() + SECONDS
-        inbound = await self._placed(inbound)
+        inbound = await self._with_place(inbound)
         chat, thread = inbound.address.chat, inbound.address.thread
         if not chat:
             return None
         if inbound.kind == "message":
             self.note(inbound.message_id, chat, thread)
         if inbound.chat_type == "direct" and not self._chats.get(chat):
-            self._chats.put(chat, Chat(direct=True))  # a button does not say what kind of chat it stands in
+            self._chats.put(chat, Chat(direct=True))  # a button event does not state the type of chat
         name, place, quoted = "", None, None
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
@@ -101,33 +101,33 @@ class Directory:
         return dress(inbound, bot, name, place, quoted)
 
     def note(self, message_id: str, chat: str, thread: str | None) -> None:
-        """Where a message stands."""
+        """Record the chat and thread of a message."""
         self.places.put(message_id, (chat, thread))
         if thread:
             self._latest.put(thread, message_id)
 
     def sent(self, message_id: str, to: str, chat: str, thread: str | None) -> None:
-        """A message of ours went to somebody or to a chat, and stands in a chat."""
+        """Record the chat of a message sent to a person or a chat."""
         self.note(message_id, chat or to, thread)
         if chat and chat != to:
-            self._chat_with.put(to, chat)
+            self._direct_chats.put(to, chat)
 
     async def stands_in(self, message_id: str, chat: str) -> bool:
-        """Whether a message stands in that chat: the service takes its id from whoever has it.
+        """Return true if a message is in that chat: the service accepts a message id from any chat.
 
-        :raises FeishuError: nobody can say, as when there is none.
+        :raises FeishuError: the lookup failed, as when there is no such message.
         """
         try:
             place = self.places.get(message_id) or await self._place(message_id)
         except (KeyError, IndexError, TypeError):
             return False
-        return place[0] in (chat, self._chat_with.get(chat))
+        return place[0] in (chat, self._direct_chats.get(chat))
 
     async def in_thread(self, thread: str) -> str | None:
-        """A message of a thread, to answer in it; None when it has none that we may see."""
-        return await self._latest.ask(thread, self._first_of)
+        """Return a message of a thread to reply to; None when there is none visible to the bot."""
+        return await self._latest.ask(thread, self._first_in_thread)
 
-    async def _placed(self, inbound: Inbound) -> Inbound:
+    async def _with_place(self, inbound: Inbound) -> Inbound:
         if inbound.kind == "message":
             return inbound
         place = self.places.get(inbound.message_id)
@@ -155,7 +155,7 @@ class Directory:
         forum = data.get("chat_mode") == "topic" or data.get("group_message_type") == "thread"
         return Chat(str(data.get("name") or ""), data.get("chat_mode") == "p2p", forum)
 
-    async def _quoted(self, message_id: str) -> tuple[Heard, str] | None:
+    async def _quoted(self, message_id: str) -> tuple[QuotedMessage, str] | None:
         try:
             item = await self._message(message_id)
         except (DeliveryError, KeyError, IndexError):
@@ -170,35 +170,35 @@ class Directory:
             name = await self._people.ask(sender, self._person) or ""
         sent = item.get("create_time")
         at = int(sent) / 1000 if isinstance(sent, str) and sent.isdecimal() else None
-        return Heard(text, name or sender, message_id, at), sender
+        return QuotedMessage(text, name or sender, message_id, at), sender
 
     async def _message(self, message_id: str) -> Any:
         return (await self._tenant.call("GET", f"/open-apis/im/v1/messages/{message_id}"))["data"]["items"][0]
 
-    async def _first_of(self, thread: str) -> str:
+    async def _first_in_thread(self, thread: str) -> str:
         query = {"container_id_type": "thread", "container_id": thread, "page_size": 1}
         items = (await self._tenant.call("GET", "/open-apis/im/v1/messages", query=query))["data"]["items"]
         return str(items[0]["message_id"] if items else "")
 
 
 def dress(
-    inbound: Inbound, bot: Bot, name: str, chat: Chat | None, quoted: tuple[Heard, str] | None
+    inbound: Inbound, bot: FeishuBot, name: str, chat: Chat | None, quoted: tuple[QuotedMessage, str] | None
 ) -> Inbound:
-    """Put what was learnt where it belongs. An answer to one of our messages is addressed to us. Pure."""
-    around, ours = inbound.around, False
+    """Add the looked-up data to the message. A reply to one of the bot's messages is addressed to the bot. Pure."""
+    around, to_bot = inbound.around, False
     if chat:
         around = replace(
             around, chat_name=chat.name or around.chat_name, is_forum=chat.forum or around.is_forum
         )
     if quoted:
         around = replace(around, quoted=quoted[0])
-        ours = quoted[1] in (bot.app_id, bot.open_id)
+        to_bot = quoted[1] in (bot.app_id, bot.open_id)
     return replace(
         inbound,
         sender=replace(inbound.sender, name=name or inbound.sender.name),
         around=around,
         chat_type="direct" if chat and chat.direct else inbound.chat_type,
-        mentions_us=inbound.mentions_us or ours,
+        mentions_us=inbound.mentions_us or to_bot,
     )
 
 

@@ -1,4 +1,4 @@
-"""The frames of the long connection: one protobuf (proto2) message each.
+"""Frames of the long connection: one protobuf (proto2) message each.
 
 Fields, from the vendor's SDK (``pbbp2.proto``): 1 SeqID, 2 LogID, 3 service, 4 method (0 control, 1 data), 5 headers
 {1 key, 2 value}, 6 payload_encoding, 7 payload_type, 8 payload, 9 LogIDNew. The first four are required.
@@ -12,7 +12,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class BadFrame(Exception):
-    """These bytes are no frame."""
+    """The bytes are not a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Frame:
     log_id_new: str = ""
 
     def header(self, key: str, default: str = "") -> str:
-        """The first header of that name."""
+        """Return the first header of that name."""
         return next((value for name, value in self.headers if name == key), default)
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame, fields in order."""
+    """Encode a frame, fields in order."""
     out = [
         _number(1, frame.seq_id),
         _number(2, frame.log_id),
@@ -51,7 +51,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """Read a frame; fields that we do not know are passed over.
+    """Decode a frame; unknown fields are skipped.
 
     :raises BadFrame: cut short, or not protobuf.
     """
@@ -117,7 +117,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _signed(value: int) -> int:
-    """An int32, which travels as 64 bits when it is negative."""
+    """Convert to int32; protobuf encodes a negative one in 64 bits."""
     value &= (1 << 32) - 1
     return value - (1 << 32) if value >= 1 << 31 else value
 

@@ -1,4 +1,4 @@
-"""What happened in Feishu, as claw hears it. Pure.
+"""Translation of Feishu events into inbound messages. Pure.
 
 Two envelopes: 2.0 (``schema``, ``header``, ``event``) and the old 1.0 (``uuid``, ``event``), which some apps still get.
 """
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from claw import Address, Around, Attachment, Inbound, Sender
+from claw import Address, Attachment, Inbound, MessageContext, Sender
 
 from claw_feishu.richtext import Mentions, card_text, content_of, post_markdown
 
 CHANNEL = "feishu"
 BUTTON = "claw"
-"""The key under which our own buttons carry their value."""
+"""Key under which claw's buttons carry their value."""
 _FILES = {
     "image": "image",
     "file": "file",
@@ -25,8 +25,8 @@ _FILES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bot:
-    """Who we are: the open id is how others mention us, the app id how our own messages are signed."""
+class FeishuBot:
+    """The bot's identity: the open id appears in mentions, the app id as the sender of its own messages."""
 
     open_id: str = ""
     app_id: str = ""
@@ -34,25 +34,25 @@ class Bot:
 
 
 def event_id(event: Mapping[str, Any]) -> str:
-    """By which a repeated delivery is known; empty when it says nothing."""
+    """Return the id that identifies a repeated delivery; empty when there is none."""
     return str(_map(event, "header").get("event_id") or event.get("uuid") or "")
 
 
 def event_type(event: Mapping[str, Any]) -> str:
-    """``im.message.receive_v1`` and the like."""
+    """Return the event type, such as ``im.message.receive_v1``."""
     header = _map(event, "header")
     return str(header.get("event_type") or _map(event, "event").get("type") or "")
 
 
 def token_of(event: Mapping[str, Any]) -> Any:
-    """The verification token inside an event or an address check."""
+    """Return the verification token inside an event or an address check."""
     return _map(event, "header").get("token") if "header" in event else event.get("token")
 
 
-def to_inbound(event: Mapping[str, Any], bot: Bot) -> Inbound | None:
-    """Read one event; None for what we do not answer: unknown kinds, and what we said ourselves.
+def to_inbound(event: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
+    """Read one event; None for unknown kinds and the bot's own messages.
 
-    A reaction does not say in which chat it was put: its address has an empty chat.
+    A reaction event does not state its chat: its address has an empty chat.
     """
     if not isinstance(event.get("event"), Mapping):
         return None
@@ -60,7 +60,7 @@ def to_inbound(event: Mapping[str, Any], bot: Bot) -> Inbound | None:
     return reader(event, event["event"], bot) if reader else None
 
 
-def _message(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbound | None:
+def _message(event: Mapping[str, Any], what: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
     message, sender = _map(what, "message"), _sender(_map(what, "sender"))
     if not message.get("message_id") or not message.get("chat_id"):
         return None
@@ -81,11 +81,11 @@ def _message(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inb
         mentions_us=mentions.us,
         reply_to=message.get("parent_id") or None,
         attachments=attachments,
-        around=Around(is_forum=message.get("chat_type") == "topic_group"),
+        around=MessageContext(is_forum=message.get("chat_type") == "topic_group"),
     )
 
 
-def _message_v1(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbound | None:
+def _message_v1(event: Mapping[str, Any], what: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
     sender = Sender(str(what.get("open_id") or ""), username=str(what.get("employee_id") or ""))
     if not what.get("open_message_id") or not what.get("open_chat_id") or sender.id == bot.open_id:
         return None
@@ -110,7 +110,7 @@ def _message_v1(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> 
     )
 
 
-def _reaction(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbound | None:
+def _reaction(event: Mapping[str, Any], what: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
     who = Sender(_open_id(what.get("user_id")))
     if what.get("operator_type") == "app" or who.id in ("", bot.open_id) or not what.get("message_id"):
         return None
@@ -126,7 +126,7 @@ def _reaction(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> In
     )
 
 
-def _button(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbound | None:
+def _button(event: Mapping[str, Any], what: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
     context, action = _map(what, "context"), _map(what, "action")
     who = Sender(_open_id(what.get("operator")))
     if not who.id or not context.get("open_chat_id"):
@@ -134,7 +134,7 @@ def _button(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbo
     value = action.get("value")
     if isinstance(value, Mapping) and set(value) == {BUTTON}:
         text = str(value[BUTTON])
-    else:  # a card that somebody else made
+    else:  # a card made by another app
         text = json.dumps(value, ensure_ascii=False)
     return Inbound(
         Address(CHANNEL, str(context["open_chat_id"]), bot.account),
@@ -148,7 +148,7 @@ def _button(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbo
     )
 
 
-def _joined(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbound | None:
+def _joined(event: Mapping[str, Any], what: Mapping[str, Any], bot: FeishuBot) -> Inbound | None:
     if not what.get("chat_id"):
         return None
     return Inbound(
@@ -159,7 +159,7 @@ def _joined(event: Mapping[str, Any], what: Mapping[str, Any], bot: Bot) -> Inbo
         kind="lifecycle",
         sent_at=_seconds(_map(event, "header").get("create_time")),
         chat_type="group",
-        around=Around(chat_name=str(what.get("name") or "")),
+        around=MessageContext(chat_name=str(what.get("name") or "")),
     )
 
 
@@ -173,12 +173,12 @@ _READERS = {
 
 
 def read_content(kind: str, raw: Any, mentions: Mentions) -> str:
-    """The words of a message of any kind, for one that is quoted."""
+    """Return the text of a message of any kind; used for quotes."""
     return _read(kind, content_of(raw), mentions)[0]
 
 
 def _read(kind: str, content: Mapping[str, Any], mentions: Mentions) -> tuple[str, tuple[Attachment, ...]]:
-    """The text and the files of a message."""
+    """Return the text and the files of a message."""
     if kind == "text":
         return mentions.named(str(content.get("text") or "")), ()
     if kind == "post":
@@ -188,7 +188,7 @@ def _read(kind: str, content: Mapping[str, Any], mentions: Mentions) -> tuple[st
         key = str(content.get("image_key" if kind == "image" else "file_key") or "")
         name = str(content.get("file_name") or "")
         return "", (Attachment(_FILES[kind], name=name, key=key),)
-    if kind == "sticker":  # the platform gives its picture to nobody
+    if kind == "sticker":  # the platform does not let bots download its picture
         return "[sticker]", ()
     if kind == "interactive":
         return card_text(content), ()

@@ -1,4 +1,4 @@
-"""The long connection: a websocket that we open, with a loop of our own that has time limits, a watchdog and an end.
+"""Long connection: a websocket to the platform, with time limits, a watchdog and a clean shutdown.
 
 Facts from the open platform's page "long connection" and the vendor's SDK (``ws/client.py``): the address comes from
 an endpoint call; frames as in ``frames.py``; an event that is not answered within three seconds is pushed again.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from claw import ConfigError, DeliveryError, is_loopback, say
+from claw import ConfigError, DeliveryError, is_loopback, t
 
 from claw_feishu import frames
 from claw_feishu.frames import Frame
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ENDPOINT = "/callback/ws/endpoint"
 FRAME_BYTES = 4 << 20
 PARTS = 64
-"""Events that may be waiting for more of their parts; the oldest goes first (the service sends it again)."""
+"""Number of events that may wait for further parts; the oldest is dropped first (the service sends it again)."""
 AT_ONCE = 64
 _TRY_AGAIN = frozenset({1, 1000040343})
 _TOO_MANY = 1000040350
@@ -33,13 +33,13 @@ _AUTH_FAILED, _FORBIDDEN = 514, 403
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds. What the service says of the ping replaces ours.
+class LongConnectionTimings:
+    """Time limits in seconds. The service's values for the ping override ours.
 
-    :param silence_seconds: beside two pings, after which a connection without any frame is dead.
-    :param pause_seconds: before the first new try, doubled up to ``most_seconds``, give or take a half.
-    :param rest_seconds: between tries when only a person can mend it.
-    :param card_seconds: between two writes of a card (it takes ten a second).
+    :param silence_seconds: added to two ping intervals; after that a connection without any frame is dead.
+    :param pause_seconds: before the first retry, doubled up to ``most_seconds``, plus or minus a half.
+    :param rest_seconds: between retries of an error that only a person can fix.
+    :param card_seconds: between two writes of a card (the limit is ten a second).
     """
 
     ping_seconds: float = 120.0
@@ -52,62 +52,65 @@ class Pace:
 
 
 class Fatal(Exception):
-    """Only a person can mend it; the text says how."""
+    """An error that only a person can fix; the text says how."""
 
 
 class Broken(Exception):
-    """The connection ended, or could not be made: try again. What it says; True behind it when it had stood."""
+    """The connection ended or failed: try again. Arguments: the reason; True as the second if it had been
+    established."""
 
 
 Answer = Callable[[dict[str, Any]], Awaitable["dict[str, Any] | None"]]
-"""Takes an event; what to answer the service, or None when it was not taken."""
+"""Function that handles an event; returns the answer for the service, or None when it was not accepted."""
 
 
-class Telling:
-    """What the loop tells of itself: nothing came of it by default."""
+class ConnectionEvents:
+    """Observer of the connection; each method does nothing by default."""
 
     def up(self) -> None:
-        """The connection stands."""
+        """Handle an established connection."""
 
     def heard(self) -> None:
-        """A frame came."""
+        """Handle a received frame."""
 
     def down(self, why: str, *, fatal: bool) -> None:
-        """It does not stand, for this reason."""
+        """Handle a failed connection, with the reason."""
 
 
 class LongConnection:
-    """One connection, made again whenever it ends.
+    """A connection that is made again whenever it ends.
 
-    :param answer: asked with each whole event; may be asked for several at once.
+    :param answer: called with each complete event; may be called concurrently.
     """
 
-    def __init__(self, tenant: Tenant, answer: Answer, telling: Telling, pace: Pace) -> None:
-        self._tenant, self._answer, self._telling, self._pace = tenant, answer, telling, pace
+    def __init__(
+        self, tenant: Tenant, answer: Answer, telling: ConnectionEvents, pace: LongConnectionTimings
+    ) -> None:
+        self._tenant, self._answer, self._observer, self._pace = tenant, answer, telling, pace
         self._parts: dict[str, dict[int, bytes]] = {}
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, base_url: str) -> None:
-        """Listen until cancelled.
+        """Receive until cancelled.
 
-        :param base_url: the platform's address; plain ``ws`` is taken only beside plain ``http``.
+        :param base_url: the platform's address; plain ``ws`` is allowed only with plain ``http``.
         """
         pause = self._pace.pause_seconds
         while True:
             try:
                 await self._listen(base_url)
             except (Fatal, ConfigError) as why:
-                self._telling.down(str(why), fatal=True)
+                self._observer.down(str(why), fatal=True)
                 await asyncio.sleep(self._pace.rest_seconds)
             except Broken as why:
-                self._telling.down(why.args[0], fatal=False)
-                if why.args[1:]:  # it had stood
+                self._observer.down(why.args[0], fatal=False)
+                if why.args[1:]:  # it had been established
                     pause = self._pace.pause_seconds
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, self._pace.most_seconds)
 
     async def _listen(self, base_url: str) -> None:
-        """One connection, from its endpoint to its end.
+        """Run one connection, from its endpoint to its end.
 
         :raises Fatal, Broken: always, one of them.
         """
@@ -116,28 +119,28 @@ class LongConnection:
 
         url, pace = await self.endpoint(base_url)
         service = _count((parse_qs(urlsplit(url).query).get("service_id") or ["0"])[0])
-        stood = False
+        connected = False
         try:
             async with connect(
                 url,
-                proxy=None,  # as for every other request: the environment decides nothing
+                proxy=None,  # as for every other request: proxy variables of the environment are ignored
                 ping_interval=None,
                 open_timeout=pace.connect_seconds,
                 close_timeout=1,
                 max_size=FRAME_BYTES,
             ) as socket:
-                stood = True
-                self._telling.up()
+                connected = True
+                self._observer.up()
                 await self._serve(socket, service, pace)
         except InvalidStatus as why:
             raise _refused(why.response.headers) from why
         except (WebSocketException, OSError, TimeoutError) as why:
-            told = (
-                say("the connection was lost: {why}", why=why) if str(why) else say("the connection was lost")
+            reason = (
+                t("the connection was lost: {why}", why=why) if str(why) else t("the connection was lost")
             )
-            raise Broken(told, *([True] if stood else [])) from why
+            raise Broken(reason, *([True] if connected else [])) from why
 
-    async def _serve(self, socket: "ClientConnection", service: int, pace: Pace) -> None:
+    async def _serve(self, socket: "ClientConnection", service: int, pace: LongConnectionTimings) -> None:
         paces = [pace]
         self._parts.clear()
         try:
@@ -147,41 +150,42 @@ class LongConnection:
                     limit = 2 * paces[0].ping_seconds + paces[0].silence_seconds
                     async with asyncio.timeout(limit):
                         data = await socket.recv()
-                    self._telling.heard()
+                    self._observer.heard()
                     frame = _frame(data)
                     if frame is None:
                         continue
                     if frame.method == frames.CONTROL:
                         paces[0] = paced(paces[0], frame)
                         continue
-                    if (payload := self._joined(frame)) is not None:
-                        await self._room.acquire()
+                    if (payload := self._assemble(frame)) is not None:
+                        await self._slots.acquire()
                         group.create_task(self._handle(socket, frame, payload), name="feishu event")
         except BaseExceptionGroup as group_of:  # a task ended because the connection did
             raise group_of.exceptions[0] from None
 
-    async def _ping(self, socket: "ClientConnection", service: int, paces: list[Pace]) -> None:
+    async def _ping(
+        self, socket: "ClientConnection", service: int, paces: list[LongConnectionTimings]
+    ) -> None:
         ping = frames.encode(Frame(frames.CONTROL, service, (("type", "ping"),)))
         while True:
             await socket.send(ping)
             await asyncio.sleep(paces[0].ping_seconds)
 
     async def _handle(self, socket: "ClientConnection", frame: Frame, payload: bytes) -> None:
-        """Hand an event on, and acknowledge it once it was taken."""
+        """Pass an event on, and acknowledge it once it was accepted."""
         began = asyncio.get_running_loop().time()
         try:
             event = _event(payload)
-            told = (
-                {} if event is None else await self._answer(event)
-            )  # what cannot be read is not sent for ever
+            # an unreadable event is acknowledged too; else it would be sent forever
+            result = {} if event is None else await self._answer(event)
         finally:
-            self._room.release()
-        if told is not None:
+            self._slots.release()
+        if result is not None:
             spent = round((asyncio.get_running_loop().time() - began) * 1000)
-            await socket.send(frames.encode(acknowledged(frame, told, spent)))
+            await socket.send(frames.encode(acknowledged(frame, result, spent)))
 
-    def _joined(self, frame: Frame) -> bytes | None:
-        """The whole payload of an event; None while parts of it are still to come."""
+    def _assemble(self, frame: Frame) -> bytes | None:
+        """Return the whole payload of an event; None while parts are missing."""
         total, at = _count(frame.header("sum", "1")), _count(frame.header("seq", "0"))
         if total <= 1:
             return frame.payload
@@ -194,8 +198,8 @@ class LongConnection:
         self._parts.pop(frame.header("message_id"), None)
         return b"".join(parts[number] for number in sorted(parts))
 
-    async def endpoint(self, base_url: str) -> tuple[str, Pace]:
-        """Where to connect to, and the pace the service wants.
+    async def endpoint(self, base_url: str) -> tuple[str, LongConnectionTimings]:
+        """Return the address to connect to, and the pace that the service wants.
 
         :raises Fatal: the app or its credentials are wrong; Broken: try again.
         """
@@ -204,15 +208,15 @@ class LongConnection:
             async with asyncio.timeout(self._pace.connect_seconds):
                 answer = await self._tenant.post_openly(ENDPOINT, body)
         except (DeliveryError, TimeoutError) as why:
-            raise Broken(str(why) or say("Feishu cannot be reached")) from why
+            raise Broken(str(why) or t("Feishu cannot be reached")) from why
         code = answer.get("code")
         if code in _TRY_AGAIN:
-            raise Broken(say("Feishu is busy: {said}", said=answer.get("msg")))
+            raise Broken(t("Feishu is busy: {said}", said=answer.get("msg")))
         if code == _TOO_MANY:
             raise Fatal(too_many())
         if code != 0:
             raise Fatal(
-                say(
+                t(
                     "Feishu refused the app: {said} (code {code}). Check appId, appSecret and domain, and that the app "
                     "receives events by long connection",
                     said=answer.get("msg"),
@@ -220,11 +224,11 @@ class LongConnection:
                 )
             )
         data = answer.get("data")
-        told: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-        url = str(told.get("URL") or "")
+        values: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        url = str(values.get("URL") or "")
         if not _is_safe(url, base_url):
-            raise Fatal(say("Feishu named no safe address to connect to"))
-        return url, configured(self._pace, told.get("ClientConfig"))
+            raise Fatal(t("Feishu named no safe address to connect to"))
+        return url, configured(self._pace, values.get("ClientConfig"))
 
 
 def _is_safe(url: str, base_url: str) -> bool:
@@ -236,14 +240,12 @@ def _is_safe(url: str, base_url: str) -> bool:
 
 
 def too_many() -> str:
-    """What to do when fifty connections of this app stand."""
-    return say(
-        "too many connections of this app are open. Stop another gateway or bot that uses the same app"
-    )
+    """Return the advice for fifty existing connections of this app."""
+    return t("too many connections of this app are open. Stop another gateway or bot that uses the same app")
 
 
-def configured(pace: Pace, config: Any) -> Pace:
-    """The pace with what the service says of it (``ClientConfig``, seconds)."""
+def configured(pace: LongConnectionTimings, config: Any) -> LongConnectionTimings:
+    """Return the pace with the service's values (``ClientConfig``, seconds)."""
     if not isinstance(config, Mapping):
         return pace
     ping, most = config.get("PingInterval"), config.get("ReconnectInterval")
@@ -254,8 +256,8 @@ def configured(pace: Pace, config: Any) -> Pace:
     return pace
 
 
-def paced(pace: Pace, frame: Frame) -> Pace:
-    """The pace after a control frame: a pong may carry a new one."""
+def paced(pace: LongConnectionTimings, frame: Frame) -> LongConnectionTimings:
+    """Return the pace after a control frame: a pong may carry a new one."""
     if frame.header("type") != "pong" or not frame.payload:
         return pace
     with suppress(ValueError):
@@ -263,28 +265,29 @@ def paced(pace: Pace, frame: Frame) -> Pace:
     return pace
 
 
-def acknowledged(frame: Frame, told: Mapping[str, Any], spent_ms: int) -> Frame:
-    """The answer to a data frame: the same with the time it took, and code 200 (``data``: what to show the person)."""
+def acknowledged(frame: Frame, result: Mapping[str, Any], spent_ms: int) -> Frame:
+    """Return the answer to a data frame: the same frame with the time taken and code 200 (``data``: the
+    response for the person)."""
     import base64
 
     payload: dict[str, Any] = {"code": 200}
-    if told:
-        payload["data"] = base64.b64encode(json.dumps(told, ensure_ascii=False).encode()).decode()
+    if result:
+        payload["data"] = base64.b64encode(json.dumps(result, ensure_ascii=False).encode()).decode()
     headers = (*frame.headers, ("biz_rt", str(spent_ms)))
     return replace(frame, headers=headers, payload=json.dumps(payload).encode())
 
 
 def _refused(headers: Mapping[str, str]) -> Exception:
-    """A handshake that was refused tells why in its headers."""
+    """Return the error for a refused handshake; its headers state the reason."""
     status = _count(headers.get("handshake-status", ""))
     said = headers.get("handshake-msg", "")
     if status == _AUTH_FAILED and _count(headers.get("handshake-autherrcode", "")) == _TOO_MANY:
         return Fatal(too_many())
     if status == _FORBIDDEN:
         return Fatal(
-            say("Feishu refused the connection: {said}. Check the app in the developer console", said=said)
+            t("Feishu refused the connection: {said}. Check the app in the developer console", said=said)
         )
-    return Broken(say("Feishu refused the connection: {said}", said=said or status))
+    return Broken(t("Feishu refused the connection: {said}", said=said or status))
 
 
 def _frame(data: str | bytes) -> Frame | None:

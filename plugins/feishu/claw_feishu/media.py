@@ -1,4 +1,4 @@
-"""Files out and in. Sizes (images 10 MB, files 30 MB, none empty) from the open platform's upload pages."""
+"""Upload and download of files. Sizes (images 10 MB, files 30 MB, none empty) from the open platform's upload pages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ _TYPES = {
 
 
 def kind_of(name: str, kind: str, size: int, voice: bool) -> str:
-    """``msg_type`` of a file: image, audio, media (a video to watch) or file. Pure."""
+    """Return the ``msg_type`` of a file: image, audio, media (a playable video) or file. Pure."""
     suffix = PurePath(name).suffix.lower()
     if size <= IMAGE_BYTES and (suffix in _IMAGES or (kind == "image" and not suffix)):
         return "image"
@@ -31,9 +31,9 @@ def kind_of(name: str, kind: str, size: int, voice: bool) -> str:
 
 
 async def upload(tenant: Tenant, outbound: Outbound, attachment: Attachment) -> Form:
-    """Send a file to the service; the form shows it in a chat.
+    """Upload a file; return the form that shows it in a chat.
 
-    :raises FeishuError: it is too large or gone (permanent), or the service did not take it.
+    :raises FeishuError: it is too large or gone (permanent), or the service refused it.
     """
     path = Path(attachment.path)
     name = attachment.name or path.name
@@ -42,8 +42,11 @@ async def upload(tenant: Tenant, outbound: Outbound, attachment: Attachment) -> 
         if not 0 < size <= FILE_BYTES:
             raise FeishuError(
                 "{name} has {size} bytes; Feishu takes 1 to {most}",
-                name=name, size=size, most=FILE_BYTES, permanent=True,
-            )  # fmt: skip
+                name=name,
+                size=size,
+                most=FILE_BYTES,
+                permanent=True,
+            )
         data = await asyncio.to_thread(path.read_bytes)
     except OSError as why:
         raise FeishuError(
@@ -66,9 +69,9 @@ async def upload(tenant: Tenant, outbound: Outbound, attachment: Attachment) -> 
 
 
 def download(tenant: Tenant, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
-    """The bytes of a file that came with a message; the message must be the one that carries it.
+    """Yield the bytes of an attachment; the message must be the one that carries it.
 
-    :raises FeishuError: while reading: gone, not allowed, or larger than ``FETCH_BYTES``.
+    :raises FeishuError: raised while reading: gone, not allowed, or larger than ``FETCH_BYTES``.
     """
     kind = "image" if attachment.kind == "image" else "file"
     path = f"/open-apis/im/v1/messages/{inbound.message_id}/resources/{attachment.key}"

@@ -1,4 +1,4 @@
-"""Reactions: ours on messages, and the one that stands for typing."""
+"""Reactions: the bot's on messages, and the one that serves as typing indicator."""
 
 from collections import OrderedDict
 
@@ -12,18 +12,18 @@ _TYPES = {
     "👏": "APPLAUSE", "🎉": "PARTY", "😊": "SMILE", "😂": "LOL", "👀": "GLANCE", "🔥": "Fire", "💪": "MUSCLE",
     "❌": "CrossMark", "💯": "Hundred", "🤔": "THINKING", "😢": "CRY",
 }  # fmt: skip
-"""Emoji → Feishu's own names; other names go through as they are."""
+"""Emoji to Feishu's own names; other names are passed unchanged."""
 
 
 def emoji_type(emoji: str) -> str:
-    """Feishu's name of an emoji."""
+    """Return Feishu's name of an emoji."""
     return _TYPES.get(emoji, emoji.strip(":"))
 
 
 class Reactions:
-    """Which reactions are ours: the service wants the id of one to take it off.
+    """The bot's reactions: removing one needs its id.
 
-    :param app_id: how our reactions are signed in the service's lists.
+    :param app_id: operator id of the bot's reactions in the service's lists.
     """
 
     def __init__(self, tenant: Tenant, app_id: str) -> None:
@@ -33,7 +33,7 @@ class Reactions:
         self._refused = False
 
     async def put(self, message_id: str, emoji: str) -> None:
-        """React.
+        """Add a reaction.
 
         :raises FeishuError: as for every call.
         """
@@ -45,14 +45,14 @@ class Reactions:
             self._ids.popitem(last=False)
 
     async def take_off(self, message_id: str, emoji: str) -> None:
-        """Take our reaction off; nothing happens when there is none."""
+        """Remove the bot's reaction; do nothing when there is none."""
         kind = emoji_type(emoji)
         id = self._ids.pop((message_id, kind), "") or await self._find(message_id, kind)
         if id:
             await self._tenant.call("DELETE", f"{_path(message_id)}/{id}")
 
     async def begin(self, message_id: str, kind: str) -> None:
-        """Put the typing mark there, once. A service that refuses it is not asked again."""
+        """Add the typing reaction, once. After a refusal the service is not asked again."""
         if message_id in self._typing or self._refused:
             return
         self._typing[message_id] = kind
@@ -63,13 +63,13 @@ class Reactions:
             self._refused = isinstance(why, FeishuError) and bool(why.scopes)
 
     async def end(self, message_id: str) -> None:
-        """Take the typing mark off."""
+        """Remove the typing reaction."""
         kind = self._typing.pop(message_id, None)
         if kind is not None:
             try:
                 await self.take_off(message_id, kind)
             except DeliveryError as why:
-                if why.permanent:  # the message is gone, and its mark with it
+                if why.permanent:  # the message is gone, and its reaction with it
                     return
                 raise
 

@@ -1,4 +1,4 @@
-"""What people write in Feishu, as Markdown; and what must not be read as markup. Pure.
+"""Conversion of Feishu message content to Markdown, and escaping of its mention tags. Pure.
 
 Shapes from the open platform's "message content" pages.
 """
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Mentions:
-    """The people a message names, by the placeholders that stand in its text.
+    """The people mentioned in a message, by the placeholders in its text.
 
     :param entries: ``mentions`` of the message: key, id (open_id …), name.
-    :param us: our open id; matched by id, never by name.
+    :param us: the bot's open id; matched by id, never by name.
     """
 
     def __init__(self, entries: Iterable[Mapping[str, Any]] = (), us: str = "") -> None:
@@ -35,19 +35,20 @@ class Mentions:
 
     @property
     def us(self) -> bool:
-        """One of them is we."""
+        """True if the bot is mentioned."""
         return bool(self._ours)
 
     def named(self, text: str) -> str:
-        """Placeholders become ``@name``, our own goes, in one pass, longest first: ``@_user_1`` begins ``@_user_10``."""
+        """Replace placeholders by ``@name`` and remove the bot's own, in one pass, longest first:
+        ``@_user_1`` is a prefix of ``@_user_10``."""
         keys = sorted((*self._names, _ALL), key=len, reverse=True)
         pattern = "|".join(f"{re.escape(key)} ?" if key in self._ours else re.escape(key) for key in keys)
         return re.sub(pattern, lambda found: self.name(found[0]), text).strip()
 
     def name(self, key: str, shown: str = "") -> str:
-        """What stands for one placeholder (or open id); empty for us.
+        """Return the text for one placeholder (or open id); empty for the bot.
 
-        :param shown: the name to take when nobody knows the key.
+        :param shown: fallback for an unknown key.
         """
         key = key.rstrip(" ")
         key = key if key in self._names else self._by_id.get(key, key)
@@ -59,7 +60,7 @@ class Mentions:
 
 
 def post_markdown(content: Mapping[str, Any], mentions: Mentions) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Rich text as Markdown, and the files in it as (kind, key).
+    """Convert rich text to Markdown; return it with its files as (kind, key).
 
     The content may be wrapped in a language, as when it is sent.
     """
@@ -79,12 +80,12 @@ def post_markdown(content: Mapping[str, Any], mentions: Mentions) -> tuple[str, 
 
 
 def _items(value: Any, kind: type[T]) -> list[T]:
-    """Those of a list that are what they should be; none when it is no list."""
+    """Return the items of a list that have the type; empty when the value is no list."""
     return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
 
 
 def _span(element: Mapping[str, Any], mentions: Mentions, files: list[tuple[str, str]]) -> tuple[bool, str]:
-    """Whether an element stands on lines of its own, and how it is written."""
+    """Return true for a block element, and its Markdown."""
     tag, text = element.get("tag"), str(element.get("text") or "")
     if tag == "a":
         return False, _styled(f"[{text}]({element.get('href', '')})", element)
@@ -111,7 +112,7 @@ def _span(element: Mapping[str, Any], mentions: Mentions, files: list[tuple[str,
 
 
 def _styled(text: str, element: Mapping[str, Any]) -> str:
-    """Marks go inside the blanks: ``** x**`` is no bold text."""
+    """Put style marks inside the white space: ``** x**`` is not bold."""
     bare = text.strip()
     if not bare:
         return text
@@ -122,7 +123,7 @@ def _styled(text: str, element: Mapping[str, Any]) -> str:
 
 
 def card_text(card: Any) -> str:
-    """The words of a card that somebody sent, one line for each element that has any."""
+    """Return the texts of a card made by another sender, one line for each element with text."""
     words: list[str] = []
 
     def walk(value: Any) -> None:
@@ -141,7 +142,7 @@ def card_text(card: Any) -> str:
 
 
 def content_of(raw: Any) -> Mapping[str, Any]:
-    """The content of a message, which travels as JSON text; empty when it is none."""
+    """Parse the content of a message, which is JSON text; empty when it is invalid."""
     try:
         content = json.loads(raw) if isinstance(raw, str) else raw
     except (ValueError, RecursionError):
@@ -150,5 +151,5 @@ def content_of(raw: Any) -> Mapping[str, Any]:
 
 
 def harmless(text: str) -> str:
-    """``<at …>`` that nobody asked for, made visible text: a model must not call people by writing a tag."""
+    """Escape ``<at …>`` tags: a model must not ping people by writing one."""
     return re.sub(r"<(?=/?at\b)", "<\u200b", text, flags=re.IGNORECASE)

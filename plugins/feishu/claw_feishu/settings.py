@@ -33,12 +33,12 @@ class FeishuSettings(ChannelConfig):
 
     @property
     def base_url(self) -> str:
-        """Address of the open platform, without a slash at its end."""
+        """Address of the open platform, without a trailing slash."""
         return DOMAINS.get(self.domain, self.domain).rstrip("/")
 
 
 def secret(value: Secret | None, key: str) -> str:
-    """The text of a secret that must be there.
+    """Return the text of a required secret.
 
     :raises ConfigError: it is absent, blank, or its variable is not set.
     """
@@ -55,7 +55,7 @@ def secret(value: Secret | None, key: str) -> str:
 
 
 def check(account: str, settings: FeishuSettings) -> None:
-    """Refuse an account that could not work, or would let strangers in.
+    """Refuse an account that could not work, or would accept events from anybody.
 
     :raises ConfigError: names the key.
     """
@@ -68,16 +68,16 @@ def check(account: str, settings: FeishuSettings) -> None:
     if not _ADDRESS.match(settings.base_url):
         fix = "Write feishu, lark, or the whole address of the platform, with https:// before it"
         raise ConfigError(f"{where}.domain", "{domain} is no address", fix, domain=settings.domain)
-    if settings.mode == "webhook":  # without both of them anybody could post events
+    if settings.mode == "webhook":  # without both, anybody could post events
         secret(settings.encrypt_key, f"{where}.encryptKey")
         secret(settings.verification_token, f"{where}.verificationToken")
 
 
 def check_apart(account: str, settings: FeishuSettings, seen: dict[tuple[str, str], str]) -> None:
-    """Refuse a second account of one app: the platform hands each event to one of its connections; and of one path, where
-    only the first would be called.
+    """Refuse a second account of one app, since the platform hands each event to only one of its connections,
+    and a second one of one path, where only the first would be called.
 
-    :param seen: the apps and paths of the accounts before it, and their keys; this one is noted there.
+    :param seen: apps and paths of the earlier accounts, with their config keys; this one is added.
     :raises ConfigError: names both keys.
     """
     where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"

@@ -1,6 +1,6 @@
-"""The way to Feishu's API: one token for the app, one request at a time made safe, and what the answers mean.
+"""Client of Feishu's API: token management, safe retries, and the meaning of the answers.
 
-Codes from the open platform's lists of server errors; ``Tenant.call`` serves the channel, the doctor and the tools.
+Codes from the open platform's lists of server errors; the channel, the doctor and the tools use ``Tenant.call``.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ RECALLED = 230011
 CARD_REFUSED = 230099
 SEQUENCE_BEHIND = 300317
 STREAM_CLOSED = frozenset({200850, 300309})
-"""The service ends the streaming of a card by itself after ten minutes."""
+"""Codes of a card whose streaming has ended: the service ends it by itself after ten minutes."""
 
 EARLY_SECONDS = 300
-"""A token is renewed so long before its end."""
+"""Time before its expiry at which a token is renewed."""
 CHAT_PAUSE_SECONDS = 1.0
-"""After the limit of one chat (about five messages a second), which names no time."""
+"""Pause after the rate limit of one chat (about five messages a second); the answer names no time."""
 MOST_SECONDS = 300.0
 TIMEOUT_SECONDS = 15
 CONNECT_SECONDS = 5
 MEDIA_SECONDS = 120
 
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[\w.:=@~-]+)+", re.ASCII)
-"""A path with nothing in it that would make it another one: ids in it come from events, and from models."""
+"""Path without segments that would change it, such as ``..``: ids in it come from events and from models."""
 
 _FIXES = {
     SCOPE_MISSING: "Add one of these scopes to the app in the developer console and publish a version: {scopes}",
@@ -43,11 +43,11 @@ _FIXES = {
 
 
 class FeishuError(DeliveryError):
-    """The service refused a request.
+    """A refusal by the service.
 
-    :ivar code: its own code; 0 when the answer had none.
-    :ivar log_id: what the service's support asks for.
-    :ivar scopes: permissions of which one is missing.
+    :ivar code: the service's code; 0 when the answer had none.
+    :ivar log_id: id that the service's support asks for.
+    :ivar scopes: scopes of which one is missing.
     """
 
     def __init__(self, problem: str, /, *, code: int = 0, log_id: str = "", **more: Any) -> None:
@@ -57,12 +57,12 @@ class FeishuError(DeliveryError):
 
     @property
     def is_credentials(self) -> bool:
-        """The app id or secret is wrong: no request of this account can work."""
+        """True if the app id or secret is wrong: no request of this account can work."""
         return self.where == TOKEN_PATH and self.permanent
 
     @property
     def is_about_form(self) -> bool:
-        """The service refuses how it is said, not what stands in the way of saying anything there."""
+        """True if the service refuses the form of a message; another form may be accepted."""
         elsewhere = self.code in (0, NOT_IN_CHAT) or (
             self.code == SCOPE_MISSING and "/cardkit/" not in self.where
         )
@@ -70,13 +70,13 @@ class FeishuError(DeliveryError):
 
 
 def scopes_in(said: str) -> tuple[str, ...]:
-    """The scopes that an answer of code 99991672 lists."""
+    """Return the scopes that an answer of code 99991672 lists."""
     listed = re.search(r"\[([^\]]+)\]", said)
     return tuple(re.findall(r"[\w.:-]+", listed[1])) if listed else ()
 
 
 def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> FeishuError | None:
-    """What an answer means; None when it is fine.
+    """Return the error that an answer means; None for success.
 
     :param headers: names in any case.
     :param body: parsed JSON, or anything else when it was none.
@@ -91,25 +91,25 @@ def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> Fei
         (inner.get("log_id") if isinstance(inner, Mapping) else "") or headers.get("x-tt-logid") or ""
     )
     facts: dict[str, Any] = {"code": number, "log_id": log_id, "where": where, "said": said}
-    told = "Feishu refused it: {said} (code {code}, log id {log_id})"
+    template = "Feishu refused it: {said} (code {code}, log id {log_id})"
     if not log_id:
-        told = "Feishu refused it: {said} (code {code})"
+        template = "Feishu refused it: {said} (code {code})"
     if number == CHAT_RATE_LIMITED:
-        return FeishuError(told, retry_after_seconds=CHAT_PAUSE_SECONDS, **facts)
+        return FeishuError(template, retry_after_seconds=CHAT_PAUSE_SECONDS, **facts)
     if number == RATE_LIMITED or status == 429:
-        return FeishuError(told, retry_after_seconds=_reset(headers), **facts)
+        return FeishuError(template, retry_after_seconds=_reset_seconds(headers), **facts)
     if status >= 500 or code is None:
-        told = "Feishu answered with HTTP {status} (log id {log_id})"
+        template = "Feishu answered with HTTP {status} (log id {log_id})"
         if not log_id:
-            told = "Feishu answered with HTTP {status}"
-        return FeishuError(told, status=status, permanent=400 <= status < 500, **facts)
+            template = "Feishu answered with HTTP {status}"
+        return FeishuError(template, status=status, permanent=400 <= status < 500, **facts)
     scopes = ", ".join(scopes_in(said))
     return FeishuError(
-        told, permanent=number not in TOKEN_STALE, fix=_FIXES.get(number, ""), scopes=scopes, **facts
+        template, permanent=number not in TOKEN_STALE, fix=_FIXES.get(number, ""), scopes=scopes, **facts
     )
 
 
-def _reset(headers: Mapping[str, str]) -> float:
+def _reset_seconds(headers: Mapping[str, str]) -> float:
     named = {name.lower(): value for name, value in headers.items()}
     try:
         seconds = float(named.get("x-ogw-ratelimit-reset") or named.get("retry-after") or 1)
@@ -121,9 +121,9 @@ def _reset(headers: Mapping[str, str]) -> float:
 class Tenant:
     """One app at the open platform.
 
-    :param http: gives the HTTP client for the platform's address; asked for each request.
-    :param app_secret: gives the secret, read when a token is asked for.
-    :param monotonic: seconds, for the age of the token.
+    :param http: returns the HTTP client for the platform's address; called for each request.
+    :param app_secret: returns the secret; called when a token is fetched.
+    :param monotonic: clock in seconds, for the age of the token.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Tenant:
         files: Mapping[str, Any] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        """One request, with a token; once more with a new one when the service says that it is stale.
+        """Make one request with a token; retry once with a new token when the service reports a stale one.
 
         :param body: sent as JSON; with ``files``, ``form`` goes beside them as multipart.
-        :returns: the whole answer: most results lie under ``data``.
-        :raises FeishuError: refused; says whether and when another try may help.
+        :returns: the whole answer: most results are under ``data``.
+        :raises FeishuError: refused; its fields say if and when a retry may help.
         """
         options = {"params": query, "json": body, "data": form, "files": files}
         options = {key: value for key, value in options.items() if value is not None}
@@ -168,21 +168,21 @@ class Tenant:
         raise AssertionError("unreachable")
 
     async def download(self, path: str, *, query: Mapping[str, Any], most_bytes: int) -> AsyncIterator[bytes]:
-        """The bytes of a file, in pieces.
+        """Yield the bytes of a file in pieces.
 
         :raises FeishuError: refused, or it is larger than ``most_bytes``.
         """
         import httpx2
 
-        _demand(path)
+        _check_path(path)
         for last in (False, True):
             token = await self.token()
             ask = self._http().stream(
-                "GET", path, params=dict(query), headers=_bearer(token), timeout=_patience(MEDIA_SECONDS)
+                "GET", path, params=dict(query), headers=_bearer(token), timeout=_timeout(MEDIA_SECONDS)
             )
             try:
                 async with ask as answer:
-                    _fits(answer.headers, most_bytes, path)
+                    _check_size(answer.headers, most_bytes, path)
                     if not _may_be_refusal(answer):
                         async for piece in answer.aiter_bytes():
                             yield piece
@@ -199,7 +199,7 @@ class Tenant:
             self.forget(token)
 
     async def token(self) -> str:
-        """The token of the app; asked for by one caller at a time, and kept until shortly before its end.
+        """Return the token of the app; fetched by one caller at a time, and cached until shortly before its end.
 
         :raises FeishuError: the credentials are wrong (``is_credentials``), or the service cannot be reached.
         """
@@ -220,7 +220,7 @@ class Tenant:
             return self._token
 
     async def post_openly(self, path: str, body: Any) -> Any:
-        """One POST without a token; its parsed answer, whatever it says.
+        """Make one POST without a token; return its parsed answer, also an error.
 
         :raises FeishuError: the service cannot be reached, or does not answer JSON.
         """
@@ -234,7 +234,7 @@ class Tenant:
 
     @property
     def seconds_left(self) -> float:
-        """How long the kept token will be used."""
+        """Remaining time of use of the cached token."""
         return self._until - self._monotonic() if self._token else 0.0
 
     @property
@@ -243,8 +243,8 @@ class Tenant:
         return self._secret()
 
     def forget(self, token: str) -> None:
-        """The service calls this token stale."""
-        if token == self._token:  # somebody else may have a new one already
+        """Drop a token that the service reported stale."""
+        if token == self._token:  # another caller may have renewed it already
             self._token = ""
 
     async def _once(
@@ -257,20 +257,20 @@ class Tenant:
         *,
         safe: bool = False,
     ) -> "httpx2.Response":
-        """One attempt. ``safe``: repeating it does no harm even when it arrived."""
+        """Make one attempt. ``safe``: repeating it does no harm even when it arrived."""
         import httpx2
 
-        _demand(path)
+        _check_path(path)
         headers = {**options.get("headers", {}), **(_bearer(token) if token else {})}
         try:
             return await self._http().request(
-                method, path, **{**options, "headers": headers, "timeout": _patience(seconds)}
+                method, path, **{**options, "headers": headers, "timeout": _timeout(seconds)}
             )
         except httpx2.TransportError as why:
             raise unreachable(why, path, safe=safe or method == "GET") from why
 
 
-def _demand(path: str) -> None:
+def _check_path(path: str) -> None:
     if not _PATH.fullmatch(path):
         raise FeishuError(
             "{id} is no id of Feishu", id=path.rpartition("/v1/")[2], permanent=True, where=path
@@ -278,7 +278,7 @@ def _demand(path: str) -> None:
 
 
 def unreachable(why: Exception, path: str, *, safe: bool = True) -> FeishuError:
-    """The service could not be reached, or the connection broke."""
+    """Build the error for a failed or broken connection."""
     import httpx2
 
     out = isinstance(why, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
@@ -287,7 +287,7 @@ def unreachable(why: Exception, path: str, *, safe: bool = True) -> FeishuError:
     return FeishuError(problem, why=kind, where=path, outcome_unknown=not (out or safe))
 
 
-def _patience(seconds: float) -> "httpx2.Timeout":
+def _timeout(seconds: float) -> "httpx2.Timeout":
     import httpx2
 
     return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
@@ -305,21 +305,24 @@ def _parsed(answer: "httpx2.Response") -> Any:
 
 
 def _may_be_refusal(answer: "httpx2.Response") -> bool:
-    """A refusal may come with status 200; a file comes with its name."""
+    """Return true if an answer may be a refusal: that can have status 200, while a file has a file name."""
     kind, named = answer.headers.get("content-type", ""), answer.headers.get("content-disposition")
     return bool(answer.is_error or (kind.startswith("application/json") and not named))
 
 
 def _refused(answer: "httpx2.Response", path: str) -> FeishuError | None:
-    """The refusal that was read in the place of a file; None when it is somebody's JSON file after all."""
+    """Return the refusal in the place of a file; None when it is a JSON file after all."""
     fault = judge(answer.status_code, answer.headers, _parsed(answer), path)
     return fault if fault and (answer.is_error or fault.code) else None
 
 
-def _fits(headers: Mapping[str, str], most_bytes: int, path: str) -> None:
+def _check_size(headers: Mapping[str, str], most_bytes: int, path: str) -> None:
     size = headers.get("content-length", "")
     if size.isdigit() and int(size) > most_bytes:
         raise FeishuError(
             "the file has {size} bytes, more than the {most} that are fetched",
-            size=size, most=most_bytes, where=path, permanent=True,
-        )  # fmt: skip
+            size=size,
+            most=most_bytes,
+            where=path,
+            permanent=True,
+        )

@@ -1,4 +1,5 @@
-"""The webhook: is this request the platform's? Cheap tests first, the signature over the raw bytes before any parsing.
+"""Webhook: verification of the platform's requests. Cheap tests first, then the signature over the raw bytes,
+then parsing.
 
 Facts from the open platform's "receive events" pages: an address check wants its challenge back within a second; an
 event wants 200 within three, else it is pushed again after 15 s, 5 min, 1 h and 6 h.
@@ -9,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from claw import WebAnswer, WebRequest, WebRoute, say
+from claw import t
+from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 from claw_feishu.crypto import Undecipherable, decrypt, same, signature
 from claw_feishu.inbound import token_of
@@ -19,17 +21,18 @@ ADDRESS_CHECK = "url_verification"
 BODY_BYTES = 1 << 20
 BODY_SECONDS = 10.0
 CHECK_BYTES = 4096
-"""An address check may come unsigned (the vendor's own SDK does not look): it is small, and encrypted all the same."""
+"""Size limit of an address check, which may come unsigned (the vendor's own SDK does not verify it): it is
+small and always encrypted."""
 
 Receive = Callable[[dict[str, Any]], Awaitable["dict[str, Any] | None"]]
-"""Takes an event; what to answer the service, or None when it was not taken."""
+"""Function that handles an event; returns the answer for the service, or None when it was not accepted."""
 
 
-class Refused(Exception):
-    """Not the platform's, or nothing that we read.
+class WebhookRefused(Exception):
+    """The request is not the platform's, or not readable.
 
     :ivar status: of the HTTP answer.
-    :ivar mend: for the operator, where it may be the platform all the same; empty for what anybody may send.
+    :ivar mend: advice for the operator when it may be the platform's; empty for what anybody may send.
     """
 
     def __init__(self, status: int, why: str, mend: str = "") -> None:
@@ -38,8 +41,8 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
-    """What a caller must know. An empty part lets nobody in.
+class WebhookCredentials:
+    """The secrets that a caller must know. An empty one refuses everybody.
 
     :param skew_seconds: how far the time of a request may be from ours.
     """
@@ -50,57 +53,59 @@ class Lock:
     body_bytes: int = BODY_BYTES
 
     def admit(self, method: str, headers: Mapping[str, str], now: float) -> None:
-        """Judge the head alone. ``headers``: names in lower case.
+        """Check the request head alone. ``headers``: names in lower case.
 
         :raises Refused: before a byte of the body is read.
         """
         if method != "POST":
-            raise Refused(405, "only POST carries events")
+            raise WebhookRefused(405, "only POST carries events")
         if not self.encrypt_key.strip() or not self.token.strip():
-            raise Refused(403, "this account has no encrypt key or no verification token")
+            raise WebhookRefused(403, "this account has no encrypt key or no verification token")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.body_bytes:
-            raise Refused(413, "the body is too large")
+            raise WebhookRefused(413, "the body is too large")
         if SIGNATURE not in headers and 0 < int(length) <= CHECK_BYTES:
             return
         if not headers.get(SIGNATURE) or not headers.get(NONCE):
-            raise Refused(401, "the request is not signed")
+            raise WebhookRefused(401, "the request is not signed")
         stamp = headers.get(TIMESTAMP, "")
         if not (stamp.isascii() and stamp.isdecimal() and len(stamp) < 16):
-            raise Refused(401, "the request has no time")
+            raise WebhookRefused(401, "the request has no time")
         if abs(now - int(stamp)) > self.skew_seconds:
-            raise Refused(401, "the request is too old, or from the future", _clock())
+            raise WebhookRefused(401, "the request is too old, or from the future", _clock())
 
     def read(self, method: str, headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
-        """The event inside a request.
+        """Return the event inside a request.
 
         :raises Refused: it is not the platform's, or no event.
         """
         self.admit(method, headers, now)
         if SIGNATURE in headers:
             if not same(self._signature(headers, body), headers[SIGNATURE]):
-                raise Refused(401, "the signature is wrong", _other_key())
+                raise WebhookRefused(401, "the signature is wrong", _other_key())
             return self._opened(body)
-        # Nothing tells a caller without the key how far a body of his came: its padding would say what is encrypted.
+        # Every failure of an unsigned body gives the same 401: distinct errors would be a padding oracle.
         try:
             event = self._opened(body) if len(body) <= CHECK_BYTES else {}
-        except Refused as why:
-            raise Refused(401, "the request is not signed", why.mend) from why
+        except WebhookRefused as why:
+            raise WebhookRefused(401, "the request is not signed", why.mend) from why
         if event.get("type") != ADDRESS_CHECK:
-            raise Refused(401, "the request is not signed")
+            raise WebhookRefused(401, "the request is not signed")
         return event
 
     def _opened(self, body: bytes) -> dict[str, Any]:
         outer = _object(body)
         sealed = outer.get("encrypt")
         if not isinstance(sealed, str):
-            raise Refused(400, "the body is not encrypted", _no_key() if self._knows_token(outer) else "")
+            raise WebhookRefused(
+                400, "the body is not encrypted", _no_key() if self._knows_token(outer) else ""
+            )
         try:
             event = _object(decrypt(self.encrypt_key, sealed))
         except Undecipherable as why:
-            raise Refused(400, str(why), _other_key()) from why
+            raise WebhookRefused(400, str(why), _other_key()) from why
         if not self._knows_token(event):
-            raise Refused(403, "the verification token is wrong", _other_token())
+            raise WebhookRefused(403, "the verification token is wrong", _other_token())
         return event
 
     def _knows_token(self, event: Mapping[str, Any]) -> bool:
@@ -115,45 +120,45 @@ def _object(text: str | bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as why:
-        raise Refused(400, "this is not JSON") from why
+        raise WebhookRefused(400, "this is not JSON") from why
     if not isinstance(value, dict):
-        raise Refused(400, "this is no object")
+        raise WebhookRefused(400, "this is no object")
     return value
 
 
 def _clock() -> str:
-    return say("a webhook was refused by its time: is the clock of this machine right?")
+    return t("a webhook was refused by its time: is the clock of this machine right?")
 
 
 def _other_key() -> str:
-    return say("a webhook was refused: compare encryptKey with the Encrypt Key in the developer console")
+    return t("a webhook was refused: compare encryptKey with the Encrypt Key in the developer console")
 
 
 def _other_token() -> str:
-    return say(
+    return t(
         "a webhook was refused: compare verificationToken with the Verification Token in the developer console"
     )
 
 
 def _no_key() -> str:
-    return say("a webhook was refused, it is not encrypted: set the Encrypt Key in the developer console too")
+    return t("a webhook was refused, it is not encrypted: set the Encrypt Key in the developer console too")
 
 
 def route(
     path: str,
-    lock: Callable[[], Lock],
+    lock: Callable[[], WebhookCredentials],
     receive: Receive,
     now: Callable[[], float],
     tell: Callable[[str], None] = lambda mend: None,
 ) -> WebRoute:
-    """The place where the platform calls.
+    """Build the route that the platform calls.
 
-    :param lock: gives the secrets, read anew for each request, so that a changed one holds at once.
-    :param receive: asked with an event that is the platform's.
-    :param tell: hears what the operator may have to mend when a request is refused.
+    :param lock: returns the secrets, read again for each request, so that a change takes effect at once.
+    :param receive: called with each verified event.
+    :param tell: called with the advice for the operator when a request is refused.
     """
 
-    def refusal(why: Refused) -> WebAnswer:
+    def refusal(why: WebhookRefused) -> WebAnswer:
         if why.mend:
             tell(why.mend)
         return _json(why.status, {"msg": why.why})
@@ -161,19 +166,19 @@ def route(
     def admit(request: WebRequest) -> WebAnswer | None:
         try:
             lock().admit(request.method, request.headers, now())
-        except Refused as why:
+        except WebhookRefused as why:
             return refusal(why)
         return None
 
     async def answer(request: WebRequest) -> WebAnswer:
         try:
             event = lock().read(request.method, request.headers, request.body, now())
-        except Refused as why:
+        except WebhookRefused as why:
             return refusal(why)
         if event.get("type") == ADDRESS_CHECK:
             return _json(200, {"challenge": event.get("challenge")})
-        told = await receive(event)
-        return _json(503, {"msg": "try again later"}) if told is None else _json(200, told)
+        result = await receive(event)
+        return _json(503, {"msg": "try again later"}) if result is None else _json(200, result)
 
     return WebRoute(path, answer, admit, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS)
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
+from claw import PluginConfig, Provider, configured_keys, hookimpl, is_loopback
+from claw_provider_sdk import base_url
 
 
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
-    """``google``, and each ``providers.NAME`` with ``type: google``."""
+    """Register ``google``, and each ``providers.NAME`` with ``type: google``."""
     from claw_google.config import GoogleConfig
     from claw_google.provider import DEFAULT_URL, Google
 

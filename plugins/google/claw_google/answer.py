@@ -1,8 +1,10 @@
-"""From the chunks of a ``streamGenerateContent`` answer to our own. No input, no output.
+"""Conversion of the chunks of a ``streamGenerateContent`` answer to claw's messages. Pure.
 
-Facts: ai.google.dev, "Generating content": a chunk is a whole response with some of its parts; the counts are of the
-whole so far, cached tokens and those of tools lie inside of the prompt's, thoughts apart from the answer's; there is no
-mark of the end but a reason to stop.
+Facts: ai.google.dev, "Generating content": a chunk is a whole response with some of its parts; the counts are
+of the
+whole so far, cached tokens and those of tools are included in the prompt's, thoughts apart from the answer's;
+the only
+end mark is a finish reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,30 +21,28 @@ from claw import (
     ToolCall,
     ToolSpec,
     Usage,
-    failed,
-    mint_call_id,
-    say,
-    tool_arguments,
+    t,
 )
+from claw_provider_sdk import new_call_id, provider_error, tool_arguments
 
 from claw_google.refusal import refused
 from claw_google.request import wire_name
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 _BROKEN = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
-"""The model wrote what nobody can read as a call: another try may go well."""
+"""Malformed calls: a retry may succeed."""
 
 
-class _Words:
-    """Words, or a thought, while they come in."""
+class _GeminiText:
+    """A text, or a thought, while it is streamed."""
 
     def __init__(self, *, thought: bool) -> None:
         self.thought, self.signature = thought, ""
         self.pieces: list[str] = []
 
 
-class Folding:
-    """One answer while it comes in.
+class GeminiParser:
+    """One answer while it is streamed.
 
     :param maker: name of the provider, which its thoughts and signatures carry.
     :param model: as the request names it.
@@ -51,18 +51,18 @@ class Folding:
     def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._specs = {wire_name(spec.name): spec for spec in tools}
-        self._blocks: list[_Words | Thinking | ToolCall] = []
+        self._blocks: list[_GeminiText | Thinking | ToolCall] = []
         self._usage: Mapping[str, Any] = {}
         self._stop = self._why = ""
         self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
-        """A reason to stop was given; the service then closes."""
+        """True after a finish reason; the service then closes."""
         return bool(self._stop)
 
     def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
-        """Hear one chunk."""
+        """Process one chunk."""
         if not data:
             return
         if data.get("error"):
@@ -74,24 +74,24 @@ class Folding:
         for candidate in data.get("candidates") or ():
             if candidate.get("index", 0) == 0:
                 for part in (candidate.get("content") or {}).get("parts") or ():
-                    yield from self._hear(part)
+                    yield from self._process_part(part)
                 self.heard += candidate.get("finishReason") not in (None, "", self._stop)
                 self._stop = candidate.get("finishReason") or self._stop
                 self._why = candidate.get("finishMessage") or self._why
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
-        """Hear a whole response at once, or a list of chunks."""
+        """Process a whole response at once, or a list of chunks."""
         for data in body if isinstance(body, list) else [body]:
             yield from self.take("", data)
         self.done = True
 
     def finish(self) -> Assistant:
-        """The answer, when a reason to stop was given."""
+        """Return the answer, when a finish reason was given."""
         if not self._stop:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         said = f"{self._stop}: {self._why}" if self._why else self._stop
         if self._stop in _BROKEN:
-            raise failed(self._model, reason="truncated", text=said)
+            raise provider_error(self._model, reason="truncated", text=said)
         content = tuple(self._content())
         calls = any(isinstance(block, ToolCall) for block in content)
         stop = _STOPS.get(self._stop, "error")
@@ -100,10 +100,10 @@ class Folding:
             model=self._model,
             stop_reason="tool_use" if calls and stop == "stop" else stop,
             usage=to_usage(self._usage),
-            error=say("the service stopped this answer: {why}", why=said) if stop == "error" else "",
+            error=t("the service stopped this answer: {why}", why=said) if stop == "error" else "",
         )
 
-    def _hear(self, part: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def _process_part(self, part: Mapping[str, Any]) -> Iterator[ModelEvent]:
         seal, text = part.get("thoughtSignature") or "", part.get("text")
         if called := part.get("functionCall"):
             self._seal(seal)
@@ -119,33 +119,33 @@ class Folding:
 
     def _grow(self, text: str, seal: str, *, thought: bool) -> None:
         last = self._blocks[-1] if self._blocks else None
-        if not isinstance(last, _Words) or last.thought is not thought or last.signature:
-            last = _Words(thought=thought)
+        if not isinstance(last, _GeminiText) or last.thought is not thought or last.signature:
+            last = _GeminiText(thought=thought)
             self._blocks.append(last)
         last.pieces.append(text)
         self.heard += len(text)
         last.signature = seal
 
     def _seal(self, seal: str) -> None:
-        """Keep the signature of what comes next."""
+        """Keep the signature for the next part."""
         if seal:
             self.heard += 1
             self._blocks.append(Thinking(signature=seal, maker=self._maker))
 
     def _call(self, called: Mapping[str, Any]) -> ToolCall:
-        """A call, with an id of ours when the service gave it none."""
+        """Return a call, with a generated id when the service gave none."""
         name = str(called.get("name") or "")
         spec = self._specs.get(name)
         written = msgspec.json.encode(called.get("args") or {}).decode()
         self.heard += len(name) + len(written)
         arguments = tool_arguments(written, spec.parameters if spec else None)
         if arguments is None:
-            raise failed(self._model, reason="truncated")
-        return ToolCall(called.get("id") or mint_call_id(), spec.name if spec else name, arguments)
+            raise provider_error(self._model, reason="truncated")
+        return ToolCall(called.get("id") or new_call_id(), spec.name if spec else name, arguments)
 
     def _content(self) -> Iterator[Text | Thinking | ToolCall]:
         for block in self._blocks:
-            if not isinstance(block, _Words):
+            if not isinstance(block, _GeminiText):
                 yield block
             elif block.thought:
                 yield Thinking("".join(block.pieces), signature=block.signature, maker=self._maker)
@@ -154,7 +154,7 @@ class Folding:
 
 
 def to_usage(counts: Mapping[str, Any]) -> Usage:
-    """The service's figures made neutral: cached tokens apart, thoughts with the answer."""
+    """Convert the service's token counts: cached tokens apart, thoughts with the answer."""
 
     def figure(*names: str) -> int | None:
         found = [counts[name] for name in names if isinstance(counts.get(name), int)]

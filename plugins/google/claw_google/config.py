@@ -6,8 +6,8 @@ from claw import ModelConfig, ProviderConfig
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(ModelConfig):
-    """What is known of one model."""
+class GoogleModelConfig(ModelConfig):
+    """Known facts of one model."""
 
     thinking: Literal["level", "budget", "none"] | None = Field(
         None,
@@ -17,11 +17,11 @@ class ModelFacts(ModelConfig):
 
 
 class GoogleConfig(ProviderConfig):
-    """Where the service is, the keys, and how long to wait."""
+    """Address, keys and timeouts of the service."""
 
     type: Literal["google"] | None = Field(None, description="google: this service speaks generateContent.")
     default_model: str | None = Field(None, description="The model, when an agent names none.")
     max_tokens: PositiveInt | None = Field(
         None, description="How long an answer may be, thoughts included; absent = the service decides."
     )
-    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]
+    models: dict[str, GoogleModelConfig] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

@@ -1,32 +1,37 @@
-"""What the vendor's models cost, as data (``models.json``): US dollars for a million tokens, each figure with its date.
+"""Prices of the vendor's models, as data (``models.json``): US dollars for a million tokens, each figure with
+its date.
 
-Read off the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest model as the
-project api-evangelist quotes that page. For text and pictures; sound costs more with some models. The half price that the
-Flash models from 3.6 on have until the end of 2026 is left out, so that no cap lets more through from then on.
+Taken from the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest
+model as
+the project api-evangelist quotes that page. For text and pictures; audio costs more with some models. The
+half price of
+the Flash models from 3.6 on, until the end of 2026, is left out, so that a spending cap stays correct after
+it ends.
 """
 
 from functools import cache
 from pathlib import Path
 
 import msgspec
-from claw import ModelFigures, Price, model_figures
+from claw import Price
+from claw_provider_sdk import ModelFigures, model_figures
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. ``source``: the page that its figures are from."""
+class GeminiPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file. ``source``: the page of its figures."""
 
     source: str
     models: dict[str, ModelFigures]
 
 
 @cache
-def table() -> Table:
-    """Read once, when a price is first asked for."""
-    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=Table)
+def table() -> GeminiPrices:
+    """Load the file, on first use."""
+    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=GeminiPrices)
 
 
 def price(model: str) -> Price | None:
-    """What a model costs; None when the table does not know it.
+    """Return the price of a model; None when the table does not have it.
 
     :param model: ``gemini-…``, also as the service lists it: ``models/gemini-…``.
     """

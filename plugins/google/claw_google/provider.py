@@ -13,27 +13,20 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from claw import (
-    Credential,
-    Growing,
-    ModelEvent,
-    Patience,
-    Price,
-    Request,
-    VendorClients,
-    converse,
-    failed,
-)
+from claw import Credential, IncrementalCache, ModelEvent, Price, Request
+from claw_provider_sdk import StreamTimeouts, VendorClients, provider_error, stream_answer
 
 from claw_google import prices, thinking
-from claw_google.answer import Folding
-from claw_google.config import GoogleConfig, ModelFacts
+from claw_google.answer import GeminiParser
+from claw_google.config import GoogleConfig, GoogleModelConfig
 from claw_google.refusal import refused
-from claw_google.request import Turns, answer_tokens, body
+from claw_google.request import GeminiTurns, answer_tokens, body
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
 CONTEXT_TOKENS = 1_048_576
-"""What every Gemini model of today reads (ai.google.dev, "Models"); of others less is taken for granted."""
+"""Context size of all current Gemini models (ai.google.dev, "Models"); for other models a smaller one is
+assumed.
+"""
 OTHER_CONTEXT_TOKENS = 131_072
 _VERSION = re.compile(r"/(v\d\w*)$")
 
@@ -61,54 +54,58 @@ class Google:
         self._base_url, self._version = _VERSION.sub("", base_url), version[1] if version else "v1"
         self._config, self._keys, self._http = config, keys, http
         self._clients = VendorClients("google.genai", "google-genai", "claw-google[sdk]", self._make)
-        self._turns = Growing(partial(Turns, name))
-        self._patience = Patience.of(config)
+        self._turns = IncrementalCache(partial(GeminiTurns, name))
+        self._patience = StreamTimeouts.of(config)
 
     def __repr__(self) -> str:
         return f"Google({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order; one with an empty secret on this machine, where none is needed."""
+        """Return the keys to try, in order; one with an empty secret on this machine, where none is
+        needed.
+        """
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
-        """As configured; else by the family of the model."""
+        """Return the configured size, else that of the model family."""
         family = CONTEXT_TOKENS if model.rpartition("/")[2].startswith("gemini-") else OTHER_CONTEXT_TOKENS
         return self._facts(model).context_tokens or family
 
     def price(self, model: str) -> Price | None:
-        """The vendor's, as long as the vendor is asked; nothing on this machine."""
+        """Return the vendor's price if the vendor is called; zero on this machine."""
         if self._free:
             return Price(0.0, 0.0)
         return prices.price(model) if self._base_url == DEFAULT_URL else None
 
     def answer_tokens(self, request: Request) -> int | None:
-        """As asked, else as configured, with the thoughts that it has room for; else the service decides."""
+        """Return the requested limit, else the configured one, plus the thinking budget; else None: the
+        service decides.
+        """
         facts = self._facts(request.model)
         most = facts.max_tokens or self._config.max_tokens
         return answer_tokens(request, most, thinking.style(request.model, facts.thinking))
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer ``request``, piece by piece."""
+        """Stream the answer to ``request``."""
         facts = self._facts(request.model)
         how = thinking.style(request.model, facts.thinking)
         most = facts.max_tokens or self._config.max_tokens
 
         async def ask() -> Any:
-            raw = (await self._clients.of(request.credential))._api_client
-            turns = self._turns.of(request.messages, request.model, how == "level")
+            raw = (await self._clients.get(request.credential))._api_client
+            turns = self._turns.get(request.messages, request.model, how == "level")
             return await self._post(raw, request.model, msgspec.json.encode(body(request, turns, most, how)))
 
-        return converse(
+        return stream_answer(
             ask,
-            Folding(self.name, request.model, request.tools),
+            GeminiParser(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
         )
 
     async def _post(self, raw: Any, model: str, content: bytes) -> Any:
-        """Ask once through the SDK's own transport; its response, the body unread."""
+        """Send one request through the SDK's own transport; return its response, the body unread."""
         import httpx2
 
         errors = import_module("google.genai.errors")
@@ -123,14 +120,16 @@ class Google:
             raise refused(
                 f"{self.name}/{model}", _read(answer.content), answer.status_code, answer.headers
             ) from None
-        except UnicodeDecodeError:  # the SDK reads the words of a refusal, whatever they are
-            raise failed(f"{self.name}/{model}", reason="server") from None
+        except UnicodeDecodeError:  # the SDK decodes the body of an error, whatever it is
+            raise provider_error(f"{self.name}/{model}", reason="server") from None
 
-    def _facts(self, model: str) -> ModelFacts:
-        return self._config.models.get(model) or ModelFacts()
+    def _facts(self, model: str) -> GoogleModelConfig:
+        return self._config.models.get(model) or GoogleModelConfig()
 
     def _make(self, sdk: Any, secret: str) -> Any:
-        """A client on the shared connection; what it would make for itself besides, and never use, is given empty."""
+        """Make a client on the shared connection; the clients that it would create itself and never use
+        are placeholders.
+        """
         import ssl
 
         import httpx2

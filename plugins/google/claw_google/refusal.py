@@ -1,13 +1,15 @@
-"""Why Google refused a request: its error bodies as ``ProviderError``. Pure.
+"""Google's error bodies as ``ProviderError``. Pure.
 
-Facts: google.rpc ``Status`` (code, status, details: ``ErrorInfo``, ``RetryInfo``); ai.google.dev, "Troubleshooting". A
-wrong key is a 400, and every 429 speaks of quota and billing, also when only a minute's share is used up.
+Facts: google.rpc ``Status`` (code, status, details: ``ErrorInfo``, ``RetryInfo``); ai.google.dev,
+"Troubleshooting". A
+wrong key is a 400, and every 429 mentions quota and billing, even when only a limit per minute is reached.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from claw import ProviderError, failed, failure_said
+from claw import ProviderError
+from claw_provider_sdk import failure_said, provider_error
 
 _REASONS = {
     "RESOURCE_EXHAUSTED": "rate_limit",
@@ -23,7 +25,7 @@ _CREDIT_WORDS = ("credits are depleted", "billing account", "enable billing")
 
 
 def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
-    """The error for an error body.
+    """Return the error for an error body.
 
     :param body: parsed JSON, or text.
     :param status: of the answer; 200 inside a stream.
@@ -37,7 +39,7 @@ def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) ->
     if status == 200 and isinstance(code, int):
         status = code
     details = [one for one in inner.get("details") or () if isinstance(one, Mapping)]
-    return failed(
+    return provider_error(
         service,
         reason=_reason(word, text, details),
         status=status,
@@ -48,7 +50,7 @@ def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) ->
 
 
 def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
-    """What it is for sure; empty when status and text are to be judged as everybody's."""
+    """Return the certain reason; empty when the general rules for status and text apply."""
     low = text.lower()
     told = " ".join(str(one.get("reason") or "") for one in details).lower()
     if any(words in low or words in told for words in _KEY_WORDS):
@@ -59,6 +61,6 @@ def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
 
 
 def _wait(details: list[Mapping[str, Any]]) -> dict[str, str]:
-    """``RetryInfo``, as the header that others send: ``"9.5s"``."""
+    """Return ``RetryInfo`` as the usual retry header: ``"9.5s"``."""
     told = next((str(one["retryDelay"]) for one in details if one.get("retryDelay")), "")
     return {"retry-after": told.removesuffix("s")} if told.endswith("s") else {}

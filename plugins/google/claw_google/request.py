@@ -1,28 +1,18 @@
-"""From our request to the body of a ``generateContent`` request. Pure.
+"""Conversion of a request to the body of a ``generateContent`` request. Pure.
 
-Facts: ai.google.dev, "Generating content", "Function calling", "Thought signatures". From Gemini 3 on, the first call of
-an answer must come back with the signature it came with; for a call that another model made, the page names a word that
-stands in for it. A function's name begins with a letter or ``_``.
+Facts: ai.google.dev, "Generating content", "Function calling", "Thought signatures". From Gemini 3 on, the
+first call of
+an answer must come back with its original signature; for a call that another model made, the page names a
+placeholder
+word. A function's name begins with a letter or ``_``.
 """
 
 from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
-from claw import (
-    Assistant,
-    CallIds,
-    Image,
-    JsonRows,
-    Message,
-    Request,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolSpec,
-    User,
-    gemini_schema,
-)
+from claw import Assistant, Image, Message, Request, Text, Thinking, ToolCall, ToolSpec, User
+from claw_provider_sdk import CallIds, JsonRows, gemini_schema
 
 from claw_google import thinking
 
@@ -32,11 +22,11 @@ _OPENING = "(The conversation so far was longer; what follows is how it stands.)
 Part = dict[str, Any]
 
 
-def body(request: Request, turns: "Turns", max_tokens: int | None, how: str) -> dict[str, Any]:
-    """The whole body.
+def body(request: Request, turns: "GeminiTurns", max_tokens: int | None, how: str) -> dict[str, Any]:
+    """Return the whole body.
 
     :param turns: the request's messages.
-    :param how: the model is told to think, as of :func:`claw_google.thinking.style`.
+    :param how: the thinking style, of :func:`claw_google.thinking.style`.
     """
     wire: dict[str, Any] = {"contents": turns.whole}
     if system := request.system.whole.strip():
@@ -55,36 +45,37 @@ def body(request: Request, turns: "Turns", max_tokens: int | None, how: str) -> 
 
 
 def answer_tokens(request: Request, max_tokens: int | None, how: str) -> int | None:
-    """How long the answer may be, with the thoughts that it has room for; None = the service decides."""
+    """Return the answer limit, with its thinking budget; None = the service decides."""
     most = request.max_tokens or max_tokens
     budget = thinking.config(request.model, how, request.thinking).get("thinkingBudget", 0)
     return most + max(0, budget) if most else None
 
 
 def wire_name(name: str) -> str:
-    """The name of a tool, as the service takes it."""
+    """Return the name of a tool, as the service accepts it."""
     return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"[:64]
 
 
 def to_function(spec: ToolSpec) -> Part:
-    """A tool; its schema in Gemini's subset, left out when it takes nothing."""
+    """Convert a tool; its schema in Gemini's subset, left out when it has no parameters."""
     schema = gemini_schema(spec.parameters)
     function = {"name": wire_name(spec.name), "description": spec.description}
     return function | ({"parameters": {"type": "object"} | schema} if schema.get("properties") else {})
 
 
 def to_tool_choice(choice: str) -> Part:
-    """auto, none, required, or the name of a tool."""
+    """Convert auto, none, required, or the name of a tool."""
     modes = {"auto": {"mode": "AUTO"}, "none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
     named = {"mode": "ANY", "allowedFunctionNames": [wire_name(choice)]}
     return {"functionCallingConfig": modes.get(choice) or named}
 
 
-class Turns:
-    """The messages of a conversation in turns: user first, then one and the other by turns; all results of an answer in
-    one turn, in call order.
+class GeminiTurns:
+    """The messages of a conversation as alternating turns, user first; all results of an answer in one turn,
+    in call
+    order.
 
-    :param maker: name of this provider; signatures go back to the very ``model`` that made them.
+    :param maker: name of this provider; signatures are returned only to the ``model`` that made them.
     :param sealed: the model refuses calls without one.
     """
 
@@ -93,19 +84,19 @@ class Turns:
         self._ids = CallIds(64)
         self._names: dict[str, str] = {}
         self._older = JsonRows()
-        self._last: dict[str, Any] | None = None  # the next message may join it
+        self._last: dict[str, Any] | None = None  # the next message may be merged into it
 
     @property
     def whole(self) -> list[Any]:
-        """All of them, the older ones as JSON."""
-        return [*self._older.whole, self._last or _opening()]
+        """All turns, the older ones as JSON."""
+        return [*self._older.rows, self._last or _opening()]
 
     def add(self, message: Message) -> None:
-        """One more message."""
+        """Add a message."""
         if isinstance(message, Assistant):
-            role, parts = "model", self._said(message)
+            role, parts = "model", self._assistant_parts(message)
         elif isinstance(message, User):
-            role, parts = "user", _shown(message.content)
+            role, parts = "user", _content_parts(message.content)
         else:
             text, call_id = message.text, self._ids.of_result(message.call_id)
             result = {
@@ -114,7 +105,7 @@ class Turns:
                 "response": {"error": text} if message.is_error else {"output": text},
             }
             pictures = [part for part in message.content if isinstance(part, Image)]
-            role, parts = "user", [{"functionResponse": result}, *_shown(pictures)]
+            role, parts = "user", [{"functionResponse": result}, *_content_parts(pictures)]
         if not parts:
             return
         last = self._last or (_opening() if role != "user" else None)
@@ -125,8 +116,10 @@ class Turns:
             self._older.add(last)
         self._last = {"role": role, "parts": parts}
 
-    def _said(self, message: Assistant) -> list[Part]:
-        """What the model said. A signature without a text of its own goes with what stands behind it."""
+    def _assistant_parts(self, message: Assistant) -> list[Part]:
+        """Convert a model's message. A signature without a text of its own is attached to the part after
+        it.
+        """
         parts: list[Part] = []
         seal = ""
         own_model = message.model in ("", self._model)
@@ -137,7 +130,7 @@ class Turns:
                 if block.text:
                     parts.append({"text": block.text, "thought": True, "thoughtSignature": block.signature})
                     continue
-                parts += _alone(seal)
+                parts += _signature_part(seal)
                 seal = block.signature
                 continue
             if isinstance(block, Text) and not block.text.strip():
@@ -145,7 +138,7 @@ class Turns:
             part = {"text": block.text} if isinstance(block, Text) else self._called(block)
             parts.append(part | ({"thoughtSignature": seal} if seal else {}))
             seal = ""
-        parts += _alone(seal)
+        parts += _signature_part(seal)
         first = next((part for part in parts if "functionCall" in part), None)
         if self._sealed and first:
             first.setdefault("thoughtSignature", UNSEALED)
@@ -156,8 +149,8 @@ class Turns:
         self._names[call_id] = name
         return {"functionCall": {"id": call_id, "name": name, "args": call.arguments}}
 
-    def fork(self) -> "Turns":
-        """A copy that grows on its own."""
+    def fork(self) -> "GeminiTurns":
+        """Return an independent copy."""
         other = copy(self)
         other._ids, other._names, other._older = self._ids.fork(), {**self._names}, self._older.fork()
         other._last = self._last and self._last | {"parts": [*self._last["parts"]]}
@@ -168,13 +161,13 @@ def _opening() -> Part:
     return {"role": "user", "parts": [{"text": _OPENING}]}
 
 
-def _alone(seal: str) -> list[Part]:
-    """A signature that came behind everything else."""
+def _signature_part(seal: str) -> list[Part]:
+    """Return a part for a signature that came after all other parts."""
     return [{"text": "", "thoughtSignature": seal}] if seal else []
 
 
-def _shown(content: Iterable[Text | Image]) -> list[Part]:
-    """Texts and pictures; blanks say nothing."""
+def _content_parts(content: Iterable[Text | Image]) -> list[Part]:
+    """Convert texts and pictures; skip blank texts."""
     return [
         {"text": part.text}
         if isinstance(part, Text)

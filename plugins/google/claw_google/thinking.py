@@ -1,7 +1,8 @@
-"""How much a Gemini model is told to think. Pure.
+"""The thinking level of a Gemini model. Pure.
 
-Facts: ai.google.dev, "Thinking": from Gemini 3 on a level (low and high are known to every model; none can be told not
-to think at all), 2.5 a budget in tokens (0 = not at all, Pro at least 128, -1 = as it likes); older models know neither.
+Facts: ai.google.dev, "Thinking": from Gemini 3 on a level (every model supports low and high; thinking cannot
+be
+disabled), 2.5 a budget in tokens (0 = off, Pro at least 128, -1 = dynamic); older models have neither.
 """
 
 import re
@@ -13,9 +14,9 @@ _PRO_LEAST = 128
 
 
 def style(model: str, told: str | None = None) -> str:
-    """How ``model`` is told: level, budget, none.
+    """Return the thinking style of ``model``: level, budget, none.
 
-    :param told: what the file says of it; else its name decides. An alias without a number is of the newest.
+    :param told: the configured style; else its name decides. An alias without a number is a current model.
     """
     if told:
         return told
@@ -29,7 +30,7 @@ def style(model: str, told: str | None = None) -> str:
 
 
 def config(model: str, how: str, level: str) -> dict[str, Any]:
-    """``thinkingConfig`` for one of our levels; empty when nothing is to be said.
+    """Return ``thinkingConfig`` for one of claw's levels; empty when none is needed.
 
     :param how: of :func:`style`.
     :param level: off, low, medium, high, adaptive.

@@ -1,7 +1,9 @@
-"""The listener of claw, as the channel ``http``: webhooks of plugins, ``GET /health``, and an OpenAI-compatible API.
+"""The HTTP listener of claw, as the channel ``http``: webhooks of plugins, ``GET /health``, and an
+OpenAI-compatible API.
 
-One listener, deny by default: a path is matched exactly as it stands on the wire, and nothing of a body is read before
-the head was judged.
+One listener, deny by default: a path is compared exactly as it stands on the wire, and no body is read before
+the head
+is checked.
 """
 
 from collections.abc import Iterable
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
-    from claw_http.channel import Http
+    from claw_http.channel import HttpChannel
     from claw_http.settings import HttpSettings
 
     if settings := config.channel("http", HttpSettings):
-        yield Http(config, settings)
+        yield HttpChannel(config, settings)

@@ -1,6 +1,6 @@
-"""Wrong tokens, counted for each address and for all together, so that nobody tries tokens until one fits. Pure.
+"""A rate limit for wrong tokens, per address and for all addresses, against guessing. Pure.
 
-An address that had the right token lately is not held back by what others do.
+An address that recently sent the right token is not affected by others.
 """
 
 from collections import OrderedDict, deque
@@ -9,13 +9,15 @@ from ipaddress import IPv6Address, ip_address, ip_network
 WINDOW_SECONDS = 60.0
 PER_ADDRESS = 10
 ALTOGETHER = 100
-"""Wrong tokens a minute (spec, P35); a page of typing errors stays far below."""
-_KEPT = 4096  # addresses that are remembered
+"""Maximum of wrong tokens per minute (spec, P35); a page of typing errors stays far below."""
+_KEPT = 4096  # maximum number of remembered addresses
 _TRUSTED_SECONDS = 3600.0
 
 
 def canonical(peer: str) -> str:
-    """One spelling for one caller: IPv4 in IPv6 is IPv4, and of IPv6 the network of 64 bits that one person gets."""
+    """Return one spelling per caller: IPv4 for IPv4 in IPv6, and for IPv6 the 64-bit network that one
+    person gets.
+    """
     try:
         address = ip_address(peer.partition("%")[0])
     except ValueError:
@@ -37,14 +39,14 @@ class Attempts:
         self._right: OrderedDict[str, float] = OrderedDict()
 
     def wait_seconds(self, peer: str, now: float) -> float:
-        """How long this caller's tokens are not even looked at; 0 = they are."""
+        """Return how long tokens of this caller are refused unchecked; 0 = not at all."""
         who = canonical(peer)
         own = _left(self._wrong.get(who, deque()), PER_ADDRESS, now)
         trusted = now - self._right.get(who, -_TRUSTED_SECONDS) < _TRUSTED_SECONDS
         return own if trusted else max(own, _left(self._all, ALTOGETHER, now))
 
     def wrong(self, peer: str, now: float) -> bool:
-        """A wrong token came; True when this was the one too many."""
+        """Record a wrong token; return True when it exceeds the limit."""
         who = canonical(peer)
         times = self._wrong.setdefault(who, deque(maxlen=PER_ADDRESS))
         self._wrong.move_to_end(who)
@@ -55,7 +57,7 @@ class Attempts:
         return self.wait_seconds(peer, now) > 0
 
     def right(self, peer: str, now: float) -> None:
-        """The right token came."""
+        """Record the right token."""
         who = canonical(peer)
         self._right[who] = now
         self._right.move_to_end(who)
@@ -64,5 +66,5 @@ class Attempts:
 
 
 def _left(times: deque[float], most: int, now: float) -> float:
-    """Until fewer than ``most`` of ``times`` are in the window."""
+    """Return the time until fewer than ``most`` of ``times`` are in the window."""
     return max(0.0, times[0] + WINDOW_SECONDS - now) if len(times) == most else 0.0

@@ -1,7 +1,8 @@
-"""Reading a body within limits of bytes and time, and few of them at once while nobody knows who sends them.
+"""Reading a body within limits of bytes and time, and few at once from unauthenticated callers.
 
-Of more than ``AT_ONCE``, or more than ``TOGETHER_BYTES``, the one that has been read longest is given up: who sends
-slowly makes room for who sends at once.
+With more than ``AT_ONCE`` bodies, or more than ``TOGETHER_BYTES``, the one that has been read longest is
+dropped, so that
+slow senders cannot block others.
 """
 
 import asyncio
@@ -17,21 +18,21 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class TooLarge(Exception):
-    """More bytes than the route takes."""
+    """The body is larger than the route accepts."""
 
 
 class TooSlow(Exception):
-    """Not there in time, or given up for others."""
+    """The body did not arrive in time, or was dropped in favour of others."""
 
 
-class Gone(Exception):
-    """The caller left."""
+class Disconnected(Exception):
+    """The caller disconnected."""
 
 
 class Incoming:
-    """What a caller sends, and whether a part of it is still to come.
+    """The body that a caller sends.
 
-    :ivar unread: a body was announced, and its end was not seen.
+    :ivar unread: a body was announced, and its end was not read.
     """
 
     def __init__(self, receive: Receive, has_body: bool) -> None:
@@ -44,8 +45,8 @@ class Incoming:
         return message
 
 
-class Bodies:
-    """The bodies of strangers that are being read."""
+class BodyReader:
+    """The bodies of unauthenticated callers that are being read."""
 
     def __init__(self) -> None:
         self._reading: dict[asyncio.Timeout, int] = {}  # in order of arrival, with the bytes so far
@@ -54,11 +55,11 @@ class Bodies:
         return len(self._reading)
 
     async def read(self, receive: Receive, most_bytes: int, seconds: float) -> bytes:
-        """One whole body.
+        """Read one whole body.
 
         :raises TooLarge: it is larger than ``most_bytes``.
-        :raises TooSlow: it took longer than ``seconds``, or others needed its place.
-        :raises Gone: the caller left before its end.
+        :raises TooSlow: it took longer than ``seconds``, or was dropped in favour of others.
+        :raises Disconnected: the caller disconnected before its end.
         """
         if len(self._reading) >= AT_ONCE:
             self._give_up_oldest()
@@ -66,13 +67,13 @@ class Bodies:
         try:
             async with limit:
                 self._reading[limit] = 0
-                return await _read(receive, most_bytes, lambda count: self._grew(limit, count))
+                return await _read(receive, most_bytes, lambda count: self._count_bytes(limit, count))
         except TimeoutError:
             raise TooSlow from None
         finally:
             self._reading.pop(limit, None)
 
-    def _grew(self, limit: asyncio.Timeout, count: int) -> None:
+    def _count_bytes(self, limit: asyncio.Timeout, count: int) -> None:
         if limit in self._reading:
             self._reading[limit] = count
         while len(self._reading) > 1 and sum(self._reading.values()) > TOGETHER_BYTES:
@@ -81,14 +82,14 @@ class Bodies:
     def _give_up_oldest(self) -> None:
         oldest = next(iter(self._reading))
         del self._reading[oldest]
-        with suppress(RuntimeError):  # its time is up already
+        with suppress(RuntimeError):  # its timeout has expired already
             oldest.reschedule(asyncio.get_running_loop().time())
 
 
 async def read(receive: Receive, most_bytes: int, seconds: float) -> bytes:
-    """One whole body of somebody we know.
+    """Read one whole body of an authenticated caller.
 
-    :raises TooLarge: and the others, as :meth:`Bodies.read`.
+    :raises TooLarge: and the others, as :meth:`BodyReader.read`.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -98,8 +99,10 @@ async def read(receive: Receive, most_bytes: int, seconds: float) -> bytes:
 
 
 async def drained(receive: Receive) -> None:
-    """Take what a refused caller still sends, for a moment: a socket closed before that loses the refusal."""
-    with suppress(TimeoutError, TooLarge, Gone):
+    """Read and discard what a refused caller still sends, briefly: a socket closed before that loses the
+    response.
+    """
+    with suppress(TimeoutError, TooLarge, Disconnected):
         async with asyncio.timeout(_DRAINED_SECONDS):
             await _read(receive, _DRAINED_BYTES, lambda count: None, keep=False)
 
@@ -111,7 +114,7 @@ async def _read(
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise Disconnected
         piece = message.get("body", b"")
         count += len(piece)
         if count > most_bytes:

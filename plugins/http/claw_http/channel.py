@@ -1,4 +1,6 @@
-"""The channel: callers of the API talk to agents, and the answers find their way back to the requests that wait."""
+"""The channel: API requests become messages to agents, and the replies are routed back to the waiting
+requests.
+"""
 
 import asyncio
 import logging
@@ -9,73 +11,75 @@ from collections.abc import AsyncIterator, Sequence
 from claw import (
     Address,
     Attachment,
+    ChannelLimits,
     ChannelState,
     DeliveryError,
-    Door,
     Finding,
     Inbound,
-    Limits,
+    Inbox,
     Outbound,
     PluginConfig,
     Receipt,
-    say,
+    t,
 )
 
-from claw_http.api import Api
-from claw_http.front import Front
+from claw_http.api import OpenAIApi
+from claw_http.front import HttpApp
 from claw_http.listener import Listener
 from claw_http.openai import Picture
 from claw_http.origins import listening_address
 from claw_http.settings import HttpSettings
-from claw_http.waiting import Call, Waiting
+from claw_http.waiting import PendingRequest, PendingRequests
 
-_KEYS = 4096  # delivery keys that are remembered; a repeat comes at once or never
+_KEYS = 4096  # maximum of remembered delivery keys; a repeat comes at once or never
 _PIECE_BYTES = 64 << 10
 _log = logging.getLogger(__name__)
 
 
-class Http:
+class HttpChannel:
     """The listener as a channel.
 
-    :param quiet_seconds: see :class:`Api`.
+    :param quiet_seconds: see :class:`OpenAIApi`.
     """
 
     name = "http"
     account = "default"
     capabilities = frozenset({"streaming", "idempotent", "waits"})
-    limits = Limits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, patience_seconds=0.0)
+    limits = ChannelLimits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, quiet_seconds=0.0)
 
     def __init__(self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0) -> None:
         self._config, self._settings = config, settings
-        self._waiting = Waiting()
+        self._waiting = PendingRequests()
         self._pictures: dict[str, Sequence[Picture]] = {}
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
-        self._door: Door | None = None
+        self._door: Inbox | None = None
         self._state, self._last = ChannelState(), 0.0
-        self.api = Api(config, settings, self._waiting, lambda: self._door, self._pictures, quiet_seconds)
+        self.api = OpenAIApi(
+            config, settings, self._waiting, lambda: self._door, self._pictures, quiet_seconds
+        )
         self.url = ""
-        """Where it listens; empty while it does not."""
+        """URL of the listener; empty while it is stopped."""
 
     @property
     def state(self) -> ChannelState:
-        """How it is doing; the detail is the address."""
+        """The state of the channel; the detail is the address."""
         if not self.url:
             return self._state
         return ChannelState("up", self.url, self._last or None)
 
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         """Listen until cancelled.
 
-        :raises ClawError: the address cannot be had.
+        :raises ClawError: the address is not available.
         """
         gateway = self._config.settings.gateway
-        listener = Listener(Front(self._config, self._settings, self.api.paths, self._seen))
+        listener = Listener(HttpApp(self._config, self._settings, self.api.paths, self._touch))
         address = listening_address(gateway.bind)
-        self._door = door
+        self._door = inbox
         try:
             port = await listener.start(address, gateway.port)
             self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-            _log.info(say("listening on {url}", url=self.url))
+            _log.info(t("listening on {url}", url=self.url))
             await asyncio.Event().wait()
         except Exception as why:
             self._state = ChannelState("failed", str(why), last_error=str(why))
@@ -86,17 +90,15 @@ class Http:
             await listener.stop()
 
     async def diagnose(self) -> Sequence[Finding]:
-        """Whether callers of the API could prove themselves; webhooks have secrets of their own."""
+        """Report if no caller of the API can authenticate; webhooks have secrets of their own."""
         token = self._config.settings.gateway.auth.token
         if not self._settings.admits_callers or (token and not token.empty):
             return []
-        mend = say("claw config set gateway.auth.token TOKEN (16 random characters or more)")
-        return [
-            Finding("gateway.auth.token", "credentials", say("is missing: the API refuses everybody"), mend)
-        ]
+        fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
+        return [Finding("gateway.auth.token", "credentials", t("is missing: the API refuses everybody"), fix)]
 
     async def send(self, outbound: Outbound) -> Receipt:
-        """Hand it to the request that waits for it. When nobody does any more, it stands in the conversation.
+        """Pass the reply to the waiting request. If that is gone, the reply remains in the conversation only.
 
         :raises DeliveryError: it is a file: the API answers in text.
         """
@@ -110,34 +112,34 @@ class Http:
             if call.turn_is_over or not call.turn_runs:
                 self._waiting.passed(call)
         else:
-            _log.info(say("nobody waits any more for an answer in {place}", place=outbound.address.chat))
+            _log.info(t("nobody waits any more for an answer in {place}", place=outbound.address.chat))
         receipt = self._receipts[outbound.key] = Receipt((outbound.key,))
         while len(self._receipts) > _KEYS:
             self._receipts.popitem(last=False)
         return receipt
 
     def split(self, text: str) -> tuple[str, ...]:
-        """An answer is one text, however long."""
+        """Return the text unsplit: the API has no length limit."""
         return (text,)
 
-    def stream(self, outbound: Outbound) -> "Growing":
-        """A reply that grows in the request that waits for it."""
-        return Growing(self, self._waiting.of(outbound))
+    def stream(self, outbound: Outbound) -> "HttpStreamingReply":
+        """Return a streaming reply for the waiting request."""
+        return HttpStreamingReply(self, self._waiting.of(outbound))
 
     async def typing(self, address: Address, message_id: str = "") -> None:
-        """A turn runs for a message."""
+        """Note that a turn runs for a message."""
         if call := self._waiting.at(address, message_id):
             call.began()
 
     async def settled(self, address: Address, message_id: str = "") -> None:
-        """The turn is over: only what is handed out now still comes."""
+        """Note that the turn has ended: only replies sent right now are still passed on."""
         if call := self._waiting.at(address, message_id):
             call.over()
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of an image of a request.
+        """Yield the bytes of an image of a request.
 
-        :raises DeliveryError: its request is over.
+        :raises DeliveryError: its request is closed.
         """
         id, _, at = attachment.key.rpartition(":")
         pictures = self._pictures.get(id, ())
@@ -147,33 +149,33 @@ class Http:
         for start in range(0, len(data), _PIECE_BYTES):
             yield data[start : start + _PIECE_BYTES]
 
-    def _seen(self) -> None:
+    def _touch(self) -> None:
         self._last = time.time()
 
 
-class Growing:
-    """A reply that grows, for a request that may be gone."""
+class HttpStreamingReply:
+    """A streaming reply, for a request that may be gone."""
 
-    def __init__(self, channel: Http, call: Call | None) -> None:
+    def __init__(self, channel: HttpChannel, call: PendingRequest | None) -> None:
         self._channel, self._call = channel, call
         self._shown: tuple[str, ...] = ()
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """One message, once a word of it was shown."""
+        """The ids of the shown messages: one message, once some of its text was shown."""
         return self._shown
 
     async def show(self, text: str) -> None:
-        """The whole text so far."""
+        """Show the whole text so far."""
         if self._call and text:
             self._call.show(text)
             self._shown = (self._call.message_id,)
 
     async def finish(self, outbound: Outbound) -> Receipt:
-        """The final text."""
+        """Send the final text."""
         if self._call:
             self._call.turn_is_over = True
         return await self._channel.send(outbound)
 
     async def abandon(self) -> None:
-        """What was shown stays: a stream takes nothing back."""
+        """Do nothing: an HTTP stream cannot retract text."""

@@ -1,6 +1,8 @@
-"""What every request passes, in this order: the path, the names, the method, who calls, and only then the body.
+"""The checks of every request, in this order: path, host and origin, method, authentication, and only then
+the body.
 
-Plain ASGI: a path is compared as it stands on the wire, so there is one spelling of it and no router that decodes first.
+Plain ASGI: a path is compared as it stands on the wire, so it has one spelling and no router decodes it
+first.
 """
 
 import asyncio
@@ -13,18 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from claw import ConfigError, PluginConfig, WebAnswer, WebRequest, WebRoute, say
+from claw import ConfigError, PluginConfig, t
+from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 from claw_http import bodies
 from claw_http.attempts import Attempts, canonical
 from claw_http.bodies import Incoming, Receive
-from claw_http.openai import Refused, encoded
+from claw_http.openai import RequestRefused, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import HttpSettings
 
 OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
 ROUTE_SECONDS = 60.0
-"""What a route of a plugin may take to answer."""
+"""Time limit for a plugin's route."""
 SET_A_TOKEN = (
     "no token is set. Set one: claw config set gateway.auth.token TOKEN (16 random characters or more)"
 )
@@ -36,75 +39,77 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """An answer that comes in pieces."""
+class StreamedAnswer:
+    """A response in pieces."""
 
     pieces: AsyncIterator[bytes]
     content_type: str = "text/event-stream; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Own:
-    """A path of ours.
+class OwnRoute:
+    """One of claw's own routes.
 
-    :param answer: asked with the whole request; None in place of a token's holder means that nobody showed a token.
-    :param open: whether it may be asked without a token.
+    :param answer: called with the whole request; None in place of the caller means that no token was sent.
+    :param open: true if it may be called without a token.
     """
 
     methods: frozenset[str]
-    answer: Callable[[WebRequest, bool], Awaitable[WebAnswer | Streamed]]
+    answer: Callable[[WebRequest, bool], Awaitable[WebAnswer | StreamedAnswer]]
     open: bool = False
 
 
-class Front:
-    """The application behind the listener.
+class HttpApp:
+    """The ASGI application of the listener.
 
-    :param now: seconds of a clock that does not jump.
+    :param now: seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         config: PluginConfig,
         settings: HttpSettings,
-        own: Mapping[str, Own],
+        own: Mapping[str, OwnRoute],
         seen: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._settings, self._own = config, settings, own
-        self._seen, self._now = seen, now
-        self._attempts, self._bodies, self._unread = Attempts(), bodies.Bodies(), ""
+        self._touch, self._now = seen, now
+        self._attempts, self._bodies, self._unread = Attempts(), bodies.BodyReader(), ""
         self._routes: dict[str, tuple[str, WebRoute]] = {}
         self._answers: tuple[tuple[str, WebRoute], ...] = ()
         self._find_routes()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        self._seen()
+        """Handle one request."""
+        self._touch()
         began = self._now()
         head, has_body = _head(scope)
         incoming = Incoming(receive, has_body)
-        line = _Line(send, incoming)
+        line = _ResponseWriter(send, incoming)
         try:
-            await self._pass(head, incoming, line)
-        except Refused as refused:
+            await self._dispatch(head, incoming, line)
+        except RequestRefused as refused:
             await line.send(WebAnswer(refused.status, refused.body, headers=refused.headers))
-        except bodies.Gone:
+        except bodies.Disconnected:
             pass
         finally:
             took = round((self._now() - began) * 1000)
             path = head.path if len(head.path) <= 200 else f"{head.path[:200]}…"
             _log.debug("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
 
-    async def _pass(self, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
+    async def _dispatch(self, head: WebRequest, incoming: Incoming, line: "_ResponseWriter") -> None:
         if {
             "content-length",
             "transfer-encoding",
-        } <= head.headers.keys():  # a proxy may believe the other one
-            raise Refused(400, "the body has a length and comes in chunks: one of them", code="two_lengths")
+        } <= head.headers.keys():  # a proxy may read the other one
+            raise RequestRefused(
+                400, "the body has a length and comes in chunks: one of them", code="two_lengths"
+            )
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:
-            raise Refused(404, "there is nothing here", code="not_found")
+            raise RequestRefused(404, "there is nothing here", code="not_found")
         self._judge_names(head, own is not None)
         if found is not None:
             await self._ask_route(*found, head, incoming, line)
@@ -112,33 +117,33 @@ class Front:
             await self._ask_own(own, head, incoming, line)
 
     def _judge_names(self, head: WebRequest, is_own: bool) -> None:
-        """Who is called, and by which page. A webhook may come through any name: its caller proves himself otherwise."""
+        """Check ``Host`` and ``Origin``. A webhook may use any name: its caller authenticates otherwise."""
         gateway = self._config.settings.gateway
         host, origin = head.headers.get("host"), head.headers.get("origin")
         ours = host_fits(host, gateway.bind, names(self._settings.hosts, gateway.allow_origins))
         if is_own and not ours:
             told = "this name is not known here. List it in channels.http.hosts"
-            raise Refused(403, told, "permission_error", code="host_not_allowed")
+            raise RequestRefused(403, told, "permission_error", code="host_not_allowed")
         if not origin_fits(origin, host, ours, gateway.allow_origins):
             told = "pages of this origin may not call. List it in gateway.allowOrigins"
-            raise Refused(403, told, "permission_error", code="origin_not_allowed")
+            raise RequestRefused(403, told, "permission_error", code="origin_not_allowed")
 
     async def _ask_route(
-        self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_Line"
+        self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
     ) -> None:
         _judge_method(head, route.methods)
         _judge_length(head, route.body_bytes)
-        answer = await self._walled(plugin, head, lambda: _now(route.admit, head), may_be_none=True)
+        answer = await self._call_plugin(plugin, head, lambda: _now(route.admit, head), may_be_none=True)
         if answer is None:
             reading = self._bodies.read(incoming, route.body_bytes, route.body_seconds)
             whole = replace(head, body=await _body(reading))
-            answer = await self._walled(plugin, head, lambda: route.answer(whole))
+            answer = await self._call_plugin(plugin, head, lambda: route.answer(whole))
         await line.send(answer)
 
-    async def _walled(
+    async def _call_plugin(
         self, plugin: str, head: WebRequest, step: Callable[[], Awaitable[Any]], may_be_none: bool = False
     ) -> Any:
-        """What a stranger's code answers; whatever it raises is told to the log alone."""
+        """Call code of a plugin; log what it raises, without details for the caller."""
         try:
             async with asyncio.timeout(ROUTE_SECONDS):
                 answer = await step()
@@ -149,42 +154,54 @@ class Front:
             if isinstance(why, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             _log.error(
-                "plugin %s: its route %s failed: %s: %s", plugin, head.path, type(why).__name__, why,
+                "plugin %s: its route %s failed: %s: %s",
+                plugin,
+                head.path,
+                type(why).__name__,
+                why,
                 exc_info=why,
-            )  # fmt: skip
-            raise Refused(500, "this route failed", "server_error", code="internal_error") from None
+            )
+            raise RequestRefused(500, "this route failed", "server_error", code="internal_error") from None
         return answer
 
-    async def _ask_own(self, own: Own, head: WebRequest, incoming: Incoming, line: "_Line") -> None:
+    async def _ask_own(
+        self, own: OwnRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
+    ) -> None:
         line.headers = page = _page_headers(head, own, self._config.settings.gateway.allow_origins)
         if head.method == "OPTIONS" and page and "access-control-request-method" in head.headers:
             await line.send(WebAnswer(204))
             return
         _judge_method(head, own.methods)
-        known = self._knows(head, own.open)
+        known = self._authenticate(head, own.open)
         body = b""
         if head.method == "POST":
             if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                raise Refused(415, "send JSON: Content-Type: application/json", code="unsupported_media_type")
+                raise RequestRefused(
+                    415, "send JSON: Content-Type: application/json", code="unsupported_media_type"
+                )
             _judge_length(head, OWN_BODY_BYTES)
             body = await _body(bodies.read(incoming, OWN_BODY_BYTES, OWN_BODY_SECONDS))
-        answer = await attended(self._answered(own, replace(head, body=body), known), incoming)
-        if isinstance(answer, Streamed):
+        answer = await attended(self._answer_own(own, replace(head, body=body), known), incoming)
+        if isinstance(answer, StreamedAnswer):
             await attended(line.stream(answer), incoming)
         elif answer is not None:
             await line.send(answer)
 
-    async def _answered(self, own: Own, request: WebRequest, known: bool) -> WebAnswer | Streamed:
+    async def _answer_own(
+        self, own: OwnRoute, request: WebRequest, known: bool
+    ) -> WebAnswer | StreamedAnswer:
         try:
             return await own.answer(request, known)
-        except Refused:
+        except RequestRefused:
             raise
         except Exception:  # noqa: BLE001 - one request, not the listener
             _log.exception("%s failed", request.path)
-            raise Refused(500, "something broke inside claw; its log says what", "server_error") from None
+            raise RequestRefused(
+                500, "something broke inside claw; its log says what", "server_error"
+            ) from None
 
-    def _knows(self, head: WebRequest, open_: bool) -> bool:
-        """Whether the caller has the token; False only where none is needed and none was shown."""
+    def _authenticate(self, head: WebRequest, open_: bool) -> bool:
+        """Check the token; return False only if none is required and none was sent."""
         shown = head.headers.get("authorization")
         if shown is None and open_:
             return False
@@ -192,17 +209,17 @@ class Front:
             secret = self._config.settings.gateway.auth.token
             token, self._unread = secret.reveal() if secret else "", ""
         except ConfigError as why:
-            if str(why) != self._unread:  # once, whoever calls
+            if str(why) != self._unread:  # once, not per request
                 _log.error("gateway.auth.token: %s", why)
             token, self._unread = "", str(why)
         if not token.strip():
-            raise Refused(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
+            raise RequestRefused(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
         if shown is None:
-            raise _unknown("say who you are: Authorization: Bearer TOKEN")
+            raise _unauthorized("say who you are: Authorization: Bearer TOKEN")
         if wait := self._attempts.wait_seconds(head.peer, self._now()):
             headers = {"retry-after": str(int(wait) + 1)}
             told = "too many wrong tokens: wait before the next try"
-            raise Refused(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
+            raise RequestRefused(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
         scheme, _, given = shown.partition(" ")
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         if right and scheme.lower() == "bearer":
@@ -210,17 +227,17 @@ class Front:
             return True
         if self._attempts.wrong(head.peer, self._now()):
             told = "many wrong tokens, the last from {address}: held back for a minute"
-            _log.warning(say(told, address=canonical(head.peer)))
-        raise _unknown("the token is wrong")
+            _log.warning(t(told, address=canonical(head.peer)))
+        raise _unauthorized("the token is wrong")
 
     def _find_routes(self) -> dict[str, tuple[str, WebRoute]]:
-        """The routes of plugins by path; looked for again when a plugin was loaded meanwhile."""
-        answers = self._config.answers("register_routes")
+        """Return the routes of plugins by path; collect them again when a plugin was loaded meanwhile."""
+        answers = self._config.contributions("register_routes")
         if len(answers) != len(self._answers):
             self._answers = answers
             found: dict[str, tuple[str, WebRoute]] = {}
             for plugin, route in answers:
-                if told := _why_not(route, self._own, found):
+                if told := _route_problem(route, self._own, found):
                     _log.warning("plugin %s: a route is skipped: %s", plugin, told)
                 else:
                     found[route.path] = (plugin, route)
@@ -228,7 +245,7 @@ class Front:
         return self._routes
 
 
-def _why_not(route: Any, own: Mapping[str, Own], found: Mapping[str, tuple[str, WebRoute]]) -> str:
+def _route_problem(route: Any, own: Mapping[str, OwnRoute], found: Mapping[str, tuple[str, WebRoute]]) -> str:
     if not isinstance(route, WebRoute):
         return f"it answered with {type(route).__name__}, not WebRoute"
     if not re.fullmatch(r"/[!-~]*", route.path) or "?" in route.path or "#" in route.path:
@@ -241,7 +258,7 @@ def _why_not(route: Any, own: Mapping[str, Own], found: Mapping[str, tuple[str, 
 
 
 def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
-    """The head of a request, and whether a body follows. ``Authorization`` that stands twice is nobody's."""
+    """Return the head of a request, and whether a body follows. A repeated ``Authorization`` is ignored."""
     headers: dict[str, str] = {}
     for raw_name, raw in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw.decode("latin-1")
@@ -262,7 +279,9 @@ def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
 def _judge_method(head: WebRequest, methods: frozenset[str]) -> None:
     if head.method not in methods:
         headers = {"allow": ", ".join(sorted(methods))}
-        raise Refused(405, f"{head.method} is not for here", code="method_not_allowed", headers=headers)
+        raise RequestRefused(
+            405, f"{head.method} is not for here", code="method_not_allowed", headers=headers
+        )
 
 
 def _judge_length(head: WebRequest, most_bytes: int) -> None:
@@ -277,20 +296,20 @@ async def _body(reading: Awaitable[bytes]) -> bytes:
     except bodies.TooLarge:
         raise _too_large() from None
     except bodies.TooSlow:
-        raise Refused(408, "the body took too long", code="request_timeout") from None
+        raise RequestRefused(408, "the body took too long", code="request_timeout") from None
 
 
-def _too_large() -> Refused:
-    return Refused(413, "the body is too large", code="request_too_large")
+def _too_large() -> RequestRefused:
+    return RequestRefused(413, "the body is too large", code="request_too_large")
 
 
-def _unknown(told: str) -> Refused:
+def _unauthorized(told: str) -> RequestRefused:
     headers = {"www-authenticate": "Bearer"}
-    return Refused(401, told, "authentication_error", code="invalid_api_key", headers=headers)
+    return RequestRefused(401, told, "authentication_error", code="invalid_api_key", headers=headers)
 
 
 def _check(answer: Any) -> None:
-    """Hold what a route answered against what can be sent.
+    """Check that the answer of a route can be sent.
 
     :raises TypeError: it is no answer.
     :raises ValueError: it cannot be sent.
@@ -309,8 +328,8 @@ async def _now(step: Callable[[WebRequest], Any], head: WebRequest) -> Any:
     return step(head)
 
 
-def _page_headers(head: WebRequest, own: Own, allowed: tuple[str, ...]) -> dict[str, str]:
-    """What a browser wants to read before a listed page gets an answer (https://fetch.spec.whatwg.org, CORS)."""
+def _page_headers(head: WebRequest, own: OwnRoute, allowed: tuple[str, ...]) -> dict[str, str]:
+    """Return the CORS headers for a listed page (https://fetch.spec.whatwg.org, CORS)."""
     origin = head.headers.get("origin")
     if not origin or not allowed:
         return {}
@@ -324,7 +343,7 @@ def _page_headers(head: WebRequest, own: Own, allowed: tuple[str, ...]) -> dict[
 
 
 async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """Do ``work`` while the caller stays; None when he leaves."""
+    """Run ``work`` until it ends or the caller disconnects; then return None."""
     here, is_gone = asyncio.current_task(), False
     assert here is not None
 
@@ -346,10 +365,10 @@ async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
         watch.cancel()
 
 
-class _Line:
-    """The way back to one caller.
+class _ResponseWriter:
+    """The response channel to one caller.
 
-    :ivar headers: go out with every answer.
+    :ivar headers: sent with every response.
     """
 
     def __init__(self, send: Send, incoming: Incoming) -> None:
@@ -358,7 +377,7 @@ class _Line:
         self.headers: dict[str, str] = {}
 
     async def send(self, answer: WebAnswer) -> None:
-        """A whole answer. Where a part of a body is still to come, the connection ends with it."""
+        """Send a whole response. If a part of the request body is unread, close the connection."""
         unread = self._incoming.unread
         body = b"" if answer.status in (204, 304) else answer.body
         headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
@@ -372,8 +391,8 @@ class _Line:
             await bodies.drained(self._incoming)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def stream(self, answer: Streamed) -> None:
-        """An answer in pieces, each sent as soon as it is there."""
+    async def stream(self, answer: StreamedAnswer) -> None:
+        """Send a response in pieces, each as soon as it is available."""
         headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
         await self._start(200, headers)
         try:
@@ -392,5 +411,5 @@ class _Line:
 
 
 def as_json(plain: Any, status: int = 200) -> WebAnswer:
-    """An answer of ours."""
+    """Return a JSON response."""
     return WebAnswer(status, encoded(plain))

@@ -1,4 +1,4 @@
-"""The listener: a socket of our loop. What speaks HTTP on its connections is imported when the first caller comes."""
+"""The listening socket. The HTTP code of its connections is imported with the first connection."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """A socket that hands every request to ``app`` (ASGI)."""
+    """A socket that passes every request to ``app`` (ASGI)."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
@@ -22,9 +22,9 @@ class Listener:
         self._loading: asyncio.Task[None] | None = None
 
     async def start(self, address: str, port: int) -> int:
-        """Listen; the port, which the system chooses when it is 0.
+        """Listen; return the port, which the system chooses when it is 0.
 
-        :raises ClawError: the address cannot be had.
+        :raises ClawError: the address is not available.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -34,16 +34,22 @@ class Listener:
                 raise ClawError(
                     "port {port} of {address} is taken",
                     fix="End the program that listens there, or take another one: claw config set gateway.port {other}",
-                    port=port, address=address, other=port + 1,
-                ) from None  # fmt: skip
+                    port=port,
+                    address=address,
+                    other=port + 1,
+                ) from None
             raise ClawError(
-                "nobody can listen on {address}, port {port}: {why}", where="gateway.bind",
-                fix="Write an address of this machine, or 127.0.0.1", address=address, port=port, why=why.strerror or why,
-            ) from None  # fmt: skip
+                "nobody can listen on {address}, port {port}: {why}",
+                where="gateway.bind",
+                fix="Write an address of this machine, or 127.0.0.1",
+                address=address,
+                port=port,
+                why=why.strerror or why,
+            ) from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Take no more requests, let those that run end for a moment, and close."""
+        """Accept no more requests, give running ones a moment to end, and close."""
         if self._server is None:
             return
         self._server.close()
@@ -55,21 +61,21 @@ class Listener:
             await self._connections.close()
 
     def early(self, transport: asyncio.Transport) -> None:
-        """A caller is here before uvicorn: it waits, unread."""
+        """Hold a connection, unread, until uvicorn is imported."""
         loop = asyncio.get_running_loop()
         self._early[transport] = None
         loop.call_soon(
-            self._hold, transport
+            self._pause, transport
         )  # CPython before 3.11.4 begins to read after this, paused or not
         if self._loading is None:
             self._loading = loop.create_task(self._load())
 
-    def _hold(self, transport: asyncio.Transport) -> None:
+    def _pause(self, transport: asyncio.Transport) -> None:
         if transport in self._early:
             transport.pause_reading()
 
     def gone(self, transport: asyncio.Transport) -> None:
-        """An early caller did not wait."""
+        """Remove a held connection that was closed."""
         self._early.pop(transport, None)
 
     def _protocol(self) -> asyncio.Protocol:

@@ -1,6 +1,7 @@
-"""The chat completions protocol, as far as claw speaks it: requests read, answers written. Pure.
+"""The chat completions protocol, as far as claw supports it: parsing requests, formatting responses. Pure.
 
-Facts from https://platform.openai.com/docs/api-reference/chat (create, object, streaming) and .../models/list.
+Facts from https://platform.openai.com/docs/api-reference/chat (create, object, streaming) and
+.../models/list.
 """
 
 import base64
@@ -23,7 +24,7 @@ _NEVER_OURS = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with an error.
 
     :param kind: the ``type`` of the error, in OpenAI's words; ``param`` the field it is about.
@@ -45,12 +46,12 @@ class Refused(Exception):
 
     @property
     def body(self) -> bytes:
-        """As the body of an answer."""
+        """The error as the body of a response."""
         return encoded({"error": self.told})
 
     @property
     def told(self) -> dict[str, Any]:
-        """As the error object."""
+        """The error object."""
         return {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
 
 
@@ -63,13 +64,14 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a caller asks.
+class CompletionRequest:
+    """A parsed completion request.
 
-    :param model: as written; ``agent`` what it names, empty for the default agent.
-    :param user: whose conversation it is; empty = a conversation of its own.
+    :param model: as written; ``agent`` the agent that it names, empty for the default agent.
+    :param user: owner of the conversation; empty = a new conversation.
     :param counts: a stream ends with the usage.
-    :param tool_choice: auto, none, required or the name of a tool, for the first model call; empty = the agent's.
+    :param tool_choice: auto, none, required or the name of a tool, for the first model call; empty = the
+        agent's.
     """
 
     text: str
@@ -83,35 +85,40 @@ class Asked:
 
 
 def encoded(plain: Any) -> bytes:
-    """JSON as it goes out."""
+    """Encode to JSON."""
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def read(body: bytes, agents: Collection[str]) -> Asked:
-    """One request for a completion.
+def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
+    """Parse a request for a completion.
 
-    Only the last message counts, and it must be a user's: what an agent said or what a tool answered is in the
-    conversation that claw keeps, and a caller cannot put it there.
+    Only the last message counts, and it must be a user's: claw keeps the conversation, and a caller cannot
+    put an
+    agent's message or a tool result into it.
 
     :param agents: the ids that ``model`` may name.
-    :raises Refused: it is none, or asks for what cannot be.
+    :raises RequestRefused: the request is invalid or not supported.
     """
     try:
         request = json.loads(body)
         body.decode("utf-8")
     except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON in UTF-8", code="invalid_json") from None
+        raise RequestRefused(400, "the body is not JSON in UTF-8", code="invalid_json") from None
     if not isinstance(request, dict):
-        raise Refused(400, "the body must be a JSON object", code="invalid_json")
+        raise RequestRefused(400, "the body must be a JSON object", code="invalid_json")
     for name, why in _NEVER_OURS.items():
         if request.get(name):
-            raise Refused(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
+            raise RequestRefused(
+                400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter"
+            )
     if request.get("n") not in (None, 1):
-        raise Refused(400, "there is one answer: leave n away", param="n", code="unsupported_parameter")
+        raise RequestRefused(
+            400, "there is one answer: leave n away", param="n", code="unsupported_parameter"
+        )
     model = _text(request, "model") or DEFAULT_MODEL
     text, pictures = _new_turn(request.get("messages"))
     options = request.get("stream_options")
-    return Asked(
+    return CompletionRequest(
         text,
         pictures,
         model,
@@ -124,7 +131,9 @@ def read(body: bytes, agents: Collection[str]) -> Asked:
 
 
 def agent_of(model: str, agents: Collection[str]) -> str:
-    """The agent that ``model`` names: ``claw/ID``, ``agent:ID`` or the id; empty, the default agent, for all else."""
+    """Return the agent that ``model`` names: ``claw/ID``, ``agent:ID`` or the id; empty, the default
+    agent, for all else.
+    """
     name = model.strip().lower()
     for head in ("claw/", "agent:"):
         name = name.removeprefix(head)
@@ -132,7 +141,9 @@ def agent_of(model: str, agents: Collection[str]) -> str:
 
 
 def _tool_choice(value: Any) -> str:
-    """The tools are the agent's, and so is what may be chosen of them; the house refuses one that it does not have."""
+    """Return the tool choice. The tools are the agent's; claw refuses the name of a tool that the agent
+    lacks.
+    """
     if value is None:
         return ""
     named = (
@@ -144,7 +155,7 @@ def _tool_choice(value: Any) -> str:
     if isinstance(value, str) and value in ("auto", "none", "required"):
         return value
     told = "tool_choice must be auto, none, required, or {type: function, function: {name: TOOL}}"
-    raise Refused(400, told, param="tool_choice")
+    raise RequestRefused(400, told, param="tool_choice")
 
 
 def _text(request: Mapping[str, Any], name: str) -> str:
@@ -152,38 +163,38 @@ def _text(request: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > USER_CHARS:
-        raise Refused(400, f"{name} must be a text of at most {USER_CHARS} characters", param=name)
-    _sound(value, name)
+        raise RequestRefused(400, f"{name} must be a text of at most {USER_CHARS} characters", param=name)
+    _valid_text(value, name)
     return value.strip()
 
 
 def _new_turn(messages: Any) -> tuple[str, tuple[Picture, ...]]:
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise Refused(400, "messages must be a list of messages", param="messages")
+        raise RequestRefused(400, "messages must be a list of messages", param="messages")
     last, at = messages[-1], f"messages[{len(messages) - 1}]"
     if last.get("role") != "user":
         told = "the last message must be the user's: what agents and tools said is kept here, nobody brings it along"
-        raise Refused(400, told, param=f"{at}.role")
+        raise RequestRefused(400, told, param=f"{at}.role")
     content = last.get("content")
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list):
-        raise Refused(400, "content must be a text or a list of parts", param=f"{at}.content")
+        raise RequestRefused(400, "content must be a text or a list of parts", param=f"{at}.content")
     texts: list[str] = []
     pictures: list[Picture] = []
     for number, part in enumerate(parts):
         here = f"{at}.content[{number}]"
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text" and isinstance(part.get("text"), str):
-            texts.append(_sound(part["text"], here))
+            texts.append(_valid_text(part["text"], here))
         elif kind == "image_url":
             pictures.append(_picture(part.get("image_url"), here))
         else:
-            raise Refused(400, "a part must be text or image_url", param=here)
+            raise RequestRefused(400, "a part must be text or image_url", param=here)
     text = "\n".join(texts)
     if not text.strip() and not pictures:
-        raise Refused(400, "the message is empty", param=f"{at}.content")
+        raise RequestRefused(400, "the message is empty", param=f"{at}.content")
     if len(pictures) > IMAGES:
-        raise Refused(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
+        raise RequestRefused(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
     return text, tuple(pictures)
 
 
@@ -193,24 +204,24 @@ def _picture(image: Any, at: str) -> Picture:
     match = _DATA_URL.match(text)
     if match is None:
         told = "an image must be a data: URL (data:image/png;base64,…): addresses are not fetched for callers"
-        raise Refused(400, told, param=f"{at}.image_url", code="invalid_image_url")
+        raise RequestRefused(400, told, param=f"{at}.image_url", code="invalid_image_url")
     try:
         return Picture(match[1].lower(), base64.b64decode(text[match.end() :], validate=True))
     except (binascii.Error, ValueError):
-        raise Refused(400, "the image is not base64", param=f"{at}.image_url") from None
+        raise RequestRefused(400, "the image is not base64", param=f"{at}.image_url") from None
 
 
-def _sound(text: str, at: str) -> str:
-    """JSON can spell halves of characters, which no file and no model takes."""
+def _valid_text(text: str, at: str) -> str:
+    """Refuse unpaired surrogates: JSON can have them, but no file and no model accepts them."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise Refused(400, "there is half a surrogate pair in the text", param=at) from None
+        raise RequestRefused(400, "there is half a surrogate pair in the text", param=at) from None
     return text
 
 
 def completion(id: str, created: int, model: str, text: str, usage: Mapping[str, int]) -> dict[str, Any]:
-    """A whole answer.
+    """Format a whole completion.
 
     :param created: seconds since 1970.
     """
@@ -226,23 +237,31 @@ def completion(id: str, created: int, model: str, text: str, usage: Mapping[str,
 
 
 def chunk(
-    id: str, created: int, model: str, delta: Mapping[str, Any] | None, end: str | None = None,
+    id: str,
+    created: int,
+    model: str,
+    delta: Mapping[str, Any] | None,
+    end: str | None = None,
     usage: Mapping[str, int] | None = None,
-) -> bytes:  # fmt: skip
-    """One event of a stream; without ``delta`` the one that tells the usage."""
+) -> bytes:
+    """Format one event of a stream; without ``delta`` the one with the usage."""
     choices = (
         [] if delta is None else [{"index": 0, "delta": dict(delta), "finish_reason": end, "logprobs": None}]
     )
     told: dict[str, Any] = {
-        "id": id, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices,
-    }  # fmt: skip
+        "id": id,
+        "object": "chat.completion.chunk",
+        "created": created,
+        "model": model,
+        "choices": choices,
+    }
     if usage is not None:
         told["usage"] = dict(usage)
     return event(told)
 
 
 def event(plain: Any) -> bytes:
-    """A server-sent event."""
+    """Format a server-sent event."""
     return b"data: " + encoded(plain) + b"\n\n"
 
 
@@ -251,7 +270,7 @@ STILL_HERE = b": still working\n\n"
 
 
 def models(agents: Collection[str], created: int) -> dict[str, Any]:
-    """The agents as models: ``claw`` is the default one."""
+    """Return the agents as models; ``claw`` is the default agent."""
     names = [DEFAULT_MODEL, *(f"{DEFAULT_MODEL}/{agent}" for agent in agents)]
     line = {"object": "model", "created": created, "owned_by": "claw"}
     return {"object": "list", "data": [{"id": name, **line} for name in names]}

@@ -1,6 +1,7 @@
-"""Which names a caller may use for us, and which web pages may call. Pure.
+"""Checks of ``Host`` and ``Origin``: the names that a caller may use, and the web pages that may call. Pure.
 
-A page cannot choose its ``Origin``, and a name that somebody points at this machine (DNS rebinding) stands in ``Host``.
+A page cannot choose its ``Origin``, and a foreign name that points at this machine (DNS rebinding) stands in
+``Host``.
 """
 
 import re
@@ -14,18 +15,20 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 
 def listening_address(bind: str) -> str:
-    """``gateway.bind`` as a socket wants it."""
+    """Return the address of ``gateway.bind`` for a socket."""
     return "127.0.0.1" if bind in ("loopback", "localhost") else bind.strip("[]")
 
 
 def names(hosts: Iterable[str], origins: Iterable[str]) -> frozenset[str]:
-    """The names that the operator listed, in lower case, without port."""
+    """Return the names that the operator listed, in lower case, without port."""
     listed = {urlsplit(origin).hostname or "" for origin in origins if origin != "*"}
     return frozenset({host.strip().lower() for host in hosts} | listed) - {""}
 
 
 def host_fits(host: str | None, bind: str, listed: Collection[str]) -> bool:
-    """Whether ``Host`` names us: this machine, a listed name, or, when we listen for others, any plain address."""
+    """Return true if ``Host`` is this machine, a listed name, or, on a public bind address, any IP
+    address.
+    """
     match = _HOST.fullmatch(host or "")
     if match is None:
         return False
@@ -40,7 +43,7 @@ def host_fits(host: str | None, bind: str, listed: Collection[str]) -> bool:
 
 
 def origin_fits(origin: str | None, host: str | None, host_is_ours: bool, allowed: Collection[str]) -> bool:
-    """Whether a page of ``origin`` may call: none, a listed one, or one that we serve ourselves."""
+    """Return true if a page of ``origin`` may call: no origin, a listed one, or the listener's own."""
     if origin is None:
         return True
     if origin == "null":

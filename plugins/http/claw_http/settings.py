@@ -1,4 +1,4 @@
-"""``channels.http``: the listener, as the operator writes it. Its address and token stand in ``gateway``."""
+"""``channels.http``: the settings of the listener. Its address and token stand in ``gateway``."""
 
 from typing import Literal, Self
 
@@ -6,7 +6,7 @@ from claw import ChannelConfig
 from pydantic import Field, model_validator
 
 CALLER = "api"
-"""The stable id of everybody who has the gateway's token."""
+"""The stable id of all callers with the gateway's token."""
 
 
 class HttpSettings(ChannelConfig):
@@ -36,7 +36,7 @@ class HttpSettings(ChannelConfig):
 
     @property
     def admits_callers(self) -> bool:
-        """Whether the house would hear a caller who has the token."""
+        """True if a caller who has the token is admitted."""
         if self.dm_policy == "open":
             return True
         return self.dm_policy != "disabled" and bool({CALLER, f"http:{CALLER}"} & set(self.allow_from))

@@ -1,4 +1,4 @@
-"""The callers who wait: each with the text that grows for him, and its end."""
+"""The waiting requests: each with its growing text, and its end."""
 
 import asyncio
 from collections import deque
@@ -7,18 +7,20 @@ from collections.abc import AsyncIterator
 from claw import Address, Outbound
 
 ID_HEAD = "chatcmpl-"
-"""What the ids of our messages begin with: they are the ids of the completions."""
+"""Prefix of message ids, which are the ids of the completions."""
 LATE_SECONDS = 1.0
-"""The house says that a turn is over before it hands out the last text; when none has come then, there is none."""
+"""Claw reports the end of a turn before it delivers the last text; after this time none is expected."""
 SOON_SECONDS = 0.3
-"""What is said while no turn runs is the whole answer (a chat command), unless a turn begins at once."""
+"""A text sent while no turn runs is the whole answer (a chat command), unless a turn begins within this
+time.
+"""
 
 
 def more(before: str, block: str, text: str) -> str:
-    """What to write behind ``before`` so that ``text`` stands there: a stream takes nothing back.
+    """Return the text to append to ``before`` so that it ends with ``text``: a stream cannot retract text.
 
     :param before: all that was written.
-    :param block: the last text in it, which ``text`` usually goes on with.
+    :param block: the last text in it, which ``text`` usually continues.
     """
     if text.startswith(block):
         return text[len(block) :]
@@ -27,10 +29,10 @@ def more(before: str, block: str, text: str) -> str:
     return f"\n\n{text}" if before.strip() else text
 
 
-class Call:
-    """One request and the answer that is coming.
+class PendingRequest:
+    """One request and its growing answer.
 
-    :param message_id: of the inbound that it became.
+    :param message_id: of the inbound message made from it.
     :ivar tokens: what the models read and wrote for it.
     """
 
@@ -46,16 +48,16 @@ class Call:
 
     @property
     def text(self) -> str:
-        """All that was said, whole messages."""
+        """All text so far, whole messages."""
         return "\n\n".join(self._said)
 
     @property
     def has_begun(self) -> bool:
-        """Whether any of the answer can be seen."""
+        """True if a part of the answer is visible."""
         return bool(self._written)
 
     def show(self, text: str) -> None:
-        """The answer so far."""
+        """Show the answer so far."""
         if not self.ended and (piece := more(self._written, self._block, text)):
             self._written += piece
             self._pieces.append(piece)
@@ -63,10 +65,10 @@ class Call:
         self._block = text
 
     def say(self, text: str) -> None:
-        """A whole message: the answer, or a word of the agent before it."""
+        """Add a whole message: the answer, or an interim message of the agent."""
         if text and not self.ended:
             self._said.append(text)
-            if not self._written.rstrip().endswith(text.rstrip()):  # else it stands there already
+            if not self._written.rstrip().endswith(text.rstrip()):  # otherwise it was streamed already
                 self.show(text)
         if self.turn_is_over:
             self.end()
@@ -74,11 +76,11 @@ class Call:
             asyncio.get_running_loop().call_later(SOON_SECONDS, self._end_without_turn)
 
     def began(self) -> None:
-        """A turn runs for it: what is said now is not yet the answer."""
+        """Note that a turn runs: a message sent now is not yet the answer."""
         self.turn_runs = True
 
     def over(self) -> None:
-        """The turn is over: the next message is the last, and it comes at once or never."""
+        """Note the end of the turn: the next message is the last, and it comes at once or never."""
         self.turn_is_over = True
         asyncio.get_running_loop().call_later(LATE_SECONDS, self.end)
 
@@ -87,7 +89,7 @@ class Call:
             self.end()
 
     def end(self, problem: str = "") -> None:
-        """Nothing more will come."""
+        """End the answer."""
         if not self.ended:
             self.problem, self.ended = problem, True
             self._news.set()
@@ -99,7 +101,7 @@ class Call:
             await self._news.wait()
 
     async def pieces(self, quiet_seconds: float) -> AsyncIterator[str]:
-        """The answer piece by piece; an empty one whenever nothing came for so long."""
+        """Yield the answer in pieces; yield an empty one when nothing came for ``quiet_seconds``."""
         while True:
             while self._pieces:
                 yield self._pieces.popleft()
@@ -112,37 +114,39 @@ class Call:
                 yield ""
 
 
-class Waiting:
-    """All who wait, in order of arrival."""
+class PendingRequests:
+    """All waiting requests, in order of arrival."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, PendingRequest] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def open(self, message_id: str, address: Address) -> Call:
-        """A new one."""
-        call = self._calls[message_id] = Call(message_id, address)
+    def open(self, message_id: str, address: Address) -> PendingRequest:
+        """Add a request."""
+        call = self._calls[message_id] = PendingRequest(message_id, address)
         return call
 
-    def close(self, call: Call) -> None:
-        """He has his answer, or has left."""
+    def close(self, call: PendingRequest) -> None:
+        """Remove a request that is answered or disconnected."""
         self._calls.pop(call.message_id, None)
 
-    def of(self, outbound: Outbound) -> Call | None:
-        """Who waits for this."""
+    def of(self, outbound: Outbound) -> PendingRequest | None:
+        """Return the request that waits for this message."""
         return self.at(outbound.address, outbound.answers or outbound.reply_to or "")
 
-    def at(self, address: Address, message_id: str) -> Call | None:
-        """Who waits for what answers ``message_id``; when that is none of our ids, who waits longest in that place."""
+    def at(self, address: Address, message_id: str) -> PendingRequest | None:
+        """Return the request with the id ``message_id``; for a foreign id, the oldest one at that address."""
         if message_id.startswith(ID_HEAD):
             return self._calls.get(message_id)
         waits = (call for call in self._calls.values() if call.address == address and not call.ended)
         return next(waits, None)
 
-    def passed(self, call: Call) -> None:
-        """It has its answer: who came before it in the same place has missed his own (``interrupt``, ``/stop``)."""
+    def passed(self, call: PendingRequest) -> None:
+        """End older requests at the same address: they have missed their answer (``interrupt``,
+        ``/stop``).
+        """
         for earlier in self._calls.values():
             if earlier is call:
                 return
@@ -150,6 +154,6 @@ class Waiting:
                 earlier.over()
 
     def end_all(self, problem: str) -> None:
-        """The house stops."""
+        """End all requests when claw stops."""
         for call in self._calls.values():
             call.end(problem)

@@ -1,6 +1,7 @@
 """Tools of installed llm plugins for claw: functions and toolboxes become optional tools.
 
-What they bring is read once, in a process of its own, and noted; ``llm`` itself is imported at the first call.
+Their tools are listed once, in a separate process, and recorded; ``llm`` itself is imported at the first
+call.
 """
 
 import logging
@@ -18,10 +19,10 @@ _log = logging.getLogger(__name__)
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     from claw_llm_bridge.bridge import tools_of
-    from claw_llm_bridge.catalogue import BridgeSettings, Catalogue
+    from claw_llm_bridge.catalogue import BridgeSettings, PluginCatalogue
 
     settings = config.plugin(BridgeSettings)
-    catalogue = Catalogue(config.state_dir, settings, config.environ)
+    catalogue = PluginCatalogue(config.state_dir, settings, config.environ)
     shelf, fresh = catalogue.current()
     for plugin in shelf if fresh else ():
         if plugin.why:

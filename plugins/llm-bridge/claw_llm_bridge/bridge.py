@@ -1,4 +1,4 @@
-"""From an llm tool to a claw tool, and the calls."""
+"""Conversion of llm tools to claw tools, and their calls."""
 
 import asyncio
 import inspect
@@ -13,22 +13,22 @@ from typing import Any
 from claw import Image, Text, Tool, ToolContext, ToolError, ToolResult
 
 from claw_llm_bridge import look
-from claw_llm_bridge.catalogue import BridgeSettings, Line, LlmPlugin
+from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, LlmTool
 from claw_llm_bridge.repair import commands
 
 _BOXES = 64
-"""Toolboxes kept open at once; the one longest unused is let go first."""
+"""Maximum number of open toolboxes; the least recently used is closed first."""
 
 
-class Worker:
-    """One thread for what must always run in the same one: toolboxes hold database connections and the like."""
+class WorkerThread:
+    """One thread for jobs that must share a thread: toolboxes hold database connections and the like."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def do(self, job: Callable[[], Any]) -> Any:
-        """Run ``job`` there, after what was asked for before."""
+        """Run ``job`` in the thread, after the earlier jobs."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
@@ -36,7 +36,7 @@ class Worker:
             outcome: tuple[Any, BaseException | None]
             try:
                 outcome = job(), None
-            except BaseException as why:  # noqa: BLE001  a stranger's code; handed on
+            except BaseException as why:  # noqa: BLE001 - third-party code; handed on
                 outcome = None, why
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, done, outcome)
@@ -48,7 +48,7 @@ class Worker:
         return answer
 
     def end(self) -> None:
-        """No more work."""
+        """Accept no more jobs."""
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -62,29 +62,30 @@ def _settle(done: "asyncio.Future[Any]", outcome: Any) -> None:
 
 
 class Bridge:
-    """The llm plugins of one house, imported when one of their tools is called.
+    """The llm plugins, imported when one of their tools is called.
 
-    A toolbox lives as long as the conversation that opened it: what one person keeps there no other one finds.
+    A toolbox lives as long as the conversation that opened it: its data is not visible to other
+    conversations.
     """
 
     def __init__(self, settings: BridgeSettings) -> None:
         self._settings = settings
         self._brought: dict[tuple[str, str], list[Any]] = {}
         self._importing = threading.Lock()
-        self._boxes: OrderedDict[tuple[str, str, str], tuple[Worker, Any]] = OrderedDict()
+        self._boxes: OrderedDict[tuple[str, str, str], tuple[WorkerThread, Any]] = OrderedDict()
 
     async def call(
-        self, plugin: LlmPlugin, line: Line, arguments: dict[str, Any], context: ToolContext
+        self, plugin: LlmPlugin, line: LlmTool, arguments: dict[str, Any], context: ToolContext
     ) -> ToolResult:
         """Call one tool.
 
-        :raises ToolError: it failed, or its plugin cannot be imported; the text says how to mend that.
+        :raises ToolError: it failed, or its plugin cannot be imported; the text has the fix.
         """
         key = (plugin.name, line.box, context.session_key)
         worker, owner = self._place(key)
         try:
             return result_of(await self._answer(plugin, line, arguments, context, worker, owner))
-        except asyncio.CancelledError:  # it may hang in there: the next call gets another one
+        except asyncio.CancelledError:  # it may hang there: the next call gets a new one
             self._boxes.pop(key, None)
             worker.end()
             raise
@@ -95,10 +96,10 @@ class Bridge:
     async def _answer(
         self,
         plugin: LlmPlugin,
-        line: Line,
+        line: LlmTool,
         arguments: dict[str, Any],
         context: ToolContext,
-        worker: Worker,
+        worker: WorkerThread,
         owner: dict[str, Any],
     ) -> Any:
         try:
@@ -106,7 +107,7 @@ class Bridge:
         except asyncio.CancelledError:
             raise
         except BaseException as why:
-            raise await asyncio.to_thread(_broken, plugin, why) from why
+            raise await asyncio.to_thread(_import_error, plugin, why) from why
         if "llm_tool_call" in inspect.signature(implementation).parameters:
             arguments = {**arguments, "llm_tool_call": _tool_call(line, arguments, context)}
         try:
@@ -121,23 +122,23 @@ class Bridge:
             raise ToolError(template, kind=kind, why=why, plugin=plugin.name) from why
 
     async def close(self) -> None:
-        """Let every toolbox go."""
+        """Close all toolboxes."""
         while self._boxes:
             self._boxes.popitem()[1][0].end()
 
-    def _place(self, key: tuple[str, str, str]) -> tuple[Worker, dict[str, Any]]:
-        """Where a call runs, and what holds the toolbox of this conversation once it is open."""
+    def _place(self, key: tuple[str, str, str]) -> tuple[WorkerThread, dict[str, Any]]:
+        """Return the worker of a call, and the holder of the conversation's toolbox."""
         plugin, box, _ = key
         if not box:
-            return Worker(f"llm {plugin}"), {}
+            return WorkerThread(f"llm {plugin}"), {}
         if key not in self._boxes:
-            self._boxes[key] = (Worker(f"llm {box}"), {})
+            self._boxes[key] = (WorkerThread(f"llm {box}"), {})
             if len(self._boxes) > _BOXES:
                 self._boxes.popitem(last=False)[1][0].end()
         self._boxes.move_to_end(key)
         return self._boxes[key]
 
-    def _implementation(self, plugin: LlmPlugin, line: Line, owner: dict[str, Any]) -> Callable[..., Any]:
+    def _implementation(self, plugin: LlmPlugin, line: LlmTool, owner: dict[str, Any]) -> Callable[..., Any]:
         with self._importing:
             key = (plugin.name, plugin.entry)
             if key not in self._brought:
@@ -155,14 +156,14 @@ class Bridge:
 
 
 def tools_of(shelf: Iterable[LlmPlugin], settings: BridgeSettings) -> list[Tool]:
-    """Every tool of these plugins, optional, named after its plugin."""
+    """Return every tool of these plugins, optional, named after its plugin."""
     bridge = Bridge(settings)
     return [
         _tool(bridge, plugin, line, settings.timeout_seconds) for plugin in shelf for line in plugin.tools
     ]
 
 
-def _tool(bridge: Bridge, plugin: LlmPlugin, line: Line, seconds: float) -> Tool:
+def _tool(bridge: Bridge, plugin: LlmPlugin, line: LlmTool, seconds: float) -> Tool:
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         return await bridge.call(plugin, line, arguments, context)
 
@@ -179,22 +180,22 @@ def _tool(bridge: Bridge, plugin: LlmPlugin, line: Line, seconds: float) -> Tool
 
 
 def result_of(answer: Any) -> ToolResult:
-    """What a tool answered, as llm would hand it to a model: text as it is, anything else as JSON."""
+    """Convert a tool's answer as llm passes it to a model: text as it is, anything else as JSON."""
     attachments: tuple[Any, ...] = ()
     if hasattr(answer, "attachments") and hasattr(answer, "output"):  # llm.ToolOutput
         answer, attachments = answer.output, tuple(answer.attachments)
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
-    return ToolResult((Text(text), *(_attached(one) for one in attachments)))
+    return ToolResult((Text(text), *(_attachment(one) for one in attachments)))
 
 
-def _attached(one: Any) -> Text | Image:
+def _attachment(one: Any) -> Text | Image:
     kind = one.resolve_type() or ""
     if kind.startswith("image/") and not one.url:
         return Image(one.base64_content(), kind)
     return Text(f"[attachment: {one.url or one.path or kind}]")
 
 
-def _tool_call(line: Line, arguments: dict[str, Any], context: ToolContext) -> Any:
+def _tool_call(line: LlmTool, arguments: dict[str, Any], context: ToolContext) -> Any:
     from llm import ToolCall
 
     return ToolCall(line.name, arguments, context.call_id)
@@ -205,12 +206,14 @@ def _entry(plugin: LlmPlugin) -> EntryPoint:
     return next(iter(found))
 
 
-def _broken(plugin: LlmPlugin, why: BaseException) -> ToolError:
+def _import_error(plugin: LlmPlugin, why: BaseException) -> ToolError:
     said = f"{type(why).__name__}: {why}"
-    mends = commands(plugin.name, absent=isinstance(why, ImportError))
-    if mends:
+    fixes = commands(plugin.name, absent=isinstance(why, ImportError))
+    if fixes:
         return ToolError(
             "the llm plugin {plugin} cannot be used: {why}. The operator mends it with: {command}",
-            plugin=plugin.name, why=said, command=" && ".join(mends),
-        )  # fmt: skip
+            plugin=plugin.name,
+            why=said,
+            command=" && ".join(fixes),
+        )
     return ToolError("the llm plugin {plugin} cannot be used: {why}", plugin=plugin.name, why=said)

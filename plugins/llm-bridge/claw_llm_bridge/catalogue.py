@@ -1,4 +1,4 @@
-"""What the installed llm plugins bring, as noted when the environment last changed."""
+"""The recorded tools of the installed llm plugins, as of the last change of the environment."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from claw import Section, child_environment, make_folder, replace_file
 from pydantic import Field
 
 LOOK_SECONDS = 8.0
-"""What a start may spend on reading the plugins, once after each change of the environment."""
-_FORM = 1  # raised when the noted form changes
+"""Time limit of a start for listing the plugins, once after each change of the environment."""
+_FORM = 1  # increased when the record's format changes
 
 
 class BridgeSettings(Section):
@@ -30,10 +30,10 @@ class BridgeSettings(Section):
 
 
 @dataclass(frozen=True)
-class Line:
+class LlmTool:
     """One tool of an llm plugin.
 
-    :param name: as llm knows it; ``Toolbox_method`` for one of a toolbox.
+    :param name: its name in llm; ``Toolbox_method`` for one of a toolbox.
     :param box: the toolbox it belongs to; empty for a function.
     """
 
@@ -48,7 +48,7 @@ class LlmPlugin:
     """One llm plugin.
 
     :param name: of its distribution.
-    :param entry: its entry point, ``value`` what that names.
+    :param entry: its entry point, ``value`` the object it names.
     :param lacking: toolboxes that cannot be made, with the constructor arguments that nobody set.
     :param why: why nothing of it can be used; empty when it can.
     :param absent: something that it imports is not installed.
@@ -58,35 +58,37 @@ class LlmPlugin:
     version: str
     entry: str
     value: str
-    tools: tuple[Line, ...] = ()
+    tools: tuple[LlmTool, ...] = ()
     lacking: Mapping[str, Sequence[str]] = field(default_factory=dict)
     why: str = ""
     absent: bool = False
 
     @property
     def short(self) -> str:
-        """Its name without what they all have in common: ``llm-tools-readonly-fs`` → ``readonly_fs``."""
+        """Its name without the common prefix: ``llm-tools-readonly-fs`` → ``readonly_fs``."""
         bare = re.sub(r"^llm[-_.](tools[-_.])?", "", self.name.lower())
         return re.sub(r"[^a-z0-9]+", "_", bare)
 
-    def full_name(self, line: Line) -> str:
-        """The tool's name in claw: ``plugin__tool``, in letters that every model service takes, at most 64."""
+    def full_name(self, line: LlmTool) -> str:
+        """Return the tool's name in claw: ``plugin__tool``, in characters that every model service
+        accepts, at most 64.
+        """
         return re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.short}__{line.name}")[:64]
 
 
-class Catalogue:
-    """The note of what llm plugins bring, in the plugin's folder.
+class PluginCatalogue:
+    """The record of the tools of llm plugins, in the plugin's folder.
 
-    :param environ: claw's environment; the process that reads the plugins gets the harmless part of it.
+    :param environ: claw's environment; the process that lists the plugins gets its variables without secrets.
     """
 
     def __init__(self, folder: Path, settings: BridgeSettings, environ: Mapping[str, str]) -> None:
         self._file = folder / "catalogue.json"
         self._settings, self._environ = settings, environ
 
-    def current(self, *, anew: bool = False) -> tuple[tuple[LlmPlugin, ...], bool]:
-        """What is brought now, and whether it had to be read anew; it is not while the environment stays as it was."""
-        if not anew and (noted := self._noted(fingerprint(sys.path, self._settings))) is not None:
+    def current(self, *, refresh: bool = False) -> tuple[tuple[LlmPlugin, ...], bool]:
+        """Return the plugins, and true if they had to be listed again because the environment changed."""
+        if not refresh and (noted := self._recorded(fingerprint(sys.path, self._settings))) is not None:
             return noted, False
         shelf = look(self._settings, self._environ)
         make_folder(self._file.parent)
@@ -98,7 +100,7 @@ class Catalogue:
         replace_file(self._file, json.dumps(tree, ensure_ascii=False).encode())
         return shelf, True
 
-    def _noted(self, mark: str) -> tuple[LlmPlugin, ...] | None:
+    def _recorded(self, mark: str) -> tuple[LlmPlugin, ...] | None:
         try:
             tree = json.loads(self._file.read_text(encoding="utf-8"))
             return tuple(map(_plugin, tree["plugins"])) if tree["mark"] == mark else None
@@ -107,7 +109,9 @@ class Catalogue:
 
 
 def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
-    """What the note depends on: every folder that something can be installed into, by the time of its last change."""
+    """Return the key of the record: every folder of installed packages with its modification time, and the
+    settings.
+    """
     times = []
     for folder in path:
         try:
@@ -121,7 +125,7 @@ def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
 def look(
     settings: BridgeSettings, environ: Mapping[str, str], seconds: float = LOOK_SECONDS
 ) -> tuple[LlmPlugin, ...]:
-    """Read every llm plugin in a process of its own; one that takes that process with it is left out by name."""
+    """List every llm plugin in a separate process; skip by name one that crashes that process."""
     if find_spec("llm") is None:
         return ()
     until = time.monotonic() + seconds
@@ -143,14 +147,19 @@ def look(
 
 
 def _ask(asked: Mapping[str, Any], environ: Mapping[str, str], seconds: float) -> tuple[list[Any], bool]:
-    """One run of ``look``: its lines, and whether it came to its end."""
+    """Run ``look`` once; return its lines, and true if it completed."""
     environment = child_environment(environ, ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH"))
     command = [sys.executable, "-P", "-m", "claw_llm_bridge.look"]
     try:
         done = subprocess.run(
-            command, input=json.dumps(asked).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=environment, timeout=seconds, check=False,
-        )  # fmt: skip
+            command,
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=seconds,
+            check=False,
+        )
         text, ended = done.stdout, done.returncode == 0
     except subprocess.TimeoutExpired as late:
         text, ended = late.stdout or b"", False
@@ -159,4 +168,4 @@ def _ask(asked: Mapping[str, Any], environ: Mapping[str, str], seconds: float) -
 
 
 def _plugin(tree: Mapping[str, Any]) -> LlmPlugin:
-    return LlmPlugin(**{**tree, "tools": tuple(Line(**line) for line in tree.get("tools", ()))})
+    return LlmPlugin(**{**tree, "tools": tuple(LlmTool(**line) for line in tree.get("tools", ()))})

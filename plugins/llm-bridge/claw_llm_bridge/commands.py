@@ -1,4 +1,4 @@
-"""``claw llm-bridge``: which llm plugins are there, what they bring, and what keeps the others out."""
+"""``claw llm-bridge``: the installed llm plugins, their tools, and why others are unavailable."""
 
 import json
 from importlib.metadata import PackageNotFoundError, distribution
@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from claw import Network, PluginConfig, changed_files, look_round, say
+from claw import HttpClients, PluginConfig, changed_files, load_setup, t
 
-from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin
+from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue
 from claw_llm_bridge.repair import commands, install_words
 
 bridge_app = typer.Typer(
@@ -32,24 +32,26 @@ def check(as_json: AsJson = False) -> None:
 
 
 def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
-    house = look_round().config
-    config = PluginConfig(house, "llm-bridge", Network().client, house.home / "plugins" / "llm-bridge")
-    catalogue = Catalogue(config.state_dir, config.plugin(BridgeSettings), config.environ)
+    whole_config = load_setup().config
+    config = PluginConfig(
+        whole_config, "llm-bridge", HttpClients().client, whole_config.home / "plugins" / "llm-bridge"
+    )
+    catalogue = PluginCatalogue(config.state_dir, config.plugin(BridgeSettings), config.environ)
     if find_spec("llm") is None:
-        why = say("llm is not installed (the extra claw-llm-bridge[llm])")
+        why = t("llm is not installed (the extra claw-llm-bridge[llm])")
         return [{"name": "llm", "version": "", "tools": [], "why": why, "run": [install_words("llm >=0.26")]}]
-    shelf, _ = catalogue.current(anew=True)
+    shelf, _ = catalogue.current(refresh=True)
     return [row for plugin in shelf for row in (_row(plugin, checked),) if plugin.tools or row["why"]]
 
 
 def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
     why, run = plugin.why, commands(plugin.name, absent=plugin.absent) if plugin.why else []
     if checked and not why and (files := _changed(plugin.name)):
-        why = say("not what was installed: {files}", files=", ".join(files))
+        why = t("not what was installed: {files}", files=", ".join(files))
         run = commands(plugin.name, absent=False)
     if not why and plugin.lacking:
         boxes = "; ".join(f"{box} ({', '.join(names)})" for box, names in plugin.lacking.items())
-        why = say("these toolboxes need settings: {boxes}", boxes=boxes)
+        why = t("these toolboxes need settings: {boxes}", boxes=boxes)
         run = [
             f"claw config set plugins.entries.llm-bridge.config.toolboxes.{box}.{name} VALUE"
             for box, names in plugin.lacking.items()
@@ -78,6 +80,6 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
         if row["why"]:
             typer.echo(f"    ! {row['why']}")
         for command in row["run"]:
-            typer.echo("    " + say("run: {command}", command=command))
+            typer.echo("    " + t("run: {command}", command=command))
     if not rows:
-        typer.echo(say("no llm plugin brings tools"))
+        typer.echo(t("no llm plugin brings tools"))

@@ -1,10 +1,13 @@
-"""What one llm plugin brings: the only module that imports ``llm``. Run as a program, it tells of all that are installed.
+"""Inspection of llm plugins; the only module that imports ``llm``. As a program it lists all installed ones.
 
-As a program it reads one JSON document from stdin (``path``: the import path; ``toolboxes``: constructor arguments;
-``skip``: names to leave out) and writes one JSON line for each plugin, before and after it is imported, so that one that
-takes the process with it is known by name.
+As a program it reads one JSON document from stdin (``path``: the import path; ``toolboxes``: constructor
+arguments;
+``skip``: names to leave out) and writes one JSON line for each plugin, before and after its import, so that a
+plugin that
+crashes the process is known by name.
 
-Facts from llm 0.36 (``llm.get_tools``, ``llm.Toolbox``): a plugin is an entry point of the group ``llm``; its hook
+Facts from llm 0.36 (``llm.get_tools``, ``llm.Toolbox``): a plugin is an entry point of the group ``llm``; its
+hook
 ``register_tools(register)`` registers functions, ``llm.Tool`` objects and ``llm.Toolbox`` classes.
 """
 
@@ -22,23 +25,26 @@ GROUP = "llm"
 
 
 def plugins() -> list[EntryPoint]:
-    """Every installed llm plugin, in order of distribution; none is imported."""
+    """Return every installed llm plugin, in order of distribution; import none."""
     found = [entry for entry in entry_points(group=GROUP) if entry.dist is not None]
     return sorted(found, key=lambda entry: (entry.dist.name if entry.dist else "", entry.name))
 
 
 def brings_tools(entry: EntryPoint) -> bool:
-    """Whether the hook for tools stands in its source. Most llm plugins bring models, and are never imported here."""
+    """Return true if its source has the hook for tools. Most llm plugins provide models, and are never
+    imported here.
+    """
     found = find_spec(entry.module.partition(".")[0])
     if found is None:
-        return True  # importing it will say what is missing
+        return True  # importing it will report what is missing
     folders = [Path(folder) for folder in found.submodule_search_locations or ()]
     files = [file for folder in folders for file in folder.rglob("*.py")] or [Path(found.origin or "")]
     return any(b"register_tools" in file.read_bytes() for file in files if file.is_file())
 
 
 def registered(entry: EntryPoint) -> list[Any]:
-    """What the plugin registers: ``llm.Tool`` objects and ``llm.Toolbox`` classes. Imports it, and ``llm``.
+    """Return the objects that the plugin registers: ``llm.Tool`` and ``llm.Toolbox``. Imports it, and
+    ``llm``.
 
     :raises Exception: whatever the plugin raises.
     """
@@ -55,7 +61,7 @@ def registered(entry: EntryPoint) -> list[Any]:
         else:
             brought.append(llm.Tool.function(thing, name=name))
 
-    # This plugin alone is asked: llm's own way is to import all of them, and to stop at the first bad one.
+    # Call this plugin alone: llm itself imports all of them, and stops at the first bad one.
     manager, plugin = llm.plugins.pm, entry.load()
     if not manager.is_registered(plugin):
         manager.register(plugin, name=f"{entry.value} {id(plugin)}")
@@ -65,21 +71,21 @@ def registered(entry: EntryPoint) -> list[Any]:
 
 
 def needed(box: type) -> list[str]:
-    """The constructor arguments that a toolbox cannot do without."""
+    """Return the required constructor arguments of a toolbox."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = list(inspect.signature(box).parameters.values())
     return [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
 
 
 def opened(box: type, arguments: Mapping[str, Any]) -> Any:
-    """A toolbox, made and prepared."""
+    """Return a toolbox, created and prepared."""
     instance = box(**arguments)
     instance.prepare()
     return instance
 
 
 def told(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What a plugin brings, as plain data."""
+    """Return the tools of a plugin, as plain data."""
     tools: list[dict[str, Any]] = []
     lacking: dict[str, list[str]] = {}
     for thing in registered(entry):
@@ -106,8 +112,11 @@ def _lines(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for entry in plugins():
         assert entry.dist is not None
         whose = {
-            "name": entry.dist.name, "version": entry.dist.version, "entry": entry.name, "value": entry.value,
-        }  # fmt: skip
+            "name": entry.dist.name,
+            "version": entry.dist.version,
+            "entry": entry.name,
+            "value": entry.value,
+        }
         if [entry.dist.name, entry.name] in asked["skip"] or not brings_tools(entry):
             continue
         yield {"starts": whose}
@@ -115,12 +124,12 @@ def _lines(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield whose | told(entry, asked["toolboxes"])
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as why:  # noqa: BLE001  a stranger's code
+        except BaseException as why:  # noqa: BLE001 - third-party code
             yield whose | {"why": f"{type(why).__name__}: {why}", "absent": isinstance(why, ImportError)}
 
 
 def main() -> None:
-    """Tell of every plugin. What plugins print goes nowhere."""
+    """Report every plugin. Discard what plugins print."""
     asked = json.load(sys.stdin)
     sys.path[:] = asked["path"]
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -130,7 +139,7 @@ def main() -> None:
         out.write(json.dumps(line, default=repr) + "\n")
         out.flush()
     out.close()
-    os._exit(0)  # threads that a plugin left behind do not matter here
+    os._exit(0)  # do not wait for threads that a plugin left behind
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Why an llm plugin cannot be imported, and the command that mends it.
+"""Diagnosis of an llm plugin that cannot be imported: the command that fixes it.
 
 Source: packaging.python.org, "Recording installed projects" (RECORD).
 """
@@ -11,7 +11,7 @@ from claw import changed_files, pip_command
 
 
 def commands(name: str, *, absent: bool) -> list[str]:
-    """What to type so that a distribution is whole again; empty when pip's note shows nothing wrong with it.
+    """Return the commands that reinstall a distribution; empty when pip's record shows no damage.
 
     :param absent: something that it imports could not be found.
     """
@@ -20,7 +20,7 @@ def commands(name: str, *, absent: bool) -> list[str]:
     except PackageNotFoundError:
         return [install_words(name)]
     pin = f"{one.name}=={one.version}"
-    if "plugins.d" in Path(str(one.locate_file(""))).parts:  # claw's own layer, changed by claw only
+    if "plugins.d" in Path(str(one.locate_file(""))).parts:  # claw's own overlay, changed by claw only
         return [f"claw plugins uninstall {one.name}", f"claw plugins install {pin}"]
     if next(changed_files(one), None):
         return [install_words("--force-reinstall", "--no-deps", pin)]
@@ -28,5 +28,5 @@ def commands(name: str, *, absent: bool) -> list[str]:
 
 
 def install_words(*words: str) -> str:
-    """The command that installs into this environment."""
+    """Return the command that installs into this environment."""
     return shlex.join([*pip_command(), "install", *words])

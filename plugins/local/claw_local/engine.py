@@ -1,7 +1,9 @@
-"""The engine: which file a model name means, and a server for it on loopback, in this process.
+"""The engine: the file of a model name, and a loopback server for it in this process.
 
-Facts, from trials with xllamacpp 2026.10 (llama.cpp's server): port 0 takes a free one; verbosity 0 keeps it silent;
-it speaks ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/messages``, all streamed; with all cores busy, as many
+Facts, from trials with xllamacpp 2026.10 (llama.cpp's server): port 0 takes a free one; verbosity 0 keeps it
+silent;
+it speaks ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/messages``, all streamed; with all cores busy,
+as many
 threads as cores are ten times slower than one, so half of the cores is the default.
 """
 
@@ -20,11 +22,11 @@ SMOLLM2 = "smollm2"
 
 
 @dataclass(frozen=True)
-class Server:
+class EngineServer:
     """A running server; it stops when the last reference to it goes.
 
     :param address: origin, ``http://127.0.0.1:PORT``.
-    :param key: what a request must carry, so that no other program on this machine is served.
+    :param key: required in each request, so that other programs on this machine are refused.
     """
 
     address: str
@@ -33,14 +35,14 @@ class Server:
 
 
 def default_threads() -> int:
-    """Half of the cores, at least one."""
+    """Return half of the cores, at least one."""
     return max(1, (os.cpu_count() or 1) // 2)
 
 
 def model_file(model: str, models: Mapping[str, Mapping[str, Any]]) -> Path:
-    """The GGUF file that a model name means: a path, a name from ``providers.local.models``, or ``smollm2``.
+    """Return the GGUF file of a model name: a path, a name from ``providers.local.models``, or ``smollm2``.
 
-    :raises ProviderError: the name means nothing, or the file is not there.
+    :raises ProviderError: the name is unknown, or the file is missing.
     """
     written = str(models.get(model, {}).get("path", model))
     if written == SMOLLM2:
@@ -66,11 +68,11 @@ def model_file(model: str, models: Mapping[str, Mapping[str, Any]]) -> Path:
 
 def start(
     file: Path, *, context_tokens: int, threads: int, template: str = "", temperature: float | None = None
-) -> Server:
+) -> EngineServer:
     """Load a model and serve it. Blocks: 0.4 s for the small one, longer with the size of the file.
 
-    :param template: how messages are written for the model (Jinja); empty = as the file says.
-    :param temperature: 0 = always the likeliest word; None = as the engine likes.
+    :param template: the chat template of the model (Jinja); empty = that of the file.
+    :param temperature: 0 = always the likeliest word; None = the engine's default.
     :raises ProviderError: the engine is not installed, or cannot read the file.
     """
     if find_spec(ENGINE) is None:
@@ -98,11 +100,11 @@ def start(
             file=file,
             why=why,
         ) from why
-    return Server(engine.listening_address, key, engine)
+    return EngineServer(engine.listening_address, key, engine)
 
 
 def _packaged_weights() -> Path:
-    spec = find_spec(WEIGHTS)  # found, never imported: its code wants another engine
+    spec = find_spec(WEIGHTS)  # found, not imported: its code requires another engine
     folder = Path(spec.origin).parent if spec and spec.origin else None
     files = sorted(folder.glob("*.gguf")) if folder else []
     if not files:

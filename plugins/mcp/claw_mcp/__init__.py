@@ -1,7 +1,8 @@
-"""Tools of MCP servers for claw: from programs on this machine and over streamable HTTP, through the same policy.
+"""Tools of MCP servers for claw: local programs and servers over streamable HTTP, under the same tool policy.
 
-What a server offers is noted in the plugin's folder when it is first reached; a start reads only that. A server is
-started, and the SDK imported, at the first call of one of its tools.
+The tools of a server are recorded in the plugin's folder when it is first reached; a start reads only that
+record. A
+server is started, and the SDK imported, at the first call of one of its tools.
 """
 
 import logging
@@ -26,7 +27,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     from claw_mcp import start
 
     fleet = start.fleet(config, settings)
-    for line in start.introduce(config, settings, fleet):
+    for line in start.reach_new_servers(config, settings, fleet):
         _log.warning(line)
     return fleet.tools()
 

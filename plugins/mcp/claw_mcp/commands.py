@@ -1,16 +1,16 @@
-"""``claw mcp``: which servers are there, what they offer, and what waits for the operator's word."""
+"""``claw mcp``: the configured servers, their tools, and the changes that wait for the operator."""
 
 import difflib
 import json
 from typing import Annotated, Any
 
 import typer
-from claw import Network, PluginConfig, UsageError, look_round, say
+from claw import HttpClients, PluginConfig, UsageError, load_setup, t
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet
 from claw_mcp.offers import full_name
-from claw_mcp.record import Record
+from claw_mcp.record import ServerRecord
 from claw_mcp.settings import McpSettings
 
 mcp_app = typer.Typer(
@@ -23,7 +23,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Servers; all of them wh
 @mcp_app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the configured servers: how many tools each has, and what is withheld. Starts nothing."""
-    _, settings, fleet = _house()
+    _, settings, fleet = _open_fleet()
     rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
     if as_json:
         _document("mcpServers", {"servers": rows})
@@ -34,26 +34,32 @@ def list_(as_json: AsJson = False) -> None:
             typer.echo(f"    {row['why']}")
         if row["withheld"]:
             names = ", ".join(f"{offer['name']} ({offer['why']})" for offer in row["withheld"])
-            typer.echo("    " + say("withheld: {names}", names=names))
-            typer.echo("    " + say("run: {command}", command=f"claw mcp show {row['name']}"))
-            typer.echo("    " + say("run: {command}", command=f"claw mcp accept {row['name']}"))
+            typer.echo("    " + t("withheld: {names}", names=names))
+            typer.echo("    " + t("run: {command}", command=f"claw mcp show {row['name']}"))
+            typer.echo("    " + t("run: {command}", command=f"claw mcp accept {row['name']}"))
     if not rows:
-        typer.echo(say("no server is configured (mcpServers)"))
+        typer.echo(t("no server is configured (mcpServers)"))
 
 
 @mcp_app.command()
 def show(server: str, as_json: AsJson = False) -> None:
     """Show what a server offers, word for word: what a model would read. ``!`` marks what is withheld."""
-    _, settings, fleet = _house()
+    _, settings, fleet = _open_fleet()
     _known(server, settings)
     record = fleet.record(server)
     held = {offer.name: why for offer, why in record.withheld}
     if as_json:
         offers = [
-            {"name": offer.name, "tool": full_name(server, offer.name), "description": offer.description,
-             "parameters": offer.parameters, "effects": offer.effects, "withheld": held.get(offer.name, "")}
+            {
+                "name": offer.name,
+                "tool": full_name(server, offer.name),
+                "description": offer.description,
+                "parameters": offer.parameters,
+                "effects": offer.effects,
+                "withheld": held.get(offer.name, ""),
+            }
             for offer in record.offers
-        ]  # fmt: skip
+        ]
         _document("mcpServer", {"name": server, "offers": offers})
         return
     for offer in record.offers:
@@ -71,25 +77,25 @@ def accept(
     ] = None,
 ) -> None:
     """Accept what a server offers now, so that it stands again."""
-    _, settings, fleet = _house()
+    _, settings, fleet = _open_fleet()
     _known(server, settings)
     before = fleet.record(server)
     waiting = [offer.name for offer, _ in before.withheld]
     bare = [name.removeprefix(f"{server}__") for name in tools or ()]
     if strange := [name for name in bare if name not in waiting]:
-        listed = ", ".join(waiting) or say("nothing")
+        listed = ", ".join(waiting) or t("nothing")
         raise UsageError(
             "{name} does not wait for acceptance", fix="waiting: {listed}", name=strange[0], listed=listed
         )
     after = fleet.accept(server, bare)
     now = {offer.name for offer in after.standing} & set(waiting)
-    typer.echo(say("accepted: {names}", names=", ".join(sorted(now))) if now else say("nothing waits"))
+    typer.echo(t("accepted: {names}", names=", ".join(sorted(now))) if now else t("nothing waits"))
 
 
 @mcp_app.command()
 def refresh(servers: Names = None) -> None:
     """Reach the servers now and note what they offer. Exit code 1: one of them could not be reached."""
-    config, settings, fleet = _house()
+    config, settings, fleet = _open_fleet()
     for name in servers or ():
         _known(name, settings)
     names = servers or list(settings.servers)
@@ -99,21 +105,21 @@ def refresh(servers: Names = None) -> None:
         if name not in failed:
             typer.echo(f"{name}: {_counted(record)}")
             if record.withheld:
-                typer.echo("  " + say("run: {command}", command=f"claw mcp show {name}"))
-                typer.echo("  " + say("run: {command}", command=f"claw mcp accept {name}"))
+                typer.echo("  " + t("run: {command}", command=f"claw mcp show {name}"))
+                typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))
             continue
         why = failed[name]
         typer.echo(why.problem, err=True)
         for line in getattr(why, "said", ())[-6:]:
             typer.echo(f"  | {line}", err=True)
-        for command in start.mends(name, settings.servers[name], why):
-            typer.echo("  " + say("run: {command}", command=command), err=True)
+        for command in start.fixes(name, settings.servers[name], why):
+            typer.echo("  " + t("run: {command}", command=command), err=True)
     raise typer.Exit(1 if failed else 0)
 
 
-def _house() -> tuple[PluginConfig, McpSettings, Fleet]:
-    house = look_round().config
-    config = PluginConfig(house, "mcp", Network().client, house.home / "plugins" / "mcp")
+def _open_fleet() -> tuple[PluginConfig, McpSettings, Fleet]:
+    whole_config = load_setup().config
+    config = PluginConfig(whole_config, "mcp", HttpClients().client, whole_config.home / "plugins" / "mcp")
     settings = config.plugin(McpSettings)
     return config, settings, start.fleet(config, settings)
 
@@ -134,9 +140,9 @@ def _known(name: str, settings: McpSettings) -> None:
 
 def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     server = settings.mcp_servers[name]
-    record = fleet.record(name) if not server.disabled else Record("")
-    reached = _counted(record) if record.known else say("not reached yet")
-    state = say("disabled") if server.disabled else reached
+    record = fleet.record(name) if not server.disabled else ServerRecord("")
+    reached = _counted(record) if record.known else t("not reached yet")
+    state = t("disabled") if server.disabled else reached
     return {
         "name": name,
         "state": state,
@@ -148,8 +154,8 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _counted(record: Record) -> str:
-    return say("{count} tools, {held} withheld", count=len(record.standing), held=len(record.withheld))
+def _counted(record: ServerRecord) -> str:
+    return t("{count} tools, {held} withheld", count=len(record.standing), held=len(record.withheld))
 
 
 def _document(kind: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""All configured servers: their tools from what was noted, and the calls to them."""
+"""All configured servers: their tools from the records, and the calls to them."""
 
 import asyncio
 import time
@@ -9,46 +9,59 @@ from typing import Any
 from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
 
 from claw_mcp import offers as told, sdk
-from claw_mcp.link import Link, pages
-from claw_mcp.record import Offer, Record, Records, accepted, identity_of, met, missed, pause_seconds
-from claw_mcp.settings import McpSettings, Server
+from claw_mcp.link import ServerConnection, pages
+from claw_mcp.record import (
+    Offer,
+    ServerRecord,
+    ServerRecords,
+    accepted,
+    identity_of,
+    met,
+    missed,
+    pause_seconds,
+)
+from claw_mcp.settings import McpSettings, ServerSettings
 
 LONGEST_PAUSE_SECONDS = 3600.0
-"""Between two starts that try a server that was never reached."""
+"""Maximum pause between attempts to reach a new server."""
 
 Request = Callable[[Any], Awaitable[ToolResult | str]]
 
 
 class Fleet:
-    """The servers of one house. Nothing is started before the first call of one of their tools.
+    """The configured servers. None is started before the first call of one of its tools.
 
     :param now: seconds since 1970.
     """
 
     def __init__(
-        self, settings: McpSettings, records: Records, place: sdk.Place, now: Callable[[], float] = time.time
+        self,
+        settings: McpSettings,
+        records: ServerRecords,
+        place: sdk.SessionEnvironment,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        self.servers: Mapping[str, Server] = settings.servers
+        self.servers: Mapping[str, ServerSettings] = settings.servers
         self._records, self._now = records, now
         self._links = {
-            name: Link(name, server, place, partial(self._greet, name))
+            name: ServerConnection(name, server, place, partial(self._record_offers, name))
             for name, server in self.servers.items()
         }
         self._seals: dict[str, dict[str, str]] = {}
 
-    def record(self, name: str) -> Record:
-        """What is known of a server."""
+    def record(self, name: str) -> ServerRecord:
+        """Return the record of a server."""
         return self._records.read(name, identity_of(self.servers[name].identity))
 
     def tools(self) -> list[Tool]:
-        """Every tool that is known and accepted."""
+        """Return every tool that is known and accepted."""
         standing = {name: self.record(name).standing for name in self.servers}
         return [
             self._tool(full, server, offer) for full, (server, offer) in told.known_names(standing).items()
         ]
 
-    def strangers(self) -> list[str]:
-        """The servers that were never reached and are due: the longer one has failed, the rarer it is tried."""
+    def unreached(self) -> list[str]:
+        """Return the servers that were never reached and are due for an attempt, with exponential backoff."""
         records = {name: self.record(name) for name in self.servers}
         return [
             name
@@ -58,9 +71,9 @@ class Fleet:
         ]
 
     async def meet(self, names: Iterable[str], seconds: float | None = None) -> dict[str, ClawError]:
-        """Reach these servers, all at once, and note what they offer.
+        """Reach these servers in parallel, and record their tools.
 
-        :param seconds: for all of them together; None = as long as each may take.
+        :param seconds: for all of them together; None = no common limit.
         :returns: those that could not be reached, and why.
         """
         failed: dict[str, ClawError] = {}
@@ -81,8 +94,8 @@ class Fleet:
                 group.create_task(one(name))
         return failed
 
-    def accept(self, name: str, offers: Iterable[str] = ()) -> Record:
-        """Note that the operator accepts what a server offers now."""
+    def accept(self, name: str, offers: Iterable[str] = ()) -> ServerRecord:
+        """Record that the operator accepts the server's present tools."""
         record = accepted(self.record(name), tuple(offers))
         self._records.write(name, record)
         return record
@@ -91,7 +104,7 @@ class Fleet:
         """End every session."""
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def _greet(self, name: str, offers: tuple[Offer, ...]) -> None:
+    def _record_offers(self, name: str, offers: tuple[Offer, ...]) -> None:
         before = self.record(name)
         after = met(before, offers)
         self._seals[name] = {offer.name: offer.seal for offer in offers}
@@ -123,7 +136,7 @@ class Fleet:
         )
 
     def _hold(self, name: str, offer: Offer) -> None:
-        """Stop a call when the server tells of the tool something else than what was accepted."""
+        """Stop a call when the server now describes the tool differently from the accepted description."""
         seals = self._seals.get(name, {})
         if offer.name not in seals:
             raise ToolError("the MCP server {name} has no {tool} any more", name=name, tool=offer.name)
@@ -137,7 +150,7 @@ class Fleet:
 
 
 def _request(offer: Offer, arguments: dict[str, Any], context: ToolContext) -> Request:
-    """What to ask the server when a model calls this."""
+    """Return the request to the server for a model's call."""
     if offer.kind == "tool":
         return partial(_call, offer.name, arguments, context)
     return partial(_GATED[offer.name], arguments)
@@ -156,19 +169,19 @@ async def _resource_list(arguments: dict[str, Any], client: Any) -> str:
         templates = await pages(client.list_resource_templates, "resource_templates")
     except Exception:  # noqa: BLE001  the SDK's; many servers have no templates
         templates = []
-    return told.resources_told(listed, templates)
+    return told.format_resources(listed, templates)
 
 
 async def _resource_read(arguments: dict[str, Any], client: Any) -> ToolResult:
-    return told.contents_told((await client.read_resource(arguments["uri"])).contents)
+    return told.format_contents((await client.read_resource(arguments["uri"])).contents)
 
 
 async def _prompt_list(arguments: dict[str, Any], client: Any) -> str:
-    return told.prompts_told(await pages(client.list_prompts, "prompts"))
+    return told.format_prompts(await pages(client.list_prompts, "prompts"))
 
 
 async def _prompt_get(arguments: dict[str, Any], client: Any) -> ToolResult:
-    return told.prompt_told(await client.get_prompt(arguments["name"], arguments.get("arguments") or {}))
+    return told.format_prompt(await client.get_prompt(arguments["name"], arguments.get("arguments") or {}))
 
 
 _GATED: dict[str, Callable[..., Awaitable[ToolResult | str]]] = {

@@ -1,4 +1,4 @@
-"""A link to one server: made at the first call, made again when it broke, with growing pauses."""
+"""A connection to one server: opened at the first call, reopened with backoff when it broke."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from claw import ClawError, ToolError
 from claw_mcp import sdk
 from claw_mcp.offers import all_offers
 from claw_mcp.record import Offer, pause_seconds
-from claw_mcp.settings import Server
+from claw_mcp.settings import ServerSettings
 
 T = TypeVar("T")
 
@@ -31,9 +31,10 @@ class Unreachable(ToolError):
 
 @dataclass
 class _Session:
-    """One life of the link. The SDK wants its session entered and left by one task, so a task keeps it.
+    """One session of the connection. The SDK wants its session entered and left by one task, so a task owns
+    it.
 
-    :param ready: the client, or why there is none.
+    :param ready: the client, or the error instead.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -52,53 +53,53 @@ class _Session:
         )
 
 
-class Link:
-    """The way to one server.
+class ServerConnection:
+    """The connection to one server.
 
-    :param greet: told what the server offers, each time it was asked.
+    :param greet: called with the server's tools each time they were listed.
     :param clock: seconds that only grow.
     """
 
     def __init__(
         self,
         name: str,
-        server: Server,
-        place: sdk.Place,
+        server: ServerSettings,
+        place: sdk.SessionEnvironment,
         greet: Callable[[tuple[Offer, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name, self.server, self.place = name, server, place
-        self._greet, self._clock = greet, clock
+        self._record_offers, self._clock = greet, clock
         self._session: _Session | None = None
-        self._gate: asyncio.Lock | None = None
+        self._lock: asyncio.Lock | None = None
         self._failures, self._next_try, self._why = 0, 0.0, ""
 
     async def offers(self) -> tuple[Offer, ...]:
-        """Reach the server and ask what it offers."""
+        """Connect to the server and list its tools."""
         client = await self._client()
         offers = await self._list(client)
-        self._greet(offers)
+        self._record_offers(offers)
         return offers
 
     async def ask(self, request: Callable[[Any], Awaitable[T]], *, again: bool) -> T:
-        """Put one request to the server.
+        """Send one request to the server.
 
-        :param again: it may be put a second time when the server goes away meanwhile.
-        :raises Unreachable: the server is not there.
-        :raises ToolError: it was lost meanwhile, or said no.
+        :param again: it may be sent a second time when the session is lost meanwhile.
+        :raises Unreachable: the server cannot be reached.
+        :raises ToolError: the session was lost meanwhile, or the server refused.
         """
         client = await self._client()
         try:
             if self._session and self._session.changed:
                 self._session.changed = False
-                self._greet(await self._list(client))
+                self._record_offers(await self._list(client))
             answer = await request(client)
         except ClawError:
             raise
-        except Exception as why:  # the SDK's and the transport's, by whatever name
+        except Exception as why:  # errors of the SDK and the transport, of any type
             if not sdk.is_lost(why):
                 raise ToolError(
-                    "the MCP server {name} answered: {why}", name=self.name, why=_leaf(why)
+                    "the MCP server {name} answered: {why}", name=self.name, why=_first_cause(why)
                 ) from why
             await self._drop()
             if again:
@@ -111,13 +112,13 @@ class Link:
         return answer
 
     async def close(self) -> None:
-        """End the session; a program that was started is ended too."""
+        """End the session, and the program if one was started."""
         await self._drop()
 
     async def _client(self) -> Any:
-        if self._gate is None or (self._session and self._session.loop is not asyncio.get_running_loop()):
-            self._gate, self._session = asyncio.Lock(), None
-        async with self._gate:
+        if self._lock is None or (self._session and self._session.loop is not asyncio.get_running_loop()):
+            self._lock, self._session = asyncio.Lock(), None
+        async with self._lock:
             if self._session and self._session.alive:
                 return self._session.ready.result()
             wait = self._next_try - self._clock()
@@ -134,17 +135,17 @@ class Link:
     async def _connect(self) -> Any:
         loop = asyncio.get_running_loop()
         new = _Session(loop, loop.create_future())
-        murmur = sdk.Murmur(self.server.secrets)
-        new.task = loop.create_task(self._live(new, murmur), name=f"mcp {self.name}")
+        stderr_tail = sdk.StderrTail(self.server.secrets)
+        new.task = loop.create_task(self._run_session(new, stderr_tail), name=f"mcp {self.name}")
         self._session = new
         try:
             async with asyncio.timeout(
                 self.server.connect_seconds
-            ):  # no wait_for: in 3.11 it can lose a cancelling
+            ):  # no wait_for: in 3.11 it can lose a cancellation
                 client = await asyncio.shield(new.ready)
             if not isinstance(client, BaseException):
                 async with asyncio.timeout(self.server.connect_seconds):
-                    self._greet(await self._list(client))
+                    self._record_offers(await self._list(client))
                 return client
             why: BaseException = client
         except asyncio.CancelledError:
@@ -156,10 +157,10 @@ class Link:
         await self._drop()
         self._failures += 1
         self._next_try = self._clock() + pause_seconds(self._failures, LONGEST_PAUSE_SECONDS)
-        raise self._unreachable(why, murmur.settle())
+        raise self._unreachable(why, stderr_tail.settle())
 
     def _unreachable(self, why: BaseException, said: list[str]) -> Unreachable:
-        leaf = _leaf(why)
+        leaf = _first_cause(why)
         if isinstance(leaf, TimeoutError):
             self._why = f"no answer within {self.server.connect_seconds:g} s"
         elif isinstance(leaf, ClawError):
@@ -175,13 +176,13 @@ class Link:
         error.said = tuple(said)
         return error
 
-    async def _live(self, new: _Session, murmur: sdk.Murmur) -> None:
+    async def _run_session(self, new: _Session, stderr_tail: sdk.StderrTail) -> None:
         def changed() -> None:
             new.changed = True
 
         try:
-            async with sdk.session(self.server, self.place, murmur, new.over.set, changed) as client:
-                murmur.close()
+            async with sdk.session(self.server, self.place, stderr_tail, new.over.set, changed) as client:
+                stderr_tail.close()
                 new.ready.set_result(client)
                 await new.over.wait()
         except asyncio.CancelledError:
@@ -191,7 +192,7 @@ class Link:
                 new.ready.set_result(why)
         finally:
             new.over.set()
-            murmur.close()
+            stderr_tail.close()
             if not new.ready.done():
                 new.ready.set_result(ConnectionError("it ended"))
 
@@ -208,7 +209,7 @@ class Link:
     async def _list(self, client: Any) -> tuple[Offer, ...]:
         has = client.server_capabilities
         tools = await pages(client.list_tools, "tools") if has.tools is not None else []
-        # Many servers claim both and have none: then nothing is offered for them.
+        # Many servers claim both and have none: then no tools are registered for them.
         resources = has.resources is not None and bool(
             await pages(client.list_resources, "resources")
             or await pages(client.list_resource_templates, "resource_templates")
@@ -218,7 +219,7 @@ class Link:
 
 
 async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
-    """All pages of a list."""
+    """Return all pages of a list."""
     found: list[Any] = []
     cursor = None
     for _ in range(_PAGES):
@@ -230,8 +231,8 @@ async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
     return found
 
 
-def _leaf(why: BaseException) -> BaseException:
-    """The first real cause in a group of them."""
+def _first_cause(why: BaseException) -> BaseException:
+    """Return the first exception in a group that is not a group."""
     while isinstance(why, BaseExceptionGroup):
         why = why.exceptions[0]
     return why

@@ -1,6 +1,7 @@
-"""Between MCP and claw: what a server offers, as tools; what a call answers, as a result. Pure.
+"""Translation between MCP and claw: a server's offers to tools, its answers to results. Pure.
 
-Shapes from the MCP specification (modelcontextprotocol.io, revision 2025-06-18): tools, resources, prompts, content.
+Shapes from the MCP specification (modelcontextprotocol.io, revision 2025-06-18): tools, resources, prompts,
+content.
 """
 
 import hashlib
@@ -13,27 +14,46 @@ from claw import Image, Text, ToolResult
 from claw_mcp.record import Offer
 
 NAME_CHARS = 64
-"""What the strictest model service takes for a tool's name."""
+"""Maximum length of a tool's name in the strictest model service."""
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 RESOURCES = (
-    Offer("resource_list", "List the resources of this server: addresses that resource_read takes.",
-          {"type": "object", "properties": {}}, "resources", "none"),
-    Offer("resource_read", "Read one resource of this server.",
-          {"type": "object", "properties": {"uri": _TEXT}, "required": ["uri"]}, "resources", "none"),
-)  # fmt: skip
+    Offer(
+        "resource_list",
+        "List the resources of this server: addresses that resource_read takes.",
+        {"type": "object", "properties": {}},
+        "resources",
+        "none",
+    ),
+    Offer(
+        "resource_read",
+        "Read one resource of this server.",
+        {"type": "object", "properties": {"uri": _TEXT}, "required": ["uri"]},
+        "resources",
+        "none",
+    ),
+)
 PROMPTS = (
-    Offer("prompt_list", "List the prompts that this server has ready, with their arguments.",
-          {"type": "object", "properties": {}}, "prompts", "none"),
-    Offer("prompt_get", "Get one prompt of this server, its arguments filled in.",
-          {"type": "object", "properties": {"name": _TEXT, "arguments": _TEXTS},
-           "required": ["name"]}, "prompts", "none"),
-)  # fmt: skip
+    Offer(
+        "prompt_list",
+        "List the prompts that this server has ready, with their arguments.",
+        {"type": "object", "properties": {}},
+        "prompts",
+        "none",
+    ),
+    Offer(
+        "prompt_get",
+        "Get one prompt of this server, its arguments filled in.",
+        {"type": "object", "properties": {"name": _TEXT, "arguments": _TEXTS}, "required": ["name"]},
+        "prompts",
+        "none",
+    ),
+)
 
 
 def offer_of(tool: Any) -> Offer:
-    """A tool as its server lists it (``mcp_types.Tool``)."""
+    """Convert a tool as its server lists it (``mcp_types.Tool``)."""
     hints = tool.annotations
     effects = "once"
     if hints and hints.read_only_hint:
@@ -46,7 +66,7 @@ def offer_of(tool: Any) -> Offer:
 
 
 def all_offers(tools: Iterable[Any], *, resources: bool, prompts: bool) -> tuple[Offer, ...]:
-    """Everything of a server; its own tools have the first right to a name."""
+    """Return everything that a server offers; its own tools take precedence for a name."""
     own = [offer_of(tool) for tool in tools]
     names = {offer.name for offer in own}
     more = (*(RESOURCES if resources else ()), *(PROMPTS if prompts else ()))
@@ -54,7 +74,9 @@ def all_offers(tools: Iterable[Any], *, resources: bool, prompts: bool) -> tuple
 
 
 def full_name(server: str, name: str) -> str:
-    """``server__tool``, in letters that every model service takes; cut ones end in a digest of the whole."""
+    """Return ``server__tool``, in characters that every model service accepts; a truncated name ends in a
+    digest.
+    """
     whole = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{name}")
     if len(whole) <= NAME_CHARS:
         return whole
@@ -62,7 +84,9 @@ def full_name(server: str, name: str) -> str:
 
 
 def result_of(answer: Any) -> ToolResult:
-    """A call's answer (``mcp_types.CallToolResult``): texts and pictures as they are, the rest described."""
+    """Convert a call's answer (``mcp_types.CallToolResult``): texts and pictures as they are, the rest
+    described.
+    """
     blocks = tuple(_block(part) for part in answer.content)
     if not blocks and answer.structured_content is not None:
         import json
@@ -71,20 +95,20 @@ def result_of(answer: Any) -> ToolResult:
     return ToolResult(blocks, answer.structured_content, bool(answer.is_error))
 
 
-def resources_told(listed: Any, templates: Any) -> str:
-    """The resources of a server, a line each."""
+def format_resources(listed: Any, templates: Any) -> str:
+    """List the resources of a server, one per line."""
     lines = [_line(one.uri, one.name, one.description) for one in listed]
     lines += [_line(one.uri_template, one.name, one.description) for one in templates]
     return "\n".join(lines) or "This server has no resources."
 
 
-def contents_told(contents: Iterable[Any]) -> ToolResult:
-    """A resource that was read; it may have several parts."""
+def format_contents(contents: Iterable[Any]) -> ToolResult:
+    """Convert a resource that was read; it may have several parts."""
     return ToolResult(tuple(_resource(part) for part in contents))
 
 
-def prompts_told(listed: Iterable[Any]) -> str:
-    """The prompts of a server, a line each."""
+def format_prompts(listed: Iterable[Any]) -> str:
+    """List the prompts of a server, one per line."""
     lines = []
     for one in listed:
         arguments = ", ".join(f"{a.name}{'' if a.required else '?'}" for a in one.arguments or ())
@@ -92,8 +116,8 @@ def prompts_told(listed: Iterable[Any]) -> str:
     return "\n".join(lines) or "This server has no prompts."
 
 
-def prompt_told(answer: Any) -> ToolResult:
-    """A prompt that was filled in: who says what."""
+def format_prompt(answer: Any) -> ToolResult:
+    """Convert a rendered prompt: role and text of each message."""
     blocks: list[Text | Image] = []
     for message in answer.messages:
         block = _block(message.content)
@@ -128,7 +152,7 @@ def _resource(part: Any) -> Text | Image:
 
 
 def known_names(offers: Mapping[str, Iterable[Offer]]) -> dict[str, tuple[str, Offer]]:
-    """Full name → server and offer. Of two that come to the same name the first has it."""
+    """Map full names to server and offer. The first of two equal names is used."""
     named: dict[str, tuple[str, Offer]] = {}
     for server, its in offers.items():
         for offer in its:

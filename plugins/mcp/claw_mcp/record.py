@@ -1,7 +1,7 @@
-"""What is known of a server between starts: what it offers, and what of it the operator accepted.
+"""The record of a server between starts: its offers, and which of them the operator accepted.
 
-Configuring a server accepts what it offers when it is first reached. From then on a tool whose description or
-parameters changed, and one that is new, is withheld until it is accepted: text of a server is text that a model obeys.
+Configuring a server accepts its offers when it is first reached. From then on a tool whose description or
+parameters changed, and a new one, is withheld until it is accepted: a model follows the text of a server.
 """
 
 import hashlib
@@ -18,10 +18,11 @@ KINDS = ("tool", "resources", "prompts")
 
 @dataclass(frozen=True)
 class Offer:
-    """Something a server offers to a model.
+    """A tool, or a group of resources or prompts, that a server offers to a model.
 
-    :param kind: tool; ``resources`` and ``prompts`` stand for all of a server's, of which each is asked for by name.
-    :param effects: what the server says of a repeated call: none, idempotent or once.
+    :param kind: tool; ``resources`` and ``prompts`` stand for all of a server's, each of which is requested
+        by name.
+    :param effects: the server's statement on a repeated call: none, idempotent or once.
     """
 
     name: str
@@ -37,14 +38,14 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Record:
-    """One server as it was last met.
+class ServerRecord:
+    """One server as it was last reached.
 
-    :param identity: digest of the program or address it stands for.
-    :param accepted: name → seal of what the operator accepted.
+    :param identity: digest of its program or address.
+    :param accepted: name → digest of the accepted offer.
     :param why: why it could not be reached the last time; empty when it could.
-    :param failures: how often in a row it could not, without anybody asking for it.
-    :param tried_at: when that was, in seconds since 1970.
+    :param failures: number of consecutive automatic attempts that failed.
+    :param tried_at: time of the last attempt, in seconds since 1970.
     """
 
     identity: str
@@ -57,12 +58,12 @@ class Record:
 
     @property
     def standing(self) -> tuple[Offer, ...]:
-        """What a model may be offered."""
+        """The offers that a model may see."""
         return tuple(offer for offer in self.offers if self.accepted.get(offer.name) == offer.seal)
 
     @property
     def withheld(self) -> tuple[tuple[Offer, str], ...]:
-        """What waits for the operator, each with ``new`` or ``changed``."""
+        """The offers that wait for the operator, each with ``new`` or ``changed``."""
         return tuple(
             (offer, "changed" if offer.name in self.accepted else "new")
             for offer in self.offers
@@ -71,26 +72,26 @@ class Record:
 
 
 def identity_of(words: Iterable[Any]) -> str:
-    """The digest of a server's program or address."""
+    """Return the digest of a server's program or address."""
     return _digest(list(words))
 
 
-def met(before: Record, offers: Iterable[Offer]) -> Record:
-    """The server was reached and offers this. The first time, all of it is accepted."""
+def met(before: ServerRecord, offers: Iterable[Offer]) -> ServerRecord:
+    """Record the offers of a reached server. The first time, all of them are accepted."""
     now = tuple(offers)
     accepted = before.accepted if before.known else {offer.name: offer.seal for offer in now}
-    return Record(before.identity, now, accepted, known=True)
+    return ServerRecord(before.identity, now, accepted, known=True)
 
 
-def missed(before: Record, why: str, at: float) -> Record:
-    """The server could not be reached; what was known of it stays."""
+def missed(before: ServerRecord, why: str, at: float) -> ServerRecord:
+    """Record a failed attempt; keep what was known."""
     return replace(before, why=why, failures=before.failures + 1, tried_at=at)
 
 
-def accepted(before: Record, names: Collection[str] = ()) -> Record:
-    """The operator accepts what the server offers now.
+def accepted(before: ServerRecord, names: Collection[str] = ()) -> ServerRecord:
+    """Record that the operator accepts the server's present offers.
 
-    :param names: only these; empty = all of it.
+    :param names: only these; empty = all of them.
     """
     fresh = {offer.name: offer.seal for offer in before.offers if not names or offer.name in names}
     gone = before.accepted.keys() - {offer.name for offer in before.offers}
@@ -99,29 +100,30 @@ def accepted(before: Record, names: Collection[str] = ()) -> Record:
 
 
 def pause_seconds(failures: int, longest: float) -> float:
-    """How long to leave a server alone after it failed so often: 1, 2, 4 … seconds."""
+    """Return the pause after this number of failures: 1, 2, 4 … seconds."""
     return min(longest, 2.0 ** min(failures - 1, 30)) if failures else 0.0
 
 
-class Records:
+class ServerRecords:
     """The records of all servers, a file each, in the plugin's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read(self, name: str, identity: str) -> Record:
-        """The record of that server; an empty one when it was never met, or its file cannot be read."""
+    def read(self, name: str, identity: str) -> ServerRecord:
+        """Read the record of a server; an empty one when it was never reached, or its file is unreadable."""
         try:
             tree = json.loads(self._path(name).read_text(encoding="utf-8"))
-            if tree["identity"] != identity:  # another program under the old name: nothing was accepted of it
-                return Record(identity)
+            # another program under the old name: none of its tools is accepted
+            if tree["identity"] != identity:
+                return ServerRecord(identity)
             offers = tuple(Offer(**offer) for offer in tree.pop("offers"))
-            return Record(**tree, offers=offers)
+            return ServerRecord(**tree, offers=offers)
         except (OSError, ValueError, KeyError, TypeError):
-            return Record(identity)
+            return ServerRecord(identity)
 
-    def write(self, name: str, record: Record) -> None:
-        """Keep it, in place of what was kept before."""
+    def write(self, name: str, record: ServerRecord) -> None:
+        """Write a record, replacing the old one."""
         make_folder(self.folder)
         replace_file(self._path(name), json.dumps(asdict(record), ensure_ascii=False).encode())
 

@@ -1,6 +1,6 @@
-"""Why a server that is a Python program does not start, and the command that mends it.
+"""Diagnosis of a Python server that does not start: the commands that fix it.
 
-It looks at what pip noted of the environment the program belongs to: whose it is, and which files changed since.
+It reads pip's metadata of the environment of the program: the owner of a file, and the files changed since.
 Sources: packaging.python.org, "Recording installed projects" (RECORD) and "Entry points".
 """
 
@@ -18,14 +18,14 @@ _FILE = re.compile(r'File "([^"]+)"')
 
 
 @dataclass(frozen=True)
-class Home:
-    """The environment of a Python program: its interpreter, and where its packages lie."""
+class PythonEnvironment:
+    """The environment of a Python program: its interpreter, and its package folders."""
 
     python: str
     packages: Path
 
     def owner(self, script: str = "", module: str = "", file: str = "") -> Distribution | None:
-        """The distribution that brought a command, a module or a file; None when nobody did."""
+        """Return the distribution that installed a command, a module or a file; None when there is none."""
         for one in distributions(path=[str(self.packages)]):
             if script and any(e.group == "console_scripts" and e.name == script for e in one.entry_points):
                 return one
@@ -37,7 +37,7 @@ class Home:
 
 
 def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str]:
-    """What to type so that a program that did not start is whole again; empty when nobody can say.
+    """Return the commands that fix a program that did not start; empty when the cause is unknown.
 
     :param program: its full path.
     :param said: the last lines it wrote to stderr.
@@ -64,8 +64,10 @@ def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str
     return []
 
 
-def home_of(program: Path) -> Home | None:
-    """The Python environment that a program runs in: its own when it is a Python, else that of its first lines."""
+def home_of(program: Path) -> PythonEnvironment | None:
+    """Return the Python environment of a program: its own when it is a Python, else that of its first
+    lines.
+    """
     if re.fullmatch(r"python[\d.]*", program.name):
         python = str(program)
     else:
@@ -81,9 +83,9 @@ def home_of(program: Path) -> Home | None:
             return None
         python = found[1]
     folders = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages"))
-    return Home(python, folders[-1]) if folders else None
+    return PythonEnvironment(python, folders[-1]) if folders else None
 
 
 def install_words(python: str, *words: str) -> str:
-    """The command that installs into the environment of ``python``."""
+    """Return the command that installs into the environment of ``python``."""
     return shlex.join([*pip_command(python), "install", *words])

@@ -1,4 +1,4 @@
-"""The one place that meets the MCP SDK: opening a session to a server. The SDK is imported at the first need."""
+"""Sessions with MCP servers; the only module that uses the MCP SDK, which is imported on first use."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from claw import ClawError, child_environment, make_folder
 
 from claw_mcp.repair import install_words
-from claw_mcp.settings import Server
+from claw_mcp.settings import ServerSettings
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,8 +28,8 @@ _LOST = ("connection closed", "session terminated")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a session runs.
+class SessionEnvironment:
+    """The environment of a session.
 
     :param folder: the working folder of programs that name none.
     :param http: the client for an address that the operator wrote.
@@ -40,8 +40,8 @@ class Place:
     http: Callable[[str], "httpx2.AsyncClient"]
 
 
-class Murmur:
-    """What a server says on stderr: the end of it is kept for errors, and none of it reaches the terminal."""
+class StderrTail:
+    """The stderr of a server: its tail is kept for errors, and none of it reaches the terminal."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._secrets = secrets
@@ -49,12 +49,12 @@ class Murmur:
         read, write = os.pipe()
         self.file = os.fdopen(write, "w", encoding="utf-8")
         self._thread = threading.Thread(
-            target=self._listen, args=(read,), daemon=True, name="claw-mcp-stderr"
+            target=self._read_pipe, args=(read,), daemon=True, name="claw-mcp-stderr"
         )
         self._thread.start()
 
     def close(self) -> None:
-        """The server has ended, or has the pipe itself: our own end is not needed any more."""
+        """Close our own end of the pipe: the server has ended, or holds the pipe itself."""
         self.file.close()
 
     @property
@@ -66,18 +66,18 @@ class Murmur:
         return [line for line in text.splitlines() if line.strip()][-20:]
 
     def settle(self) -> list[str]:
-        """The last lines of a server that has ended: all that it said is in."""
+        """Return the last lines of a server that has ended, after reading the rest of the pipe."""
         self._thread.join(1.0)
         return self.lines
 
-    def _listen(self, read: int) -> None:
+    def _read_pipe(self, read: int) -> None:
         with os.fdopen(read, "rb", buffering=0) as pipe:
             while chunk := pipe.read(1024):
                 self._chunks.append(chunk)
 
 
 async def load() -> Any:
-    """The SDK, imported off the event loop: that costs one to two seconds of CPU.
+    """Import the SDK off the event loop: that costs one to two seconds of CPU.
 
     :raises ClawError: it is not installed.
     """
@@ -91,7 +91,7 @@ async def load() -> Any:
             fix="run: {command}",
             command=install_words(sys.executable, SDK),
         ) from None
-    # Its loggers speak of the wire, with tracebacks, and a logger without a home speaks to the terminal.
+    # Its loggers log messages with tracebacks; a logger without a handler writes to the terminal.
     for name in ("mcp", "client"):
         logging.getLogger(name).propagate = False
         logging.getLogger(name).addHandler(logging.NullHandler())
@@ -100,12 +100,16 @@ async def load() -> Any:
 
 @contextlib.asynccontextmanager
 async def session(
-    server: Server, place: Place, murmur: Murmur, ended: Callable[[], None], changed: Callable[[], None]
+    server: ServerSettings,
+    place: SessionEnvironment,
+    stderr_tail: StderrTail,
+    ended: Callable[[], None],
+    changed: Callable[[], None],
 ) -> AsyncIterator[Any]:
-    """An open session (``mcp.Client``) while the block lasts.
+    """Open a session (``mcp.Client``) for the duration of the block.
 
     :param ended: called when the server goes away.
-    :param changed: called when the server says that its list of tools is another one now.
+    :param changed: called when the server says that its list of tools changed.
     """
     sdk = await load()
 
@@ -114,7 +118,7 @@ async def session(
             changed()
 
     async with contextlib.AsyncExitStack() as stack:
-        transport = await _transport(server, place, murmur, stack)
+        transport = await _transport(server, place, stderr_tail, stack)
         client = sdk.Client(
             _Watched(transport, ended),
             cache=None,
@@ -126,11 +130,18 @@ async def session(
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether a failed request means that the session is gone, and not that the server said no."""
+    """Return true if a failed request means that the session is lost, rather than an error from the
+    server.
+    """
     return str(error).strip().lower().startswith(_LOST)
 
 
-async def _transport(server: Server, place: Place, murmur: Murmur, stack: contextlib.AsyncExitStack) -> Any:
+async def _transport(
+    server: ServerSettings,
+    place: SessionEnvironment,
+    stderr_tail: StderrTail,
+    stack: contextlib.AsyncExitStack,
+) -> Any:
     if server.url:
         from mcp.client.streamable_http import streamable_http_client
 
@@ -151,10 +162,10 @@ async def _transport(server: Server, place: Place, murmur: Murmur, stack: contex
         cwd=_folder(server, place),
         encoding_error_handler="replace",
     )
-    return stdio_client(parameters, errlog=murmur.file)
+    return stdio_client(parameters, errlog=stderr_tail.file)
 
 
-def _folder(server: Server, place: Place) -> Path:
+def _folder(server: ServerSettings, place: SessionEnvironment) -> Path:
     if server.cwd:
         return Path(server.cwd).expanduser()
     make_folder(place.folder)
@@ -162,9 +173,9 @@ def _folder(server: Server, place: Place) -> Path:
 
 
 def program(command: str, path: str) -> str:
-    """Where a program is: on ``PATH``, else beside the Python that claw runs in.
+    """Return the path of a program: on ``PATH``, else beside the Python that claw runs in.
 
-    :raises ClawError: it is nowhere.
+    :raises ClawError: it is not found.
     """
     command = os.path.expanduser(command)
     found = shutil.which(command, path=path)
@@ -180,7 +191,7 @@ def program(command: str, path: str) -> str:
 
 
 class _Watched:
-    """A transport that tells when its reading side has ended, which the SDK itself does not."""
+    """A transport that reports when its reading side has ended, which the SDK itself does not."""
 
     def __init__(self, transport: Any, ended: Callable[[], None]) -> None:
         self._transport, self._ended = transport, ended

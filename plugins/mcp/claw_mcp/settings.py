@@ -1,4 +1,4 @@
-"""``mcpServers``: the key that MCP clients share, as the operator writes it."""
+"""``mcpServers``: the config key that MCP clients share."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -8,8 +8,10 @@ from claw import Secret, Section
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 
-class Server(Section):
-    """One server: a program that speaks over its pipes (``command``), or an address (``url``, streamable HTTP)."""
+class ServerSettings(Section):
+    """One server: a program that speaks over its pipes (``command``), or an address (``url``, streamable
+    HTTP).
+    """
 
     type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = None
     command: str | None = Field(None, description="The program; found on PATH, or beside claw.")
@@ -39,18 +41,18 @@ class Server(Section):
 
     @property
     def identity(self) -> list[Any]:
-        """What the operator consented to: another program or address is another server."""
+        """The program or address that the operator approved; another one is another server."""
         return [self.command, *self.args] if self.command else [self.url]
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Every secret value that it is given, for masking."""
+        """Every secret value that it gets, for masking."""
         return tuple(
             secret.reveal() for secret in (*self.env.values(), *self.headers.values()) if not secret.missing
         )
 
 
-def _names(servers: dict[str, Server]) -> dict[str, Server]:
+def _names(servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
     for name in servers:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name) or "__" in name:
             rule = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"
@@ -61,7 +63,7 @@ def _names(servers: dict[str, Server]) -> dict[str, Server]:
 class McpSettings(Section):
     """``plugins.entries.mcp.config``; ``mcpServers`` may stand at the top of the file too."""
 
-    mcp_servers: Annotated[dict[str, Server], AfterValidator(_names)] = Field({})
+    mcp_servers: Annotated[dict[str, ServerSettings], AfterValidator(_names)] = Field({})
     first_connect_seconds: float = Field(
         5,
         ge=0,
@@ -70,6 +72,6 @@ class McpSettings(Section):
     )
 
     @property
-    def servers(self) -> dict[str, Server]:
-        """Those that are switched on."""
+    def servers(self) -> dict[str, ServerSettings]:
+        """The enabled servers."""
         return {name: server for name, server in self.mcp_servers.items() if not server.disabled}

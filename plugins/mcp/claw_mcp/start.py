@@ -1,4 +1,4 @@
-"""Making the fleet of a house, and meeting servers that nobody has met yet."""
+"""Creation of the fleet of servers, and the first contact with new ones."""
 
 import asyncio
 import sys
@@ -7,39 +7,39 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from claw import ClawError, Network, say
+from claw import ClawError, HttpClients, t
 
 from claw_mcp.fleet import Fleet
 from claw_mcp.link import Unreachable
-from claw_mcp.record import Records
+from claw_mcp.record import ServerRecords
 from claw_mcp.repair import commands, install_words
-from claw_mcp.sdk import SDK, Place, program
-from claw_mcp.settings import McpSettings, Server
+from claw_mcp.sdk import SDK, SessionEnvironment, program
+from claw_mcp.settings import McpSettings, ServerSettings
 
 if TYPE_CHECKING:
     from claw import PluginConfig
 
 
 def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
-    """The servers of this house."""
-    place = Place(config.state_dir / "work", config.environ, config.http)
-    return Fleet(settings, Records(config.state_dir), place)
+    """Return the configured servers."""
+    place = SessionEnvironment(config.state_dir / "work", config.environ, config.http)
+    return Fleet(settings, ServerRecords(config.state_dir), place)
 
 
-def introduce(config: "PluginConfig", settings: McpSettings, known: Fleet) -> list[str]:
-    """Meet the servers that were never reached, once, within what a start may wait.
+def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Fleet) -> list[str]:
+    """Reach the servers that were never reached, once, within the time limit of a start.
 
     :returns: what went wrong, a line each.
     """
     if find_spec("mcp") is None:
         command = install_words(sys.executable, SDK)
         text = "mcp: the MCP SDK is not installed, so no tool of {names} can run; run: {command}"
-        return [say(text, names=", ".join(settings.servers), command=command)]
-    if not settings.first_connect_seconds or not (names := known.strangers()):
+        return [t(text, names=", ".join(settings.servers), command=command)]
+    if not settings.first_connect_seconds or not (names := known.unreached()):
         return []
     failed = meet(config, settings, names, settings.first_connect_seconds)
     return [
-        say("mcp: {name} is left out: {why} (claw mcp refresh {name})", name=name, why=why.problem)
+        t("mcp: {name} is left out: {why} (claw mcp refresh {name})", name=name, why=why.problem)
         for name, why in failed.items()
     ]
 
@@ -47,18 +47,18 @@ def introduce(config: "PluginConfig", settings: McpSettings, known: Fleet) -> li
 def meet(
     config: "PluginConfig", settings: McpSettings, names: Iterable[str], seconds: float | None = None
 ) -> dict[str, ClawError]:
-    """Reach servers from outside of any event loop, note what they offer, and leave them.
+    """Reach servers from outside of any event loop, record their tools, and disconnect.
 
     :returns: those that could not be reached, and why.
     """
     failed: dict[str, ClawError] = {}
 
     async def all_of_them() -> None:
-        network = Network()
+        network = HttpClients()
         there = Fleet(
             settings,
-            Records(config.state_dir),
-            Place(config.state_dir / "work", config.environ, network.client),
+            ServerRecords(config.state_dir),
+            SessionEnvironment(config.state_dir / "work", config.environ, network.client),
         )
         try:
             failed.update(await there.meet(names, seconds))
@@ -66,15 +66,15 @@ def meet(
             await there.close()
             await network.aclose()
 
-    # In a thread of its own: the caller may stand in a loop, and a server that will not end is not waited for.
+    # In a thread of its own: the caller may run in an event loop, and a server that hangs is not waited for.
     thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-meet", daemon=True)
     thread.start()
     thread.join(None if seconds is None else seconds + 1)
     return dict(failed)
 
 
-def mends(name: str, server: Server, why: ClawError) -> list[str]:
-    """The commands that bring a server back, as far as anybody can say; the last one tries again."""
+def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
+    """Return the commands that may fix a server; the last one tries again."""
     again = f"claw mcp refresh {name}"
     if not isinstance(why, Unreachable) or not server.command:
         return [again]

@@ -1,4 +1,6 @@
-"""A client with headers of its own that sends through the house's: its one TLS context, and its wall round the origin."""
+"""A client with additional headers that sends through claw's shared client: one TLS context, one origin
+check.
+"""
 
 from collections.abc import Mapping
 
@@ -8,13 +10,13 @@ _READ_SECONDS = 300  # a server may hold a response stream open between events
 
 
 def client(shared: httpx2.AsyncClient, headers: Mapping[str, str]) -> httpx2.AsyncClient:
-    """A client that adds ``headers``; closing it leaves ``shared`` open."""
+    """Return a client that adds ``headers``; closing it leaves ``shared`` open."""
     timeout = httpx2.Timeout(30, read=_READ_SECONDS)
-    return httpx2.AsyncClient(transport=_Through(shared), headers=dict(headers), timeout=timeout)
+    return httpx2.AsyncClient(transport=_SharedTransport(shared), headers=dict(headers), timeout=timeout)
 
 
-class _Through(httpx2.AsyncBaseTransport):
-    """Sends through a shared client: its one TLS context, and its wall round the origin that was configured."""
+class _SharedTransport(httpx2.AsyncBaseTransport):
+    """A transport over a shared client, with its TLS context, and restricted to the configured origin."""
 
     def __init__(self, shared: httpx2.AsyncClient) -> None:
         self._shared = shared

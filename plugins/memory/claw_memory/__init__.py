@@ -1,7 +1,8 @@
-"""A memory for claw agents: Markdown files that people can read, searched by words and by meaning.
+"""Memory for claw agents: Markdown files that people can read, searched by words and by meaning.
 
-Notes are ``MEMORY.md`` and ``memory/YYYY-MM-DD.md`` in ``CLAW_HOME/agents/ID/agent``; they are the truth. What makes
-them quick to search lies in this plugin's folder and may be deleted at any time.
+Notes are ``MEMORY.md`` and ``memory/YYYY-MM-DD.md`` in ``CLAW_HOME/agents/ID/agent``; these files are
+authoritative. The
+search index lies in this plugin's folder and may be deleted at any time.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from claw_memory.memories import Memories
 
 _open: "WeakValueDictionary[int, Memories]" = WeakValueDictionary()
-"""By the config they were made for: its tools and its section are asked for apart."""
+"""Open memories by the config they were made for: the tools and the prompt section are registered
+separately.
+"""
 
 
 def _memories(config: "PluginConfig") -> "Memories":
@@ -29,7 +32,7 @@ def _memories(config: "PluginConfig") -> "Memories":
         from claw_memory.settings import MemorySettings
 
         def others() -> "Iterable[Embedder]":
-            return [embedder for _, embedder in config.answers("register_embedders")]
+            return [embedder for _, embedder in config.contributions("register_embedders")]
 
         memories = _open[id(config)] = Memories(config.state_dir, config.plugin(MemorySettings), others)
     return memories
@@ -37,7 +40,7 @@ def _memories(config: "PluginConfig") -> "Memories":
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    """memory_search and memory_get."""
+    """Register memory_search and memory_get."""
     from claw_memory.tools import memory_tools
 
     return memory_tools(_memories(config))
@@ -45,7 +48,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 
 @hookimpl
 def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]":
-    """Memory Recall."""
+    """Register the section Memory Recall."""
     from claw_memory.section import recall_section
 
     return [recall_section(_memories(config).watch)]
@@ -53,7 +56,7 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
 
 @hookimpl
 def register_commands(app: Any) -> None:
-    """``claw memory``."""
+    """Register ``claw memory``."""
     from claw_memory.commands import memory_app
 
     app.add_typer(memory_app, name="memory")

@@ -1,4 +1,4 @@
-"""``claw memory``: search an agent's notes, bring their index up to date, and see how it stands."""
+"""``claw memory``: search an agent's notes, update their index, and show its state."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from claw import Network, PluginConfig, ToolError, look_round, say
+from claw import HttpClients, PluginConfig, ToolError, load_setup, t
 
 from claw_memory.embedder import OFF
 from claw_memory.memories import Memories
@@ -31,7 +31,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search as the agent would, MEMORY.md included. Exit 1 when nothing was found."""
-    with _house() as (config, memories):
+    with _open_memories() as (config, memories):
         who = config.agent(agent)
         embedder, unknown = _embedder(memories, who)
         answer = memories.of(who).search(query, embedder, most or who.settings.memory_search.max_results)
@@ -43,12 +43,12 @@ def search(
             for line in hit.text.split("\n"):
                 typer.echo(f"    {line}".rstrip())
         if not answer.hits:
-            _say(say("nothing found"))
+            _say(t("nothing found"))
         if unknown or answer.why_not:
-            why = unknown or (answer.why_not if embedder else _why_nobody(who))
-            _say(say("searched by words alone: {why}", why=why))
+            why = unknown or (answer.why_not if embedder else _why_no_embedder(who))
+            _say(t("searched by words alone: {why}", why=why))
         elif answer.waiting:
-            _say(say("{count} pieces have no vector yet; run: claw memory index", count=answer.waiting))
+            _say(t("{count} pieces have no vector yet; run: claw memory index", count=answer.waiting))
     raise typer.Exit(0 if answer.hits else 1)
 
 
@@ -59,23 +59,23 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Bring the index up to date, vectors included. The notes themselves are never changed."""
-    with _house() as (config, memories):
+    with _open_memories() as (config, memories):
         who = config.agent(agent)
         memory = memories.of(who)
         if rebuild:
-            memory.index.throw_away()
-        memory.sync(_progress(say("files")))
+            memory.index.clear()
+        memory.sync(_progress(t("files")))
         embedder, unknown = _embedder(memories, who)
         if embedder is not None:
             name = f"{embedder.name}/{embedder.model}"
             memory.index.use_embedder(name)
             waiting = memory.index.counts().waiting
-            show = _progress(say("pieces"))
+            show = _progress(t("pieces"))
             memory.embed(embedder, lambda done: show(done, max(waiting, done)))
         row = _row(who, memories)
     _show([row], as_json)
     if unknown:
-        _say(say("without vectors: {why}", why=unknown))
+        _say(t("without vectors: {why}", why=unknown))
         raise typer.Exit(1)
 
 
@@ -85,17 +85,17 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show how many files and pieces are indexed, what is behind, and who embeds. Changes nothing."""
-    with _house() as (config, memories):
+    with _open_memories() as (config, memories):
         ids = [agent] if agent else config.agent_ids
         rows = [_row(config.agent(one), memories) for one in ids]
     _show(rows, as_json)
 
 
 @contextmanager
-def _house() -> Iterator[tuple[Any, Memories]]:
-    config = look_round().config
+def _open_memories() -> Iterator[tuple[Any, Memories]]:
+    config = load_setup().config
     state_dir = config.home / "plugins" / "memory"
-    view = PluginConfig(config, "memory", Network().client, state_dir)
+    view = PluginConfig(config, "memory", HttpClients().client, state_dir)
     memories = Memories(state_dir, view.plugin(MemorySettings))
     try:
         yield config, memories
@@ -104,20 +104,20 @@ def _house() -> Iterator[tuple[Any, Memories]]:
 
 
 def _embedder(memories: Memories, agent: Any) -> tuple[Any, str]:
-    """Who embeds, or None and why not. Other plugins are not loaded by a command, so theirs is not there."""
+    """Return the embedder, or None with the reason. A command does not load other plugins, so their
+    embedders are missing.
+    """
     try:
         return memories.embedder(agent), ""
     except ToolError as why:
-        return None, say(
-            "{why}. What other plugins bring embeds while claw runs, not in this command", why=why
-        )
+        return None, t("{why}. What other plugins bring embeds while claw runs, not in this command", why=why)
 
 
-def _why_nobody(agent: Any) -> str:
-    """Why nobody embeds, and what to do about it."""
+def _why_no_embedder(agent: Any) -> str:
+    """Explain why no embedder is available, and what to do about it."""
     if (agent.settings.memory_search.provider or "").lower() in OFF:
-        return say("memorySearch.provider is off")
-    return say("no embedder is installed; pip install 'claw-memory[embeddings]' brings one")
+        return t("memorySearch.provider is off")
+    return t("no embedder is installed; pip install 'claw-memory[embeddings]' brings one")
 
 
 def _row(agent: Any, memories: Memories) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _row(agent: Any, memories: Memories) -> dict[str, Any]:
         "filesBehind": state.behind,
         "piecesWaiting": state.counts.waiting if embedder or unknown else 0,
         "embedder": f"{embedder.name}/{embedder.model}" if embedder else "",
-        "whyNot": unknown or ("" if embedder else _why_nobody(agent)),
+        "whyNot": unknown or ("" if embedder else _why_no_embedder(agent)),
     }
 
 
@@ -143,7 +143,7 @@ def _show(rows: Iterable[dict[str, Any]], as_json: bool) -> None:
         return
     for row in rows:
         typer.echo(
-            say(
+            t(
                 "{agent}: {files} files, {pieces} pieces",
                 agent=row["agent"],
                 files=row["files"],
@@ -152,16 +152,16 @@ def _show(rows: Iterable[dict[str, Any]], as_json: bool) -> None:
         )
         if row["filesBehind"]:
             typer.echo(
-                "    " + say("{count} files changed since; run: claw memory index", count=row["filesBehind"])
+                "    " + t("{count} files changed since; run: claw memory index", count=row["filesBehind"])
             )
         if row["piecesWaiting"]:
-            typer.echo("    " + say("{count} pieces wait for a vector", count=row["piecesWaiting"]))
-        typer.echo("    " + say("embedder: {name}", name=row["embedder"] or row["whyNot"]))
-        typer.echo("    " + say("notes: {path}", path=row["notes"]))
+            typer.echo("    " + t("{count} pieces wait for a vector", count=row["piecesWaiting"]))
+        typer.echo("    " + t("embedder: {name}", name=row["embedder"] or row["whyNot"]))
+        typer.echo("    " + t("notes: {path}", path=row["notes"]))
 
 
 def _progress(what: str) -> Any:
-    """Told how far it is; shown on stderr when a person looks."""
+    """Return a progress callback that writes to stderr when it is a terminal."""
 
     def told(done: int, all_: int) -> bool:
         if sys.stderr.isatty() and all_:

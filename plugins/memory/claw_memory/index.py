@@ -1,7 +1,8 @@
-"""The index of one agent's notes: a SQLite file that may be thrown away, for the notes are the truth.
+"""The index of one agent's notes: a SQLite file that can be deleted and rebuilt from the notes.
 
-Pieces of files (``entries``), their words in FTS5, and a vector for each text that an embedder was given. Several
-processes may use it at once; one that finds it damaged begins it anew.
+It holds chunks of files (``entries``), their words in FTS5, and a vector for each embedded text. Several
+processes may
+use it at once; a process that finds it damaged recreates it.
 """
 
 import hashlib
@@ -24,16 +25,17 @@ from claw_memory.question import spaced
 from claw_memory.tables import DamagedIndexError, connected, is_damage, prepare, writing
 
 _SETTLED_NS = (
-    50_000_000  # a file system's clock ticks in milliseconds: what changed just now may change unseen
+    # file systems have millisecond timestamps: a file changed just now may change again with the same stamp
+    50_000_000
 )
 _MOMENT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An indexed piece.
+class IndexedChunk:
+    """An indexed chunk.
 
-    :param origin: where its words come from; empty for a person's own.
+    :param origin: provenance of the words; empty for a person's own.
     :param changed_ns: when its file was last changed, nanoseconds since 1970.
     """
 
@@ -48,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is in an index. ``waiting``: pieces that have no vector yet."""
+    """Counts of the content of an index. ``waiting``: chunks without a vector."""
 
     files: int
     pieces: int
@@ -57,8 +59,8 @@ class Counts:
 
 
 class Index:
-    """:param path: of the file; its folder is made.
-    :param chunk_tokens: size of a piece, and ``overlap_tokens`` of what it repeats: with others it begins anew.
+    """:param path: of the file; its folder is created.
+    :param chunk_tokens: chunk size; ``overlap_tokens``: overlap of chunks. Other values rebuild the index.
 
     :raises DamagedIndexError: from every method.
     """
@@ -70,7 +72,7 @@ class Index:
         self._inode = self._connections = 0
         self._lock = threading.RLock()
 
-    # its notes
+    # Notes
 
     def sync(
         self,
@@ -79,57 +81,59 @@ class Index:
         goes_on: Callable[[int, int], bool] = lambda done, all_: True,
         rests_ns: int = 0,
     ) -> frozenset[str]:
-        """Take up what changed on disk.
+        """Index the files that changed on disk.
 
-        :param seconds: stop when they are over; None = take up all.
-        :param goes_on: told how many of the changed files are done; False stops.
-        :param rests_ns: leave a file alone that changed within this time.
-        :returns: the paths that are still not as on disk.
+        :param seconds: stop after this time; None = no limit.
+        :param goes_on: called with the number of files done and of all changed ones; False stops.
+        :param rests_ns: skip files that changed within this time.
+        :returns: the paths whose index is still out of date.
         """
         there = notes.look()
         differing = self.differing(there)
         changed = [path for path in differing if path in there]
         rested = time.time_ns() - rests_ns
         ready = [path for path in changed if there[path][0] <= rested] if rests_ns else changed
-        self._forget_all([path for path in differing if path not in there])
+        self._delete_files([path for path in differing if path not in there])
         until = math.inf if seconds is None else time.monotonic() + seconds
         done = 0
         while done < len(ready) and time.monotonic() < until and goes_on(done, len(ready)):
-            done += self._take_up_some(notes, [(path, there[path]) for path in ready[done:]], until)
+            done += self._index_batch(notes, [(path, there[path]) for path in ready[done:]], until)
         if ready:
             goes_on(done, len(ready))
         return frozenset(changed) - frozenset(ready[:done])
 
     def differing(self, there: Mapping[str, Stamp]) -> list[str]:
-        """The paths of which the index does not hold what is on disk, in that order; then those that are gone."""
+        """Return the paths whose index is out of date, in the given order; then those of deleted files."""
         with self._open() as db:
             rows = db.execute("SELECT path, mtime_ns, size, inode FROM file").fetchall()
         known = {path: (mtime, size, inode) for path, mtime, size, inode in rows}
         changed = [path for path, stamp in there.items() if known.get(path) != stamp]
         return [*changed, *(path for path in known if path not in there)]
 
-    def _forget_all(self, paths: Sequence[str]) -> None:
+    def _delete_files(self, paths: Sequence[str]) -> None:
         if paths:
             with self._open() as db, writing(db):
                 for path in paths:
-                    _forget(db, path)
+                    _delete_file(db, path)
 
-    def _take_up_some(self, notes: Notes, files: Sequence[tuple[str, Stamp]], until: float) -> int:
-        """In one transaction as many as a moment holds, so that others get their turn; answers with how many."""
+    def _index_batch(self, notes: Notes, files: Sequence[tuple[str, Stamp]], until: float) -> int:
+        """Index some files in one short transaction, so that other processes get their turn; return their
+        number.
+        """
         until = min(until, time.monotonic() + _MOMENT_SECONDS)
         done = 0
         with self._open() as db, writing(db):
             for path, stamp in files:
-                self._take_up(db, notes, path, stamp)
+                self._index_file(db, notes, path, stamp)
                 done += 1
                 if time.monotonic() > until:
                     break
         return done
 
-    def _take_up(self, db: sqlite3.Connection, notes: Notes, path: str, stamp: Stamp) -> None:
+    def _index_file(self, db: sqlite3.Connection, notes: Notes, path: str, stamp: Stamp) -> None:
         text = notes.read(path)
         if text is None:
-            _forget(db, path)
+            _delete_file(db, path)
             return
         if time.time_ns() - stamp[0] < _SETTLED_NS:
             stamp = (0, *stamp[1:])
@@ -138,7 +142,7 @@ class Index:
         if row and row[1] == digest:
             db.execute("UPDATE file SET mtime_ns = ?, size = ?, inode = ? WHERE id = ?", (*stamp, row[0]))
             return
-        old = _forget(db, path, keep_vectors=True)
+        old = _delete_file(db, path, keep_vectors=True)
         cursor = db.execute(
             "INSERT INTO file (path, mtime_ns, size, inode, digest) VALUES (?, ?, ?, ?, ?)",
             (path, *stamp, digest),
@@ -154,12 +158,13 @@ class Index:
             db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (at, spaced(piece.indexed)))
         _drop_vectors(db, old)
 
-    # its words
+    # Words
 
     def match(self, query: str, most: int, within: str = "") -> list[tuple[int, float]]:
-        """The pieces that an FTS5 query finds with their rank (``bm25()``: negative, lower is better), best first.
+        """Return the chunks that match an FTS5 query with their rank (``bm25()``: negative, lower is better),
+        best first.
 
-        :param within: what the paths of their files begin with.
+        :param within: prefix of the paths of their files.
         """
         where = f" AND rowid IN ({_PIECES_WITHIN})" if within else ""
         with self._open() as db:
@@ -167,30 +172,30 @@ class Index:
             return list(db.execute(sql, {"query": query, "within": within, "most": most}))
 
     def holders(self, query: str, most: int) -> int:
-        """How many pieces a query finds; it stops counting at ``most``."""
+        """Count the chunks that match a query; stop counting at ``most``."""
         with self._open() as db:
             sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
             return int(db.execute(sql, (query, most)).fetchone()[0])
 
     def pieces_within(self, within: str) -> frozenset[int]:
-        """The pieces of the files whose paths begin so."""
+        """Return the chunks of the files whose paths have this prefix."""
         with self._open() as db:
             return frozenset(at for (at,) in db.execute(_PIECES_WITHIN, {"within": within}))
 
-    def found(self, pieces: Iterable[int]) -> dict[int, Found]:
-        """What the pieces say, and where."""
+    def found(self, pieces: Iterable[int]) -> dict[int, IndexedChunk]:
+        """Return the text and place of the chunks."""
         sql = (
             "SELECT path, first, last, heading, text, origin, mtime_ns FROM piece"
             " JOIN body USING (id) JOIN file ON file.id = piece.file WHERE piece.id = ?"
         )
         with self._open() as db:
             rows = {at: db.execute(sql, (at,)).fetchone() for at in pieces}
-        return {at: Found(*row) for at, row in rows.items() if row}
+        return {at: IndexedChunk(*row) for at, row in rows.items() if row}
 
-    # its vectors
+    # Vectors
 
     def use_embedder(self, name: str) -> None:
-        """Whose vectors are wanted; those of another are thrown away."""
+        """Select the embedder whose vectors are kept; delete the vectors of another one."""
         with self._open() as db:
             row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
             if row is None or row[0] != name:
@@ -201,7 +206,7 @@ class Index:
                     db.execute("REPLACE INTO meta VALUES ('embedder', ?)", (name,))
 
     def without_vector(self, most: int) -> list[tuple[bytes, str]]:
-        """Texts that wait for their vector, the newest first: their digest, and themselves."""
+        """Return texts that have no vector yet, the newest first: digest and text."""
         sql = (
             "SELECT digest, heading, text FROM piece JOIN body USING (id)"
             " WHERE script IS NULL ORDER BY id DESC LIMIT ?"
@@ -210,7 +215,9 @@ class Index:
             return list({mark: indexed(*said) for mark, *said in db.execute(sql, (most,))}.items())
 
     def keep_vectors(self, embedder: str, vectors: Sequence[tuple[bytes, str, bytes]]) -> bool:
-        """Keep vectors: digest of the text, its script, the vector. False if another embedder is wanted by now."""
+        """Store vectors: digest of the text, its script, the vector. Return false if the embedder has
+        changed meanwhile.
+        """
         with self._open() as db, writing(db):
             row = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
             if row is None or row[0] != embedder:
@@ -220,28 +227,28 @@ class Index:
             return True
 
     def centres(self) -> list[tuple[str, bytes]]:
-        """For scripts, the vector that lies in the middle of any texts in it."""
+        """Return for each script the mean vector of arbitrary texts."""
         with self._open() as db:
             return list(db.execute("SELECT script, data FROM centre"))
 
     def keep_centres(self, centres: Sequence[tuple[str, bytes]]) -> None:
-        """Keep them."""
+        """Store the mean vectors."""
         with self._open() as db, writing(db):
             db.executemany("REPLACE INTO centre VALUES (?, ?)", centres)
 
     def state(self) -> tuple[int, ...]:
-        """It is another as soon as anybody changed anything."""
+        """Return a value that differs after any change by any process."""
         with self._open() as db:
             return self._connections, int(db.execute("PRAGMA data_version").fetchone()[0]), db.total_changes
 
     def with_vector(self) -> list[tuple[int, str]]:
-        """The pieces that have one, in order, with the script of their text."""
+        """Return the chunks that have a vector, in order, with the script of their text."""
         with self._open() as db:
             sql = "SELECT id, script FROM piece WHERE script IS NOT NULL ORDER BY id"
             return list(db.execute(sql))
 
     def vectors(self, pieces: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Their vectors."""
+        """Yield the vectors of the chunks."""
         for begin in range(0, len(pieces), 500):
             some = pieces[begin : begin + 500]
             marks = ", ".join("?" * len(some))
@@ -250,18 +257,20 @@ class Index:
                 rows = db.execute(sql, some).fetchall()
             yield from rows
 
-    # the whole
+    # Whole index
 
     def counts(self) -> Counts:
-        """How much is in it."""
+        """Count files, chunks and vectors."""
         with self._open() as db:
-            row = db.execute("SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM piece),"
-                             " (SELECT count(*) FROM piece WHERE script IS NULL)").fetchone()  # fmt: skip
+            row = db.execute(
+                "SELECT (SELECT count(*) FROM file), (SELECT count(*) FROM piece),"
+                " (SELECT count(*) FROM piece WHERE script IS NULL)"
+            ).fetchone()
             name = db.execute("SELECT value FROM meta WHERE key = 'embedder'").fetchone()
             return Counts(row[0], row[1], row[2], name[0] if name else "")
 
-    def throw_away(self) -> None:
-        """Begin anew, with nothing."""
+    def clear(self) -> None:
+        """Delete everything and start with an empty index."""
         with self._lock:
             self.close()
             for tail in ("", "-wal", "-shm"):
@@ -269,7 +278,7 @@ class Index:
                     os.unlink(f"{self.path}{tail}")
 
     def close(self) -> None:
-        """Let go of the file; the next question opens it again."""
+        """Close the file; the next query opens it again."""
         with self._lock:
             if self._connection is not None:
                 with suppress(sqlite3.Error):
@@ -284,11 +293,11 @@ class Index:
             except (sqlite3.DatabaseError, MemoryError, UnicodeDecodeError) as why:
                 if not is_damage(why):
                     raise
-                self.throw_away()
+                self.clear()
                 raise DamagedIndexError(str(why)) from why
 
     def _ready(self) -> sqlite3.Connection:
-        """The connection, made again when another process has begun the file anew."""
+        """Return the connection; reconnect when another process has recreated the file."""
         try:
             inode = self.path.stat().st_ino
         except FileNotFoundError:
@@ -308,8 +317,8 @@ _PIECES_WITHIN = (
 )
 
 
-def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> list[tuple[Any]]:
-    """Take a file out; answers with the digests of its pieces."""
+def _delete_file(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> list[tuple[Any]]:
+    """Remove a file; return the digests of its chunks."""
     row = db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
     if row is None:
         return []
@@ -330,7 +339,7 @@ def _forget(db: sqlite3.Connection, path: str, keep_vectors: bool = False) -> li
 
 
 def _drop_vectors(db: sqlite3.Connection, marks: Sequence[tuple[Any]]) -> None:
-    """Those whose text is in no piece any more."""
+    """Delete the vectors whose text is in no chunk any more."""
     db.executemany(
         "DELETE FROM vector WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM piece WHERE digest = ?1)", marks
     )

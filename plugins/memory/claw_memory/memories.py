@@ -1,7 +1,8 @@
-"""The memories of every agent of a house, and the thread that keeps their indexes in step with the files.
+"""The memories of all agents, and the background thread that keeps their indexes up to date.
 
-The thread begins with the first turn of an agent that may search, waits a little, so that a single question on the
-command line pays nothing, and works at one file or a few texts at a time.
+The thread starts with the first turn of an agent that may search. It waits a little first, so that a single
+question on
+the command line pays nothing, and works on one file or a few texts at a time.
 """
 
 import logging
@@ -14,7 +15,7 @@ from claw import ToolError
 
 from claw_memory.settings import MemorySettings
 
-if TYPE_CHECKING:  # search and index are imported when they are first needed, not at start
+if TYPE_CHECKING:  # search and index are imported on first use, not at start
     from claw_memory.hookspecs import Embedder
     from claw_memory.memory import Memory
 
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 class Memories:
     """:param state_dir: of the plugin; the index of an agent is ``ID.sqlite`` there.
-    :param others: the embedders that other plugins brought.
+    :param others: the embedders that other plugins registered.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Memories:
         self._thread: threading.Thread | None = None
 
     def of(self, agent: Any) -> "Memory":
-        """The memory of an agent (``claw.config.Agent``)."""
+        """Return the memory of an agent (``claw.config.Agent``)."""
         from claw_memory.memory import Memory
 
         with self._lock:
@@ -50,9 +51,9 @@ class Memories:
             return self._of[agent.id]
 
     def embedder(self, agent: Any) -> "Embedder | None":
-        """Who embeds this agent's notes; None when they are searched by words alone.
+        """Return the embedder of this agent's notes; None when they are searched by words alone.
 
-        :raises ToolError: its settings name one that nobody brought.
+        :raises ToolError: its settings name one that no plugin registered.
         """
         from claw_memory.embedder import built_in, choose
 
@@ -62,34 +63,36 @@ class Memories:
         return choose((*self._own, *self._others()), wanted.provider, wanted.model)
 
     def watch(self, agent: Any) -> None:
-        """Keep the agent's index in step from now on, in the background."""
+        """Keep the agent's index up to date from now on, in the background."""
         if self._watched.get(agent.id) is agent or not self.settings.watch:
             return
         with self._lock:
             self._watched[agent.id] = agent
             if self._thread is None and not self._end.is_set():
-                self._thread = threading.Thread(target=self._keep_in_step, name="claw-memory", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="claw-memory", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
-        """End the thread and let go of the files."""
+        """End the thread and close the files."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
         for memory in self._of.values():
             memory.index.close()
 
-    def _keep_in_step(self) -> None:
+    def _run(self) -> None:
         rests_ns = int(self.settings.debounce_seconds * 1e9)
         wait = self.settings.debounce_seconds
         while not self._end.wait(wait):
             later = 0
             for agent in tuple(self._watched.values()):
-                later += self._look_after(agent, rests_ns)
+                later += self._update(agent, rests_ns)
             wait = self.settings.debounce_seconds if later else self.settings.watch_seconds
 
-    def _look_after(self, agent: Any, rests_ns: int) -> int:
-        """One look at an agent's files; answers with how many changed too lately to be taken up."""
+    def _update(self, agent: Any, rests_ns: int) -> int:
+        """Update an agent's index once; return the number of files that changed too recently to be
+        indexed.
+        """
         memory = self.of(agent)
         try:
             later = memory.sync(lambda done, all_: not self._end.is_set(), rests_ns)
@@ -101,8 +104,8 @@ class Memories:
             self._failing.discard(agent.id)
             return later
         except ToolError:
-            return 0  # told by whoever searches
-        except Exception as why:  # noqa: BLE001 - an embedder is a stranger, and a disk may be full
+            return 0  # the next search reports it
+        except Exception as why:  # noqa: BLE001 - an embedder is third-party code, and a disk may be full
             if agent.id not in self._failing:
                 _log.warning("the memory of %s is not indexed", agent.id, exc_info=why)
             self._failing.add(agent.id)

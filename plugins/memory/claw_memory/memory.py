@@ -1,7 +1,7 @@
 """The memory of one agent: its notes, their index, and the search over both.
 
-A search takes up what changed on disk before it looks, within a limit of time; it never makes anything anew because
-it found nothing.
+A search first indexes what changed on disk, within a time limit. A search without results never rebuilds the
+index.
 """
 
 import logging
@@ -14,11 +14,11 @@ from posixpath import dirname
 from threading import Lock
 from typing import TypeVar
 
-from claw import say
+from claw import t
 
 from claw_memory.entries import indexed
 from claw_memory.hookspecs import Embedder
-from claw_memory.index import Counts, Found, Index
+from claw_memory.index import Counts, Index, IndexedChunk
 from claw_memory.notes import Notes, dated
 from claw_memory.question import any_of, fts_query, spaced, terms, words_of
 from claw_memory.ranking import by_score, decayed, merge, text_score, varied
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 SNIPPET_CHARS = 700
 _CATCH_UP_SECONDS = 0.5
-_COMMON = 1_000  # a word in more pieces than that says little, and takes long
+_COMMON = 1_000  # a word in more chunks than this says little, and is slow to search
 _MOST_ROWS = 4_000
 _LEAST_SCORE = 0.5
 _QUESTION_CHARS = 1_000
@@ -41,13 +41,13 @@ _TEXTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A result.
+class SearchHit:
+    """A search result.
 
     :param score: from 0 to 1.
     :param changed: when its file was last changed, seconds since 1970.
-    :param fresh: it reads so on disk now.
-    :param origin: where its words come from, as claw marked them; empty for a person's own.
+    :param fresh: true if the file on disk still has this text.
+    :param origin: provenance of the words, as claw marked them; empty for a person's own.
     """
 
     path: str
@@ -61,15 +61,15 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a search found, and in which state the index was.
+class SearchAnswer:
+    """The results of a search, and the state of the index.
 
-    :param behind: files whose newest words are not searched yet.
-    :param waiting: pieces that are found by their words alone so far.
-    :param by_meaning: whether vectors took part; ``why_not`` says why they did not.
+    :param behind: files whose latest text is not indexed yet.
+    :param waiting: chunks without a vector, found by their words alone.
+    :param by_meaning: true if vectors were used; otherwise ``why_not`` has the reason.
     """
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     behind: int
     waiting: int
     by_meaning: bool
@@ -78,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is indexed, and how many files are not as on disk."""
+    """The content of the index, and the number of files whose index is out of date."""
 
     counts: Counts
     behind: int
@@ -86,7 +86,7 @@ class State:
 
 class Memory:
     """:param own: ``CLAW_HOME/agents/ID/agent``.
-    :param index: where the index lies.
+    :param index: path of the index.
     """
 
     def __init__(self, own: Path, index: Path, settings: MemorySettings) -> None:
@@ -103,41 +103,45 @@ class Memory:
         most: int,
         within: str = "",
         now: float | None = None,
-    ) -> Answer:
-        """The pieces that answer a question best.
+    ) -> SearchAnswer:
+        """Return the chunks that answer a question best.
 
-        What changed on disk is taken up first, within half a second; the rest is named in the answer.
+        Changed files are indexed first, within half a second; the answer names the remaining ones.
 
         :param embedder: None = by words alone.
-        :param within: only files whose paths begin so, as in a chat that may not see all.
+        :param within: only files whose paths have this prefix, for a chat that may not see all.
         :param now: seconds since 1970.
         """
         moment = time.time() if now is None else now
-        return self._twice(lambda: self._search(question, embedder, most, within, moment))
+        return self._with_retry(lambda: self._search(question, embedder, most, within, moment))
 
     def state(self) -> State:
-        """How the index stands to the notes; nothing is changed, an index that is not there is not made."""
+        """Return the state of the index; change nothing, and do not create a missing index."""
         if not self.index.path.exists():
             return State(Counts(0, 0, 0, ""), len(self.notes.look()))
-        return self._twice(lambda: State(self.index.counts(), len(self.index.differing(self.notes.look()))))
+        return self._with_retry(
+            lambda: State(self.index.counts(), len(self.index.differing(self.notes.look())))
+        )
 
     def sync(self, goes_on: Callable[[int, int], bool] = lambda done, all_: True, rests_ns: int = 0) -> int:
-        """Take up every file that changed; answers with how many still wait (they changed too lately)."""
-        return len(self._twice(lambda: self.index.sync(self.notes, None, goes_on, rests_ns)))
+        """Index every changed file; return the number of files that still wait because they changed too
+        recently.
+        """
+        return len(self._with_retry(lambda: self.index.sync(self.notes, None, goes_on, rests_ns)))
 
     def embed(self, embedder: Embedder, goes_on: Callable[[int], bool] = lambda done: True) -> int:
-        """Make the vectors that are wanted; answers with how many texts were embedded.
+        """Make the missing vectors; return the number of embedded texts.
 
-        :param goes_on: told after each few how many are done; False stops.
+        :param goes_on: called after each batch with the number done; False stops.
         :raises Exception: what the embedder raises.
         """
-        return self._twice(lambda: self._embed(embedder, goes_on))
+        return self._with_retry(lambda: self._embed(embedder, goes_on))
 
     def _embed(self, embedder: Embedder, goes_on: Callable[[int], bool]) -> int:
         name, done = _name(embedder), 0
         self.index.use_embedder(name)
         if not self.index.centres():
-            self.index.keep_centres(_middles(embedder))
+            self.index.keep_centres(_mean_vectors(embedder))
         while goes_on(done):
             some = self.index.without_vector(_TEXTS_AT_ONCE)
             if not some:
@@ -145,18 +149,22 @@ class Memory:
             vectors = packed(embedder.embed([text for _, text in some], query=False))
             rows = [(mark, script_of(text), data) for (mark, text), data in zip(some, vectors, strict=True)]
             if not self.index.keep_vectors(name, rows):
-                break  # another process embeds with another one
+                break  # another process uses another embedder
             done += len(some)
         return done
 
-    def _twice(self, act: Callable[[], T]) -> T:
-        """Once more when the index was found damaged: then it is a new one."""
+    def _with_retry(self, act: Callable[[], T]) -> T:
+        """Run ``act``; run it a second time if it found the index damaged, since the index is then
+        recreated.
+        """
         try:
             return act()
         except DamagedIndexError:
             return act()
 
-    def _search(self, question: str, embedder: Embedder | None, most: int, within: str, now: float) -> Answer:
+    def _search(
+        self, question: str, embedder: Embedder | None, most: int, within: str, now: float
+    ) -> SearchAnswer:
         question = question[:_QUESTION_CHARS]
         behind = self.index.sync(self.notes, _CATCH_UP_SECONDS)
         candidates = most * self._settings.candidates
@@ -164,7 +172,7 @@ class Memory:
         by_meaning, why_not = self._by_meaning(question, embedder, candidates, within)
         weights = self._settings.vector_weight, self._settings.text_weight
         merged = by_text if why_not else merge(by_meaning, by_text, *weights)
-        by_words = dict(by_text)  # a piece without a vector is judged by its words alone
+        by_words = dict(by_text)  # a chunk without a vector is scored by its words alone
         least = 0.0 if why_not else self._settings.min_score
         scored = [one for one in merged if max(one[1], by_words.get(one[0], 0.0)) >= least]
         found = self.index.found(piece for piece, _ in scored)
@@ -173,16 +181,16 @@ class Memory:
         hits = tuple(
             _hit(found[piece], score, wanted, found[piece].path not in behind) for piece, score in best
         )
-        return Answer(hits, len(behind), self.index.counts().waiting, not why_not, why_not)
+        return SearchAnswer(hits, len(behind), self.index.counts().waiting, not why_not, why_not)
 
     def _by_text(self, question: str, most: int, within: str) -> list[tuple[int, float]]:
-        """What holds words of the question: the more of them, and the rarer, the better."""
+        """Find chunks with words of the question: more words, and rarer ones, score higher."""
         every = fts_query(question)
         if every is None:
             return []
         all_ = self.index.counts().pieces
         holders = {term: self.index.holders(term, _COMMON + 1) for term in terms(question)}
-        telling = _telling(holders)
+        telling = _rarest_words(holders)
         ranked = dict(self.index.match(spaced(every), most, within))
         if telling:
             ranked |= dict(self.index.match(any_of(telling), most, within))
@@ -192,9 +200,9 @@ class Memory:
     def _by_meaning(
         self, question: str, embedder: Embedder | None, most: int, within: str
     ) -> tuple[list[tuple[int, float]], str]:
-        """What means the same, and an empty text; or why nothing could be compared."""
+        """Find chunks of similar meaning; return them with an empty text, or none with the reason."""
         if embedder is None:
-            return [], say("no embedder is in use")
+            return [], t("no embedder is in use")
         try:
             vector = embedder.embed([question], query=True)[0]
             self.index.use_embedder(_name(embedder))
@@ -204,9 +212,9 @@ class Memory:
                 near = self._vectors.nearest(self.index, question, vector, every)
         except DamagedIndexError:
             raise
-        except Exception as why:  # noqa: BLE001 - an embedder is a stranger; words alone answer too
+        except Exception as why:  # noqa: BLE001 - an embedder is third-party code; words alone answer too
             _log.warning("embedder %s failed", _name(embedder), exc_info=why)
-            return [], say(
+            return [], t(
                 "embedder {name} failed: {why}", name=embedder.name, why=f"{type(why).__name__}: {why}"
             )
         return [(piece, score) for piece, score in near if (seen is None or piece in seen) and score > 0][
@@ -214,11 +222,11 @@ class Memory:
         ], ""
 
     def _best(
-        self, scored: Sequence[tuple[int, float]], found: Mapping[int, Found], most: int, now: float
+        self, scored: Sequence[tuple[int, float]], found: Mapping[int, IndexedChunk], most: int, now: float
     ) -> list[tuple[int, float]]:
-        """The best of the candidates, as the settings weigh age and variety; what was noted more than once comes once."""
+        """Return the best candidates, weighted by age and variety as configured; of equal texts only one."""
         decay, mmr = self._settings.time_decay, self._settings.mmr
-        scored = _each_once(scored, found)
+        scored = _deduplicated(scored, found)
         if decay.enabled:
             days = {piece: dated(found[piece].path) for piece, _ in scored}
             scored = by_score(
@@ -235,8 +243,10 @@ class Memory:
         return list(scored[:most])
 
 
-def _each_once(scored: Sequence[tuple[int, float]], found: Mapping[int, Found]) -> list[tuple[int, float]]:
-    """The best piece of each text, of those in one folder: what other chats noted stands beside it."""
+def _deduplicated(
+    scored: Sequence[tuple[int, float]], found: Mapping[int, IndexedChunk]
+) -> list[tuple[int, float]]:
+    """Keep the best of equal texts within one folder; notes from other chats are kept beside it."""
     first: dict[tuple[str, str], tuple[int, float]] = {}
     for piece, score in scored:
         note = found[piece]
@@ -245,15 +255,17 @@ def _each_once(scored: Sequence[tuple[int, float]], found: Mapping[int, Found]) 
 
 
 def _text_score(rank: float, whole: float) -> float:
-    """The score of a rank, by how much of the question it stands for.
+    """Return the score of a rank, by the share of the question that it covers.
 
-    :param whole: what all words of the question count. Among few notes no word counts for much, and is none the worse.
+    :param whole: the sum of the weights of all words of the question. In a small index all weights are low;
+        this
+    normalizes them.
     """
     return max(text_score(rank), _LEAST_SCORE) * min(-rank / whole, 1.0) ** 2
 
 
-def _telling(holders: Mapping[str, int]) -> list[str]:
-    """The words that say most, the rarest first, as many as are quickly gone through; a common one if all are."""
+def _rarest_words(holders: Mapping[str, int]) -> list[str]:
+    """Select the rarest words whose chunks are quickly searched; a common word if all are common."""
     chosen, rows = list[str](), 0
     for term in sorted((term for term, count in holders.items() if count), key=holders.__getitem__):
         rows += holders[term]
@@ -264,7 +276,9 @@ def _telling(holders: Mapping[str, int]) -> list[str]:
 
 
 def _weight(holders: int, all_: int) -> float:
-    """What a word counts, as in ``bm25()`` (https://www.sqlite.org/fts5.html#the_bm25_function, IDF)."""
+    """Return the weight of a word, as in ``bm25()`` (https://www.sqlite.org/fts5.html#the_bm25_function,
+    IDF).
+    """
     return max(math.log((all_ - holders + 0.5) / (holders + 0.5)), 1e-6) if holders < all_ else 1e-6
 
 
@@ -272,8 +286,8 @@ def _name(embedder: Embedder) -> str:
     return f"{embedder.name}/{embedder.model}"
 
 
-def _middles(embedder: Embedder) -> list[tuple[str, bytes]]:
-    """For each script the middle of texts that stand for any."""
+def _mean_vectors(embedder: Embedder) -> list[tuple[str, bytes]]:
+    """Return for each script the mean vector of its sample sentences."""
     import numpy as np
 
     return [
@@ -287,13 +301,15 @@ def _middles(embedder: Embedder) -> list[tuple[str, bytes]]:
     ]
 
 
-def _hit(found: Found, score: float, wanted: Set[str], fresh: bool) -> Hit:
+def _hit(found: IndexedChunk, score: float, wanted: Set[str], fresh: bool) -> SearchHit:
     first, last, text = snippet(found.text, found.first, wanted)
-    return Hit(found.path, first, last, text, round(score, 4), found.changed_ns / 1e9, fresh, found.origin)
+    return SearchHit(
+        found.path, first, last, text, round(score, 4), found.changed_ns / 1e9, fresh, found.origin
+    )
 
 
 def snippet(text: str, first: int, wanted: Set[str]) -> tuple[int, int, str]:
-    """At most ``SNIPPET_CHARS`` of a piece, as whole lines, from where most of the wanted words are.
+    """Return at most ``SNIPPET_CHARS`` of a chunk, as whole lines, from where most of the wanted words are.
 
     :param first: number of its first line.
     :returns: first and last line, and the text.
@@ -314,7 +330,7 @@ def snippet(text: str, first: int, wanted: Set[str]) -> tuple[int, int, str]:
 
 
 def _window(lines: Sequence[str], begin: int) -> int:
-    """Behind the last line that still fits."""
+    """Return the index behind the last line that fits."""
     size, end = 0, begin
     while end < len(lines) and (end == begin or size + len(lines[end]) < SNIPPET_CHARS):
         size += len(lines[end]) + 1

@@ -1,4 +1,4 @@
-"""The notes of one agent on disk, which are the truth: MEMORY.md, and Markdown files in ``memory/``."""
+"""The notes of one agent on disk: MEMORY.md, and Markdown files in ``memory/``."""
 
 import os
 import re
@@ -14,13 +14,13 @@ from claw import ToolError
 LONG_TERM = "MEMORY.md"
 FOLDER = "memory"
 MOST_BYTES = 4_000_000
-"""What is read of one file."""
+"""Maximum number of bytes that are read of one file."""
 
 _SUFFIX = ".md"
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 
 Stamp = tuple[int, int, int]
-"""What tells one version of a file from another: time in nanoseconds, size in bytes, inode."""
+"""Version of a file: time in nanoseconds, size in bytes, inode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class Notes:
     own: Path
 
     def look(self) -> dict[str, Stamp]:
-        """Every file of the memory by its path (``MEMORY.md``, ``memory/2026-01-31.md``), the newest name first.
+        """Return every file of the memory by its path (``MEMORY.md``, ``memory/2026-01-31.md``), the newest
+        name first.
 
-        Links that lead out are left out.
+        Links that lead out of the memory are skipped.
         """
         found: dict[str, Stamp] = {}
         with suppress(OSError):
@@ -43,7 +44,7 @@ class Notes:
         return found
 
     def _walk(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-        """The notes below a folder; it goes through no link to a folder."""
+        """Yield the notes below a folder, without following links to folders."""
         try:
             with os.scandir(os.path.join(self.own, folder)) as entries:
                 there = [entry for entry in entries if not entry.name.startswith(".")]
@@ -58,10 +59,10 @@ class Notes:
                     yield path, status
 
     def _is_note(self, entry: "os.DirEntry[str]", path: str) -> bool:
-        return entry.name.lower().endswith(_SUFFIX) and (not entry.is_symlink() or self._holds(path))
+        return entry.name.lower().endswith(_SUFFIX) and (not entry.is_symlink() or self._contains(path))
 
     def read(self, path: str) -> str | None:
-        """The text of a file that ``look`` named, line ends as ``\\n``; None when it is gone."""
+        """Return the text of a file that ``look`` named, line ends as ``\\n``; None when it is deleted."""
         try:
             with (self.own / path).open("rb") as file:
                 data = file.read(MOST_BYTES)
@@ -70,27 +71,29 @@ class Notes:
         return plain(data)
 
     def place(self, path: str) -> str:
-        """The path of a note as ``look`` names it, of what a model wrote.
+        """Return the path of a note, as ``look`` names it, for a path that a model wrote.
 
-        :raises ToolError: it is none of the memory's, or a link leads out.
+        :raises ToolError: the path is not in the memory, or a link leads out of it.
         """
         inside = path.removeprefix(f"{self.own}{os.sep}")
         plain_path = str(PurePosixPath(inside))
-        if ".." in PurePosixPath(inside).parts or not is_note(plain_path) or not self._holds(plain_path):
+        if ".." in PurePosixPath(inside).parts or not is_note(plain_path) or not self._contains(plain_path):
             raise ToolError(
                 "{path} is no file of the memory: memory_get reads MEMORY.md and memory/*.md, the tool read any other",
                 path=path,
             )
         return plain_path
 
-    def _holds(self, path: str) -> bool:
-        """Whether it lies in the memory when links are followed. MEMORY.md itself, and the folder, may be links."""
+    def _contains(self, path: str) -> bool:
+        """Return true if the path lies in the memory after links are resolved. MEMORY.md and the folder
+        may be links.
+        """
         real = (self.own / path).resolve()
         return path == LONG_TERM or real.is_relative_to((self.own / FOLDER).resolve())
 
 
 def is_note(path: str) -> bool:
-    """Whether a path relative to the agent's folder names a note."""
+    """Return true if a path relative to the agent's folder names a note."""
     pure = PurePosixPath(path)
     hidden = any(part.startswith(".") for part in pure.parts)
     return path == LONG_TERM or (
@@ -99,12 +102,12 @@ def is_note(path: str) -> bool:
 
 
 def plain(data: bytes) -> str:
-    """The words in the bytes of a note."""
+    """Decode the bytes of a note."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def dated(path: str) -> float | None:
-    """The day that a file's name tells, as seconds since 1970 (UTC); None when it tells none."""
+    """Return the date in a file's name as seconds since 1970 (UTC); None when it has none."""
     found = _DATE.search(PurePosixPath(path).name)
     try:
         return float(timegm((int(found[1]), int(found[2]), int(found[3]), 0, 0, 0))) if found else None
@@ -113,14 +116,14 @@ def dated(path: str) -> float | None:
 
 
 def lines_of(text: str, first: int, count: int | None) -> str:
-    """``count`` lines from line ``first`` (counted from 1); all that follow when it is None."""
+    """Return ``count`` lines from line ``first`` (counted from 1); all that follow when it is None."""
     lines = text.split("\n")
     begin = max(first, 1) - 1
     return "\n".join(lines[begin : None if count is None else begin + count])
 
 
 def _is_regular(status: os.stat_result) -> bool:
-    """A file, no folder and no device."""
+    """Return true for a file, false for a folder or device."""
     return stat.S_ISREG(status.st_mode)
 
 

@@ -1,6 +1,6 @@
-"""What was asked, as queries of full-text search (FTS5), and texts as that search reads them. Pure.
+"""Full-text queries (FTS5) from questions, and texts as FTS5 tokenizes them. Pure.
 
-A CJK character is a word of its own: the tokenizer would take a whole sentence of them for one word.
+Each CJK character is a word: the tokenizer would take a whole CJK sentence for one word.
 """
 
 import re
@@ -12,7 +12,7 @@ _WORD = re.compile(r"\w+")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _CJK_OR_NOT = re.compile(f"{_CJK.pattern}+|[^\\W{_CJK.pattern[1:-1]}]+")
 
-# Words that say nothing of what is asked for.
+# Stop words: they say nothing about the subject.
 _ENGLISH_WORDS = """
     a about after again all also am an and any are as at be been before but by can could did do does doing for from get
     had has have he her hers him his how i if in into is it its just let me more most my no not of off on one or our out
@@ -24,20 +24,20 @@ _CHINESE = frozenset("的了吗呢吧啊么是在有和与或就都也还我你�
 
 
 def fts_query(question: str) -> str | None:
-    """Every word of the question, quoted, all of them wanted; None when it has none. CJK is not yet spaced."""
+    """Return a query for all words of the question, quoted; None when it has none. CJK is not yet spaced."""
     words = _WORD.findall(question)
     return " AND ".join(f'"{word}"' for word in words) or None
 
 
 def spaced(text: str) -> str:
-    """The text with blanks round every CJK character, full-width letters and digits made plain."""
+    """Return the text with blanks around every CJK character, full-width letters and digits normalized."""
     return _CJK.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
 
 
 def terms(question: str) -> tuple[str, ...]:
-    """What any of which may be found, each as a query of its own: words, and CJK characters alone and in pairs.
+    """Return the search terms, each as a query: words, and CJK characters alone and in pairs.
 
-    Words that carry no meaning are left out, unless there are no others.
+    Stop words are left out, unless there are no others.
     """
     found = list[str]()
     for run in _CJK_OR_NOT.findall(unicodedata.normalize("NFKC", question)):
@@ -49,12 +49,12 @@ def terms(question: str) -> tuple[str, ...]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The telling words of a text, to compare it with another."""
+    """Return the words of a text without stop words, to compare it with another."""
     return frozenset(terms(text))
 
 
 def any_of(wanted: Iterable[str]) -> str:
-    """The query that finds what holds at least one of ``terms``."""
+    """Return a query that finds texts with at least one of ``terms``."""
     return " OR ".join(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Scores, and the order that follows from them. Pure."""
+"""Scores, and the order of results by score. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -10,9 +10,10 @@ SECONDS_A_DAY = 86_400
 
 
 def text_score(rank: float) -> float:
-    """A rank of full-text search as a score from 0 to 1, higher is better.
+    """Convert a rank of full-text search to a score from 0 to 1, higher is better.
 
-    :param rank: what ``bm25()`` of SQLite gives: negative, the lower the better. One of 0 or more is a place in a list.
+    :param rank: the value of SQLite's ``bm25()``: negative, the lower the better. A value of 0 or more is a
+        list position.
     """
     return 1 / (1 + rank) if rank >= 0 else -rank / (1 - rank)
 
@@ -23,7 +24,7 @@ def merge(
     vector_weight: float,
     text_weight: float,
 ) -> list[tuple[K, float]]:
-    """The weighted sum of both scores, best first; who is found in one way alone gets nothing for the other.
+    """Return the weighted sum of both scores, best first; a result of one search gets 0 for the other.
 
     Equal scores keep the order vector first, then text.
     """
@@ -35,23 +36,25 @@ def merge(
 
 
 def by_score(scored: Iterable[tuple[K, float]]) -> list[tuple[K, float]]:
-    """Best first; equal ones stay in order."""
+    """Sort by score, best first; equal scores keep their order."""
     return sorted(scored, key=lambda one: -one[1])
 
 
 def decayed(score: float, age_seconds: float, half_life_days: float) -> float:
-    """The score of something old: after ``half_life_days`` half of it is left. What comes from the future is new."""
+    """Return the score decayed by age: half of it after ``half_life_days``. A time in the future counts as
+    now.
+    """
     return score * math.exp2(-max(age_seconds, 0.0) / SECONDS_A_DAY / half_life_days)
 
 
 def varied(
     scored: Sequence[tuple[K, float]], words: Callable[[K], Set[str]], weight: float, most: int
 ) -> list[tuple[K, float]]:
-    """The best that do not say the same: maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
+    """Select the best results that differ: maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
 
     :param scored: best first.
-    :param words: what a candidate says; two are as alike as the share of their words that both have (Jaccard).
-    :param weight: of the score against being unlike those that were chosen; 1 changes nothing.
+    :param words: the words of a candidate; the similarity of two is their Jaccard index.
+    :param weight: of the score against the difference from the chosen ones; 1 changes nothing.
     :param most: how many to choose. Each keeps its own score.
     """
     said: Mapping[K, Set[str]] = {key: words(key) for key, _ in scored}

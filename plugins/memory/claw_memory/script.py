@@ -1,9 +1,12 @@
-"""In which script a text is written, and sentences that stand for any text in it.
+"""The script of a text, and sample sentences for each script.
 
-Embedders that know many languages place the texts of one language together, so that a question finds what is written
-in its own language before what answers it. What the texts of a script have in common is therefore taken off each of
-them (after Libovický, Rosa, Fraser: "On the Language Neutrality of Pre-trained Multilingual Representations", Findings
-of EMNLP 2020, section 3). While an index is small, these sentences say what that is.
+Multilingual embedders place the texts of one language together, so that a question finds texts in its own
+language
+before those that answer it. The mean of the vectors of a script is therefore subtracted (after Libovický,
+Rosa, Fraser:
+"On the Language Neutrality of Pre-trained Multilingual Representations", Findings of EMNLP 2020, section 3).
+While an
+index is small, the sample sentences supply that mean.
 """
 
 import unicodedata
@@ -41,10 +44,10 @@ ANY_TEXT = {
 
 
 def script_of(text: str) -> str:
-    """The script of most of its letters, as the names of Unicode begin (LATIN, CJK, CYRILLIC …)."""
-    letters = Counter(char for char in text[:2_000] if char.isalpha())
+    """Return the script of most letters, as Unicode names begin (LATIN, CJK, CYRILLIC …)."""
+    replies = Counter(char for char in text[:2_000] if char.isalpha())
     counts = Counter[str]()
-    for char, count in letters.items():
+    for char, count in replies.items():
         counts[unicodedata.name(char, LATIN).partition(" ")[0]] += count
     kana = sum(counts.pop(name, 0) for name in _KANA)
     if kana * 4 > counts[HAN]:

@@ -9,9 +9,9 @@ from claw_memory.session import cites
 
 
 def recall_section(watch: Callable[[Any], None]) -> PromptSection:
-    """The section as the prompt takes it.
+    """Return the prompt section.
 
-    :param watch: told each agent that may search: its notes are worth indexing before it does.
+    :param watch: called with each agent that may search, so that its notes are indexed before it does.
     """
 
     def render(facts: PromptFacts) -> str:
@@ -24,8 +24,10 @@ def recall_section(watch: Callable[[Any], None]) -> PromptSection:
 
 
 def recall(facts: PromptFacts) -> str:
-    """When to search the memory, and whether to say where something stands. Empty without ``memory_search``, and where
-    ``memorySearch.enabled`` is false."""
+    """Tell the model when to search the memory, and whether to cite sources. Empty without ``memory_search``,
+    and when
+    ``memorySearch.enabled`` is false.
+    """
     tools, settings = {tool.name for tool in facts.tools}, facts.agent.settings.memory_search
     if "memory_search" not in tools or not settings.enabled:
         return ""

@@ -1,12 +1,14 @@
-"""``plugins.entries.memory.config``: how the index is made and how scores are weighed. What differs between agents
-(provider, model, citations, number of results) stands in ``memorySearch`` of the agent."""
+"""``plugins.entries.memory.config``: parameters of the index and of scoring.
+
+Settings per agent (provider, model, citations, number of results) stand in ``memorySearch`` of the agent.
+"""
 
 from claw import Section
 from pydantic import Field
 
 
 class Variety(Section):
-    """Results that say the same as a better one give way (maximal marginal relevance)."""
+    """Rank results lower that repeat a better one (maximal marginal relevance)."""
 
     enabled: bool = False
     weight: float = Field(
@@ -15,14 +17,14 @@ class Variety(Section):
 
 
 class Decay(Section):
-    """Old day files count less. MEMORY.md and files without a date in their name never age."""
+    """Rank old day files lower. MEMORY.md and files without a date in their name are not affected."""
 
     enabled: bool = False
     half_life_days: float = Field(30, gt=0)
 
 
 class MemorySettings(Section):
-    """The whole section."""
+    """Settings of the memory plugin."""
 
     chunk_tokens: int = Field(
         400, ge=8, le=8000, description="Longer entries are indexed in parts of this size."

@@ -1,4 +1,4 @@
-"""The SQLite file of an index: its tables, and when it has to be made anew."""
+"""The SQLite file of an index: its tables, and when they must be recreated."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _DAMAGED = (
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_FORMAT,
 )  # https://www.sqlite.org/rescode.html
-# A piece has a script as soon as its text has a vector.
+# A chunk gets its script together with its vector.
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE file (
@@ -31,35 +31,35 @@ CREATE VIRTUAL TABLE words USING fts5 (body, content='', tokenize='porter unicod
 """
 
 
-# Under the code of any error at all: a table that is not there, letters that are none, a page of no known form.
+# Messages of damage that has a generic error code: a missing table, undecodable text, an unknown page format.
 _DAMAGE_SAID = ("no such ", "Could not decode ", "unsupported file format")
 
 
 class DamagedIndexError(Exception):
-    """The file was no sound index; it was thrown away, and an empty one is in its place."""
+    """The file was not a valid index; it was deleted and replaced by an empty one."""
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the file itself is broken, not only busy, or the disk full."""
-    if isinstance(error, MemoryError | UnicodeDecodeError):  # a length or a name that is nonsense
+    """Return true if the file itself is damaged; false if it is only busy or the disk is full."""
+    if isinstance(error, MemoryError | UnicodeDecodeError):  # an absurd length or name in a damaged file
         return True
     code = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF in _DAMAGED or str(error).startswith(_DAMAGE_SAID)
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """The file, open; made when it is not there."""
+    """Open the file; create it if it is missing."""
     fresh = not path.exists()
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     if fresh:
         path.chmod(0o600)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = OFF")  # what a power cut takes is made again from the notes
+    connection.execute("PRAGMA synchronous = OFF")  # content lost in a power cut is rebuilt from the notes
     return connection
 
 
 def _form(db: sqlite3.Connection) -> str | None:
-    """What its tables are made for; None when it has none."""
+    """Return the chunk parameters of its tables; None when it has no tables."""
     if db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return None
     row = db.execute("SELECT value FROM meta WHERE key = 'form'").fetchone()
@@ -72,11 +72,11 @@ def _empty(db: sqlite3.Connection) -> None:
 
 
 def prepare(db: sqlite3.Connection, cutting: tuple[int, int]) -> None:
-    """Make the tables, unless they are there for pieces of this size; others are thrown away."""
+    """Create the tables, unless they exist for these chunk parameters; delete others."""
     form = ":".join(map(str, (_FORM, *cutting)))
     if _form(db) == form:
         return
-    with writing(db):  # one process at a time; a second one finds it done
+    with writing(db):  # one process at a time; the second finds it done
         if (old := _form(db)) == form:
             return
         if old is not None:
@@ -88,7 +88,7 @@ def prepare(db: sqlite3.Connection, cutting: tuple[int, int]) -> None:
 
 @contextmanager
 def writing(db: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing."""
+    """Run a write transaction: commit all or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield

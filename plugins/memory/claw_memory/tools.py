@@ -10,9 +10,9 @@ from claw import (
     ToolContext,
     ToolError,
     ToolResult,
-    origins,
+    line_provenances,
     quoted_foreign,
-    say,
+    t,
     tool,
 )
 
@@ -20,7 +20,7 @@ from claw_memory.memories import Memories
 from claw_memory.session import cites
 
 if TYPE_CHECKING:
-    from claw_memory.memory import Answer, Hit
+    from claw_memory.memory import SearchAnswer, SearchHit
 
 _MOST_RESULTS = 50
 _GET = {
@@ -35,11 +35,11 @@ _GET = {
 }
 
 
-def memory_tools(house: Memories) -> tuple[Tool, Tool]:
-    """Both tools of a house."""
+def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
+    """Return both tools."""
 
     async def close() -> None:
-        await asyncio.to_thread(house.close)  # it waits for the text that is being embedded
+        await asyncio.to_thread(memories.close)  # waits for the text that is being embedded
 
     @tool(close=close)
     def memory_search(
@@ -54,13 +54,13 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
             raise ToolError("the memory is not searched here: memorySearch.enabled is false")
         embedder, unknown = None, ""
         try:
-            embedder = house.embedder(agent)
-        except ToolError as why:  # words alone find something too
+            embedder = memories.embedder(agent)
+        except ToolError as why:  # a search by words alone still works
             unknown = str(why)
-        answer = house.of(agent).search(
-            query, embedder, _within(max_results or wanted.max_results), _seen(context)
+        answer = memories.of(agent).search(
+            query, embedder, _clamped(max_results or wanted.max_results), _seen(context)
         )
-        house.watch(agent)
+        memories.watch(agent)
         cited = cites(wanted.citations, context.session_key)
         return ToolResult(told(answer, cited, unknown), details=document(answer, unknown))
 
@@ -69,7 +69,7 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
         """Read lines of MEMORY.md or memory/*.md."""
         from claw_memory.notes import plain
 
-        notes = house.of(context.agent).notes
+        notes = memories.of(context.agent).notes
         place = notes.place(path)
         if not place.startswith(_seen(context)):
             raise ToolError(
@@ -82,55 +82,63 @@ def memory_tools(house: Memories) -> tuple[Tool, Tool]:
             if (notes.own / place).exists():
                 raise
             return ""
-        return _marked(text, more.get("from", 1), lines)
+        return _with_provenance(text, more.get("from", 1), lines)
 
     return memory_search, memory_get
 
 
 def _seen(context: ToolContext) -> str:
-    """What the paths of the notes begin with that this chat may see."""
+    """Return the path prefix of the notes that this chat may see."""
     if context.memory is None:
-        return "/"  # none does
+        return "/"  # matches no path
     inside = str(context.memory.relative_to(context.agent.dir / "agent"))
     return "" if inside == "." else f"{inside}/"
 
 
-def _marked(text: str, first: int, count: int | None) -> str:
-    """Lines of a note, what others said as quotations; the mark of the first one is told although it stands above."""
+def _with_provenance(text: str, first: int, count: int | None) -> str:
+    """Return lines of a note, with other people's words as quotations; a provenance mark above the first
+    line applies too.
+    """
     from claw_memory.notes import lines_of
 
     shown = lines_of(quoted_foreign(text), first, count)
-    above = origins(text)[first - 1 : first] if first > 1 else ()
+    above = line_provenances(text)[first - 1 : first] if first > 1 else ()
     return f"<!-- from: {above[0]} -->\n{shown}" if above and above[0] else shown
 
 
-def _within(results: int) -> int:
+def _clamped(results: int) -> int:
     return min(max(results, 1), _MOST_RESULTS)
 
 
-def told(answer: "Answer", cited: bool, unknown: str = "") -> str:
-    """A search for the model.
+def told(answer: "SearchAnswer", cited: bool, unknown: str = "") -> str:
+    """Format a search for the model.
 
-    :param cited: each piece ends with its source, ready to be copied into a reply.
-    :param unknown: why the embedder that the settings name is not there.
+    :param cited: each chunk ends with its source, ready to be copied into a reply.
+    :param unknown: why the embedder that the settings name is missing.
     """
     parts = [_piece(number, hit, cited) for number, hit in enumerate(answer.hits, 1)]
     if not parts:
         parts = [
-            say(
+            t(
                 "Nothing in the memory matches. Other words may; a new search changes nothing in what is noted."
             )
         ]
     return "\n\n".join([*parts, *_caveats(answer, unknown)])
 
 
-def document(answer: "Answer", unknown: str = "") -> dict[str, Any]:
-    """A search for programs."""
+def document(answer: "SearchAnswer", unknown: str = "") -> dict[str, Any]:
+    """Format a search as JSON data."""
     return {
         "results": [
             {
-                "path": hit.path, "from": hit.first, "to": hit.last, "score": hit.score, "text": hit.text,
-                "changed": _moment(hit.changed), "fresh": hit.fresh, "origin": hit.origin,
+                "path": hit.path,
+                "from": hit.first,
+                "to": hit.last,
+                "score": hit.score,
+                "text": hit.text,
+                "changed": _moment(hit.changed),
+                "fresh": hit.fresh,
+                "origin": hit.origin,
             }
             for hit in answer.hits
         ],
@@ -138,32 +146,37 @@ def document(answer: "Answer", unknown: str = "") -> dict[str, Any]:
         "whyNot": unknown or answer.why_not,
         "filesBehind": answer.behind,
         "piecesWaiting": answer.waiting,
-    }  # fmt: skip
+    }
 
 
-def _piece(number: int, hit: "Hit", cited: bool) -> str:
-    state = say("current") if hit.fresh else say("changed since it was indexed: read it with memory_get")
-    head = say(
+def _piece(number: int, hit: "SearchHit", cited: bool) -> str:
+    state = t("current") if hit.fresh else t("changed since it was indexed: read it with memory_get")
+    head = t(
         "{number}. {path} lines {first}-{last} (score {score:.2f}, file of {changed}, {state})",
-        number=number, path=hit.path, first=hit.first, last=hit.last, score=hit.score, changed=_moment(hit.changed),
+        number=number,
+        path=hit.path,
+        first=hit.first,
+        last=hit.last,
+        score=hit.score,
+        changed=_moment(hit.changed),
         state=state,
-    )  # fmt: skip
+    )
     lines = hit.text.split("\n")
     said = quoted_foreign(hit.text, [hit.origin] * len(lines))
     text = f"<!-- from: {hit.origin} -->\n{said}" if hit.origin else said
     return f"{head}\n{text}" + (f"\nSource: {hit.path}#{hit.first}" if cited else "")
 
 
-def _caveats(answer: "Answer", unknown: str) -> list[str]:
+def _caveats(answer: "SearchAnswer", unknown: str) -> list[str]:
     lines = []
     if unknown or not answer.by_meaning:
-        lines.append(say("Searched by words alone: {why}.", why=unknown or answer.why_not))
+        lines.append(t("Searched by words alone: {why}.", why=unknown or answer.why_not))
     if answer.behind:
         lines.append(
-            say("{count} files are not indexed yet; that goes on in the background.", count=answer.behind)
+            t("{count} files are not indexed yet; that goes on in the background.", count=answer.behind)
         )
     if answer.by_meaning and answer.waiting:
-        lines.append(say("{count} pieces are found by their words alone so far.", count=answer.waiting))
+        lines.append(t("{count} pieces are found by their words alone so far.", count=answer.waiting))
     return [" ".join(lines)] if lines else []
 
 

@@ -1,4 +1,4 @@
-"""The vectors of an index in memory, and the nearest ones to a question: every one is compared, by numpy."""
+"""The vectors of an index in memory, and a nearest-neighbour search that compares all of them with numpy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,18 +7,19 @@ from claw_memory.index import Index
 from claw_memory.script import LATIN, script_of
 
 _SPARE_ROWS = 4096
-_TEXTS_FOR_SURE = 20  # so many of a script count as much as the sentences that stand for any text
+# with this many texts of a script, their mean counts as much as that of the sample sentences
+_TEXTS_FOR_SURE = 20
 
 
 def packed(vectors: Any) -> list[bytes]:
-    """Vectors as they are kept: of length 1, two bytes a number."""
+    """Encode vectors for storage: length 1, two bytes a number."""
     import numpy as np
 
     return [row.astype("<f2").tobytes() for row in _unit(np.asarray(vectors, dtype=np.float32))]
 
 
 class Vectors:
-    """Those of one index, brought up to date before each question."""
+    """The vectors of one index, updated before each query."""
 
     def __init__(self) -> None:
         self._state: tuple[int, ...] = ()
@@ -26,15 +27,14 @@ class Vectors:
         self._scripts: Any = None
         self._rows: Any = None  # at least as many as pieces
         self._centres: dict[str, Any] = {}
-        self._scales: Any = None  # 1 / length of each row without its centre
-        self._shifts: Any = None  # which centre belongs to a row, as its place in _centres
+        self._scales: Any = None  # 1 / length of each row after its centre is subtracted
+        self._shifts: Any = None  # index into _centres for each row
 
     def nearest(self, index: Index, question: str, vector: Any, most: int) -> list[tuple[int, float]]:
-        """The pieces that lie nearest, best first, with how near they are.
+        """Return the nearest chunks, best first, with their similarity.
 
         :param vector: of the question.
-        :returns: cosines, once what is common to all texts of a script was taken off: about 0 for texts that have
-            nothing to do with each other.
+        :returns: cosines after the mean of all texts of a script is subtracted: about 0 for unrelated texts.
         """
         import numpy as np
 
@@ -75,7 +75,7 @@ class Vectors:
         self._state = state
 
     def _with(self, index: Index, rows: Any, kept: int, new: list[int]) -> Any:
-        """The first ``kept`` rows and those of the new pieces; there is room for some more."""
+        """Return the first ``kept`` rows followed by those of the new chunks, with spare capacity."""
         import numpy as np
 
         places = {piece: kept + at for at, piece in enumerate(new)}
@@ -93,7 +93,7 @@ class Vectors:
         return rows if fits else np.zeros((kept + len(new), 0), dtype=np.float32)
 
     def _find_centres(self, index: Index) -> None:
-        """What the texts of each script have in common."""
+        """Compute the mean vector of the texts of each script."""
         import numpy as np
 
         rows = self._rows[: len(self._pieces)]

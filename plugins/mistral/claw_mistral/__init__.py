@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, base_url, configured_keys, hookimpl, is_loopback
+from claw import PluginConfig, Provider, configured_keys, hookimpl, is_loopback
+from claw_provider_sdk import base_url
 
 
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
-    """``mistral``, and each ``providers.NAME`` with ``type: mistral``."""
+    """Register ``mistral``, and each ``providers.NAME`` with ``type: mistral``."""
     from claw_mistral.config import MistralConfig
     from claw_mistral.provider import DEFAULT_URL, Mistral
 

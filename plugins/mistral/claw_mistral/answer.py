@@ -1,7 +1,8 @@
-"""From the chunks of a chat completion to an answer. No input, no output.
+"""Conversion of the chunks of a chat completion to an answer. Pure.
 
-Facts: docs.mistral.ai, "Chat" and "Reasoning": content is a text or a list of chunks; calls come whole, or grow under one
-index; usage comes with the reason to stop, cached tokens inside of the prompt's.
+Facts: docs.mistral.ai, "Chat" and "Reasoning": content is a text or a list of chunks; calls come whole, or
+grow under one
+index; usage comes with the finish reason, cached tokens included in the prompt's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +10,6 @@ from typing import Any
 
 import msgspec
 from claw import (
-    STREAM_DONE,
     Assistant,
     ModelEvent,
     Text,
@@ -19,37 +19,35 @@ from claw import (
     ToolCall,
     ToolSpec,
     Usage,
-    failed,
-    mint_call_id,
-    say,
-    tool_arguments,
+    t,
 )
+from claw_provider_sdk import STREAM_DONE, new_call_id, provider_error, tool_arguments
 
 from claw_mistral.refusal import refused
 
 _STOPS = {"stop": "stop", "tool_calls": "tool_use", "length": "length", "model_length": "length"}
 _NO_ID = ("", "null")
-"""What the service and its SDK write for a call without an id."""
+"""Values that the service and its SDK write for a call without an id."""
 
 
-class _Words:
-    """Words, or a thought, while they come in."""
+class _MistralText:
+    """A text, or a thought, while it is streamed."""
 
     def __init__(self, *, thought: bool) -> None:
         self.thought, self.signature = thought, ""
         self.pieces: list[str] = []
 
 
-class _Call:
-    """A call while it comes in."""
+class _MistralCall:
+    """A call while it is streamed."""
 
     def __init__(self, call_id: str, name: str) -> None:
         self.id, self.name = call_id, name
         self.pieces: list[str] = []
 
 
-class Folding:
-    """One answer while it comes in.
+class MistralParser:
+    """One answer while it is streamed.
 
     :param maker: name of the provider, which its thoughts carry.
     :param model: as the request names it.
@@ -58,20 +56,20 @@ class Folding:
     def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._schemas = {spec.name: spec.parameters for spec in tools}
-        self._words: list[_Words] = []
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
+        self._words: list[_MistralText] = []
+        self._calls: list[_MistralCall] = []
+        self._at: dict[int, _MistralCall] = {}
         self._usage: Mapping[str, Any] = {}
         self._stop = ""
         self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
-        """A reason to stop was given; the end mark may still follow."""
+        """True after a finish reason; the end mark may still follow."""
         return bool(self._stop)
 
     def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
-        """Hear one chunk."""
+        """Process one chunk."""
         if name == STREAM_DONE:
             self.done = True
             return
@@ -81,21 +79,21 @@ class Folding:
         for choice in data.get("choices") or ():
             if choice.get("index", 0) == 0:
                 delta = choice.get("delta") or choice.get("message") or {}
-                yield from self._hear(delta.get("content"))
+                yield from self._process_content(delta.get("content"))
                 for piece in delta.get("tool_calls") or ():
                     self._grow(piece, piece.get("function") or {})
                 self.heard += choice.get("finish_reason") not in (None, "", self._stop)
                 self._stop = choice.get("finish_reason") or self._stop
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
-        """Hear a whole completion at once."""
+        """Process a whole completion at once."""
         yield from self.take("", body)
         self.done = True
 
     def finish(self) -> Assistant:
-        """The answer, when it came to its end."""
+        """Return the answer, when it has ended."""
         if not self._stop:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         calls = tuple(self._whole_calls())
         stop = _STOPS.get(self._stop, "error")
         return Assistant(
@@ -103,10 +101,10 @@ class Folding:
             model=self._model,
             stop_reason="tool_use" if calls and stop == "stop" else stop,
             usage=to_usage(self._usage),
-            error=say("the service stopped this answer: {why}", why=self._stop) if stop == "error" else "",
+            error=t("the service stopped this answer: {why}", why=self._stop) if stop == "error" else "",
         )
 
-    def _hear(self, content: Any) -> Iterator[ModelEvent]:
+    def _process_content(self, content: Any) -> Iterator[ModelEvent]:
         chunks = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
         for chunk in chunks:
             if chunk.get("type") == "thinking":
@@ -124,9 +122,9 @@ class Folding:
                 self.heard += len(text)
                 yield ThinkingDelta(text) if words.thought else TextDelta(text)
 
-    def _open(self, *, thought: bool) -> _Words:
+    def _open(self, *, thought: bool) -> _MistralText:
         if not self._words or self._words[-1].thought is not thought:
-            self._words.append(_Words(thought=thought))
+            self._words.append(_MistralText(thought=thought))
         return self._words[-1]
 
     def _grow(self, piece: Mapping[str, Any], function: Mapping[str, Any]) -> None:
@@ -135,7 +133,7 @@ class Folding:
         call_id = "" if call_id in _NO_ID else call_id
         call = self._at.get(index) if isinstance(index, int) else None
         if call is None or (call_id and call_id != call.id) or (name and name != call.name):
-            call = _Call(call_id, name)
+            call = _MistralCall(call_id, name)
             self._calls.append(call)
             self.heard += len(name)
         if isinstance(index, int):
@@ -154,19 +152,19 @@ class Folding:
                 yield Text(text)
 
     def _whole_calls(self) -> Iterator[ToolCall]:
-        """The calls; half a call is left out when the answer ran out of tokens, else it is a failure."""
+        """Yield the calls; an incomplete call is left out at the token limit, else it is an error."""
         for call in self._calls:
             text, cut = "".join(call.pieces), _STOPS.get(self._stop) == "length"
             arguments = tool_arguments(text, self._schemas.get(call.name)) if call.name else None
             if arguments is None or (cut and not text):
                 if not cut:
-                    raise failed(self._model, reason="truncated")
+                    raise provider_error(self._model, reason="truncated")
                 continue
-            yield ToolCall(call.id or mint_call_id(), call.name, arguments)
+            yield ToolCall(call.id or new_call_id(), call.name, arguments)
 
 
 def to_usage(counts: Mapping[str, Any]) -> Usage:
-    """The service's figures made neutral: cached tokens apart."""
+    """Convert the service's token counts: cached tokens apart."""
 
     def figure(source: Mapping[str, Any], name: str) -> int | None:
         value = source.get(name)

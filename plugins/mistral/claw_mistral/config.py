@@ -6,8 +6,8 @@ from claw import ModelConfig, ProviderConfig
 from pydantic import Field, PositiveInt
 
 
-class ModelFacts(ModelConfig):
-    """What is known of one model."""
+class MistralModelConfig(ModelConfig):
+    """Known facts of one model."""
 
     thinking: Literal["levels", "switch", "mode", "none"] | None = Field(
         None,
@@ -17,7 +17,7 @@ class ModelFacts(ModelConfig):
 
 
 class MistralConfig(ProviderConfig):
-    """Where the service is, the keys, and how long to wait."""
+    """Address, keys and timeouts of the service."""
 
     type: Literal["mistral"] | None = Field(
         None, description="mistral: this service speaks Mistral's chat completions."
@@ -26,4 +26,4 @@ class MistralConfig(ProviderConfig):
     max_tokens: PositiveInt | None = Field(
         None, description="How long an answer may be; absent = the service decides."
     )
-    models: dict[str, ModelFacts] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]
+    models: dict[str, MistralModelConfig] = Field({}, description="By the service's own name of the model.")  # type: ignore[assignment]

@@ -1,8 +1,10 @@
-"""What is known of Mistral's models by their names. Pure.
+"""Facts of Mistral's models, by name. Pure.
 
-Facts: docs.mistral.ai, "Models", "Reasoning": small from 4 and medium from 3.5 on know the efforts high and none, large
-from 4 on low, medium and high; magistral always thinks and is asked by ``prompt_mode`` to lay it open. What a model does
-not know, it refuses (400, code 3051), so that others are told nothing.
+Facts: docs.mistral.ai, "Models", "Reasoning": small from 4 and medium from 3.5 on support the efforts high
+and none,
+large from 4 on low, medium and high; magistral always thinks, and ``prompt_mode`` makes its thoughts visible.
+A model
+refuses an unsupported field (400, code 3051), so other models get none.
 """
 
 import re
@@ -24,25 +26,25 @@ _STYLES = (
 
 
 def context_tokens(model: str) -> int:
-    """How much a model reads; of an unknown one what is safe to take for granted."""
+    """Return the context size of a model; a safe assumption for an unknown one."""
     return next(
         (tokens for name, tokens in CONTEXT_TOKENS.items() if model.startswith(name)), OTHER_CONTEXT_TOKENS
     )
 
 
 def style(model: str, told: str | None = None) -> str:
-    """How ``model`` is told to think: levels, switch, mode, none.
+    """Return the thinking style of ``model``: levels, switch, mode, none.
 
-    :param told: what the file says of it; else its name decides.
+    :param told: the configured style; else its name decides.
     """
     return told or next((how for name, how in _STYLES if name.match(model)), "none")
 
 
 def thinking(how: str, level: str) -> dict[str, Any]:
-    """The fields of a request for one of our levels; empty when nothing is to be said.
+    """Return the request fields for one of claw's levels; empty when none is needed.
 
     :param how: of :func:`style`.
-    :param level: off, low, medium, high, adaptive. The service has no level of its own choice: adaptive is medium.
+    :param level: off, low, medium, high, adaptive. The service has no adaptive level: adaptive is medium.
     """
     if how == "mode":
         return {} if level == "off" else {"prompt_mode": "reasoning"}

@@ -1,31 +1,36 @@
-"""What the vendor's models cost, as data (``models.json``): US dollars for a million tokens, each figure with its date.
+"""Prices of the vendor's models, as data (``models.json``): US dollars for a million tokens, each figure with
+its date.
 
-Read off the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest model as
+Taken from the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest
+model as
 Vercel's gateway quotes that page, since the half price of its first weeks is over. A name that ends in
-``-latest`` is another model every few months, and so is its price: it is not here. Nor is one of which two are told.
+``-latest``
+changes its model and price every few months, so it is left out; so is a model with two different published
+prices.
 """
 
 from functools import cache
 from pathlib import Path
 
 import msgspec
-from claw import ModelFigures, Price, model_figures
+from claw import Price
+from claw_provider_sdk import ModelFigures, model_figures
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. ``source``: the page that its figures are from."""
+class MistralPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file. ``source``: the page of its figures."""
 
     source: str
     models: dict[str, ModelFigures]
 
 
 @cache
-def table() -> Table:
-    """Read once, when a price is first asked for."""
-    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=Table)
+def table() -> MistralPrices:
+    """Load the file, on first use."""
+    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=MistralPrices)
 
 
 def price(model: str) -> Price | None:
-    """What a model costs; None when the table does not know it."""
+    """Return the price of a model; None when the table does not have it."""
     known = model_figures(table().models, model)
     return known.price if known else None

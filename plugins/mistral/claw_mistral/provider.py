@@ -11,22 +11,14 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import (
-    Credential,
-    Growing,
-    ModelEvent,
-    Patience,
-    Price,
-    Request,
-    VendorClients,
-    converse,
-)
+from claw import Credential, IncrementalCache, ModelEvent, Price, Request
+from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
 
 from claw_mistral import models, prices
-from claw_mistral.answer import Folding
-from claw_mistral.config import MistralConfig, ModelFacts
+from claw_mistral.answer import MistralParser
+from claw_mistral.config import MistralConfig, MistralModelConfig
 from claw_mistral.refusal import refused
-from claw_mistral.request import Rows, body
+from claw_mistral.request import MistralMessages, body
 
 DEFAULT_URL = "https://api.mistral.ai"
 _PATH = "/v1/chat/completions"
@@ -52,39 +44,43 @@ class Mistral:
         self._free = free
         self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
         self._clients = VendorClients("mistralai.client", "mistralai", "claw-mistral[sdk]", self._make)
-        self._rows = Growing(partial(Rows, name))
-        self._patience = Patience.of(config)
+        self._rows = IncrementalCache(partial(MistralMessages, name))
+        self._patience = StreamTimeouts.of(config)
 
     def __repr__(self) -> str:
         return f"Mistral({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order; one with an empty secret on this machine, where none is needed."""
+        """Return the keys to try, in order; one with an empty secret on this machine, where none is
+        needed.
+        """
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
-        """As configured; else by the family of the model."""
+        """Return the configured size, else that of the model family."""
         return self._facts(model).context_tokens or models.context_tokens(model)
 
     def price(self, model: str) -> Price | None:
-        """The vendor's, as long as the vendor is asked; nothing on this machine."""
+        """Return the vendor's price if the vendor is called; zero on this machine."""
         if self._free:
             return Price(0.0, 0.0)
         return prices.price(model) if self._base_url == DEFAULT_URL else None
 
     def answer_tokens(self, request: Request) -> int | None:
-        """As asked, else as configured, thoughts included; else the service decides."""
+        """Return the requested limit, else the configured one, thoughts included; else None: the service
+        decides.
+        """
         return request.max_tokens or self._facts(request.model).max_tokens or self._config.max_tokens
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer ``request``, piece by piece."""
+        """Stream the answer to ``request``."""
         facts = self._facts(request.model)
         how = models.style(request.model, facts.thinking)
         most = facts.max_tokens or self._config.max_tokens
 
         async def ask() -> Any:
-            client = await self._clients.of(request.credential)
-            rows = self._rows.of(request.messages, request.model)
+            client = await self._clients.get(request.credential)
+            rows = self._rows.get(request.messages, request.model)
             content = msgspec.json.encode(body(request, rows, most, how))
             answer = await self._post(client, request.credential, content)
             if answer.status_code != 200:
@@ -92,16 +88,16 @@ class Mistral:
                 raise refused(f"{self.name}/{request.model}", said, answer.status_code, answer.headers)
             return answer
 
-        return converse(
+        return stream_answer(
             ask,
-            Folding(self.name, request.model, request.tools),
+            MistralParser(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
         )
 
     async def _post(self, client: Any, key: Credential | None, content: bytes) -> Any:
-        """Ask once through the SDK, its hooks round it; the response, whatever it says, the body unread."""
+        """Send one request through the SDK and its hooks; return any response, the body unread."""
         import httpx2
 
         settings = client.sdk_configuration
@@ -124,11 +120,11 @@ class Mistral:
         )
         return await client.do_request_async(context, request, lambda status: status >= 400, stream=True)
 
-    def _facts(self, model: str) -> ModelFacts:
-        return self._config.models.get(model) or ModelFacts()
+    def _facts(self, model: str) -> MistralModelConfig:
+        return self._config.models.get(model) or MistralModelConfig()
 
     def _make(self, sdk: Any, secret: str) -> Any:
-        """A client on the shared connection; the blocking one, which is never used, is given empty."""
+        """Make a client on the shared connection; the blocking client, never used, is a placeholder."""
         import httpx2
 
         return sdk.Mistral(

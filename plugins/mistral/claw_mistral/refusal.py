@@ -1,17 +1,19 @@
-"""Why Mistral refused a request: its error bodies as ``ProviderError``. Pure.
+"""Mistral's error bodies as ``ProviderError``. Pure.
 
-Forms seen: ``{"object": "error", "message": …, "type": …, "code": "3230"}``, whose message may itself hold a ``detail``;
-``{"detail": "Unauthorized"}``; and the list of faults that the service's gate answers with 422.
+Observed forms: ``{"object": "error", "message": …, "type": …, "code": "3230"}``, whose message may itself
+hold a
+``detail``; ``{"detail": "Unauthorized"}``; and the list of validation errors with status 422.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from claw import ProviderError, failed, failure_said
+from claw import ProviderError
+from claw_provider_sdk import failure_said, provider_error
 
 
 def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
-    """The error for an error body.
+    """Return the error for an error body.
 
     :param body: parsed JSON, or text.
     :param status: of the answer; 200 inside a stream.
@@ -21,13 +23,13 @@ def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) ->
         return failure_said(service, inner, status=status, headers=headers)
     kind, text = str(inner.get("type") or ""), _text(inner.get("message") or inner.get("detail"))
     if "capacity" in kind or "capacity exceeded" in text.lower():
-        return failed(service, reason="overloaded", status=status, text=text, headers=headers)
+        return provider_error(service, reason="overloaded", status=status, text=text, headers=headers)
     plain = {"message": text, "type": kind, "code": inner.get("raw_status_code") or inner.get("code")}
     return failure_said(service, plain, status=status, headers=headers)
 
 
 def _text(told: Any) -> str:
-    """What a message says: a text, or a list of faults with their places."""
+    """Return the text of a message: a text, or a list of validation errors with their fields."""
     if isinstance(told, Mapping):
         told = told.get("detail") or told.get("message") or ""
     if isinstance(told, list):

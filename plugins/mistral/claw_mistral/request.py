@@ -1,7 +1,8 @@
-"""From our request to the body of a chat completion. Pure.
+"""Conversion of a request to the body of a chat completion. Pure.
 
-Facts: docs.mistral.ai, "Chat", "Function calling", "Reasoning". The ids of calls are nine letters and digits; a user may
-not speak right behind the result of a tool; an answer to be gone on with is marked ``prefix``.
+Facts: docs.mistral.ai, "Chat", "Function calling", "Reasoning". The ids of calls are nine letters and digits;
+a user
+message may not follow a tool result directly; an answer to be continued is marked ``prefix``.
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,8 @@ from copy import copy
 from typing import Any
 
 import msgspec
-from claw import Assistant, CallIds, Image, JsonRows, Message, Request, Text, Thinking, ToolSpec, User
+from claw import Assistant, Image, Message, Request, Text, Thinking, ToolSpec, User
+from claw_provider_sdk import CallIds, JsonRows
 
 from claw_mistral.models import thinking
 
@@ -22,11 +24,11 @@ _OPENING: Row = {
 _BETWEEN = "(The results are read.)"
 
 
-def body(request: Request, rows: "Rows", max_tokens: int | None, how: str) -> Row:
-    """The whole body of a streamed request.
+def body(request: Request, rows: "MistralMessages", max_tokens: int | None, how: str) -> Row:
+    """Return the whole body of a streamed request.
 
     :param rows: the request's messages.
-    :param how: the model is told to think, as of :func:`claw_mistral.models.style`.
+    :param how: the thinking style, of :func:`claw_mistral.models.style`.
     """
     system = request.system.whole.strip()
     head = [{"role": "system", "content": system}] if system else []
@@ -40,7 +42,7 @@ def body(request: Request, rows: "Rows", max_tokens: int | None, how: str) -> Ro
 
 
 def to_function(spec: ToolSpec) -> Row:
-    """A tool, its schema plain."""
+    """Convert a tool, its schema unchanged."""
     return {
         "name": spec.name,
         "description": spec.description,
@@ -49,15 +51,15 @@ def to_function(spec: ToolSpec) -> Row:
 
 
 def to_tool_choice(choice: str) -> str | Row:
-    """auto, none, required, or the name of a tool."""
+    """Convert auto, none, required, or the name of a tool."""
     words = {"auto": "auto", "none": "none", "required": "any"}
     return words.get(choice) or {"type": "function", "function": {"name": choice}}
 
 
-class Rows:
-    """The messages of a conversation as the service takes them, in an order that it takes.
+class MistralMessages:
+    """The messages of a conversation in the service's form and order.
 
-    :param maker: name of this provider; thoughts go back to the very ``model`` that had them.
+    :param maker: name of this provider; thoughts are returned only to the ``model`` that made them.
     """
 
     def __init__(self, maker: str, model: str) -> None:
@@ -68,12 +70,12 @@ class Rows:
 
     @property
     def whole(self) -> list[Any]:
-        """All of them, the older ones as JSON; an answer that stands last is to be gone on with."""
+        """All rows, the older ones as JSON; a final answer is marked to be continued."""
         last = self._last or _OPENING
-        return [*self._older.whole, last | {"prefix": True} if last["role"] == "assistant" else last]
+        return [*self._older.rows, last | {"prefix": True} if last["role"] == "assistant" else last]
 
     def add(self, message: Message) -> None:
-        """One more message."""
+        """Add a message."""
         if isinstance(message, Assistant):
             row = self._said(message)
         elif isinstance(message, User):
@@ -89,8 +91,8 @@ class Rows:
                 self._put(_OPENING)
             self._put(row)
 
-    def fork(self) -> "Rows":
-        """A copy that grows on its own."""
+    def fork(self) -> "MistralMessages":
+        """Return an independent copy."""
         other = copy(self)
         other._ids, other._older = self._ids.fork(), self._older.fork()
         return other
@@ -135,7 +137,7 @@ def _thought(thought: Thinking) -> Row:
 
 
 def _content(content: Iterable[Text | Image]) -> str | list[Row]:
-    """Words as they are; with pictures a list of chunks."""
+    """Return text as it is; with pictures a list of chunks."""
     parts = list(content)
     if not any(isinstance(part, Image) for part in parts):
         words = "\n".join(part.text for part in parts if isinstance(part, Text))

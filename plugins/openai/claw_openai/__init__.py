@@ -5,37 +5,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from claw import (
-    Credential,
-    PluginConfig,
-    Provider,
-    ProviderError,
-    base_url,
-    configured_keys,
-    hookimpl,
-    is_loopback,
-)
+from claw import Credential, PluginConfig, Provider, ProviderError, configured_keys, hookimpl, is_loopback
+from claw_provider_sdk import base_url
 
 if TYPE_CHECKING:
     from claw_openai.endpoints import Endpoint
 
 OTHERS = frozenset({"anthropic", "google", "mistral", "local", "offline"})
-"""Providers of other plugins: with a base URL, but not ours."""
+"""Providers of other plugins, which have a base URL too."""
 
 
 @hookimpl
 def register_providers(config: PluginConfig) -> Iterator[Provider]:
-    """``openai``, the endpoints of the table, and each further one in the file."""
+    """Register ``openai``, the endpoints of the table, and each further one in the file."""
     from claw_openai.endpoints import endpoints
 
     sections, table = config.settings.providers, endpoints()
     listed = [name for name in table if _is_ours(sections.get(name))]
     names = dict.fromkeys([*listed, *compatible(sections)])
-    return config.each_provider(names, lambda name: _begun(config, name, table.get(name)))
+    return config.each_provider(names, lambda name: _make_provider(config, name, table.get(name)))
 
 
-def _begun(config: PluginConfig, name: str, known: "Endpoint | None") -> Provider | None:
-    """One endpoint; None when it is switched off."""
+def _make_provider(config: PluginConfig, name: str, known: "Endpoint | None") -> Provider | None:
+    """Return one endpoint; None when it is disabled."""
     from claw_openai.config import OpenAIConfig
     from claw_openai.provider import OpenAI
 
@@ -50,30 +42,37 @@ def _begun(config: PluginConfig, name: str, known: "Endpoint | None") -> Provide
     variables = [*(known.env if known else ()), f"{name.upper().replace('-', '_')}_API_KEY"]
     keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
     if not address and known:
-        keys = partial(_nowhere, name, known)
+        keys = partial(_no_address, name, known)
     return OpenAI(name, section, address, keys, config.http, known, here)
 
 
-def _nowhere(name: str, known: "Endpoint") -> tuple[Credential, ...]:
-    """The keys of an endpoint without an address: none of any use, wherever one stands.
+def _no_address(name: str, known: "Endpoint") -> tuple[Credential, ...]:
+    """Raise instead of returning the keys of an endpoint without an address.
 
-    :raises ProviderError: it must be said where it is.
+    :raises ProviderError: its address must be configured.
     """
     raise ProviderError(
-        "nobody knows where {title} is", reason="bad_request", where=f"providers.{name}.baseUrl",
-        fix="Set {variable}, or providers.{name}.baseUrl", title=known.title, variable=known.variable, name=name,
-    )  # fmt: skip
+        "nobody knows where {title} is",
+        reason="bad_request",
+        where=f"providers.{name}.baseUrl",
+        fix="Set {variable}, or providers.{name}.baseUrl",
+        title=known.title,
+        variable=known.variable,
+        name=name,
+    )
 
 
 def compatible(sections: Mapping[str, Any]) -> Iterable[str]:
-    """The names in ``providers`` that this plugin serves: ``type: openai``, or an address and nobody else's name."""
+    """Yield the names in ``providers`` that this plugin serves: ``type: openai``, or an address and no
+    other plugin's name.
+    """
     for name, section in sections.items():
         if _type_of(section) == "openai" or (_is_ours(section) and section.base_url and name not in OTHERS):
             yield name
 
 
 def _is_ours(section: Any) -> bool:
-    """Whether a section, as far as it is there, leaves the endpoint to this plugin."""
+    """Return true if a section, as far as present, leaves the endpoint to this plugin."""
     return _type_of(section) in (None, "openai")
 
 

@@ -1,6 +1,6 @@
-"""Chat Completions: from our request to its body, and from its chunks to an answer. Pure.
+"""Chat Completions: conversion of a request to its body, and of its chunks to an answer. Pure.
 
-Facts: platform.openai.com, "Chat Completions"; what compatible servers really send: ``tests/fixtures/openai``.
+Facts: platform.openai.com, "Chat Completions"; real answers of compatible servers: ``tests/fixtures/openai``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +9,8 @@ from typing import Any
 
 import msgspec
 from claw import (
-    STREAM_DONE,
     Assistant,
-    CallIds,
     Image,
-    JsonRows,
     Message,
     ModelEvent,
     Request,
@@ -25,12 +22,17 @@ from claw import (
     ToolSpec,
     Usage,
     User,
-    failed,
-    failure_said,
-    mint_call_id,
-    say,
-    tool_arguments,
+    t,
     usage_of,
+)
+from claw_provider_sdk import (
+    STREAM_DONE,
+    CallIds,
+    JsonRows,
+    failure_said,
+    new_call_id,
+    provider_error,
+    tool_arguments,
 )
 
 from claw_openai.config import Quirks
@@ -40,11 +42,13 @@ _STOPS = {"stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use",
 Row = dict[str, Any]
 
 
-def body(request: Request, rows: "Rows", max_tokens: int | None, quirks: Quirks, thinks: str = "") -> Row:
-    """The whole body of a streamed request.
+def body(
+    request: Request, rows: "ChatMessages", max_tokens: int | None, quirks: Quirks, thinks: str = ""
+) -> Row:
+    """Return the whole body of a streamed request.
 
     :param rows: the request's messages.
-    :param thinks: always or never, when the model cannot be told.
+    :param thinks: always or never, when the model cannot be configured.
     """
     system = request.system.whole
     head = [{"role": quirks.system_role, "content": system}] if system else []
@@ -61,9 +65,9 @@ def body(request: Request, rows: "Rows", max_tokens: int | None, quirks: Quirks,
 
 
 def thinking(level: str, quirks: Quirks, thinks: str = "") -> Row:
-    """How the service is told to think; ``adaptive`` leaves it to the service.
+    """Return the thinking fields; ``adaptive`` leaves it to the service.
 
-    :param thinks: always = it cannot be switched off.
+    :param thinks: always = it cannot be disabled.
     """
     is_level = level in ("low", "medium", "high")
     told: Row = {"reasoning_effort": level} if quirks.reasoning_effort and is_level else {}
@@ -80,7 +84,7 @@ def thinking(level: str, quirks: Quirks, thinks: str = "") -> Row:
 
 
 def to_function(spec: ToolSpec) -> Row:
-    """A tool, its schema plain."""
+    """Convert a tool, its schema unchanged."""
     return {
         "name": spec.name,
         "description": spec.description,
@@ -89,7 +93,7 @@ def to_function(spec: ToolSpec) -> Row:
 
 
 def to_tool_choice(choice: str) -> str | Row:
-    """auto, none, required, or the name of a tool."""
+    """Convert auto, none, required, or the name of a tool."""
     return (
         choice
         if choice in ("auto", "none", "required")
@@ -97,8 +101,8 @@ def to_tool_choice(choice: str) -> str | Row:
     )
 
 
-class Rows:
-    """The messages of a conversation as the service takes them. Pictures in results follow as a message of the user:
+class ChatMessages:
+    """The messages of a conversation in the service's form. Pictures in results follow as a user message:
     results are text.
 
     :param maker: name of this provider.
@@ -112,11 +116,11 @@ class Rows:
 
     @property
     def whole(self) -> list[msgspec.Raw]:
-        """All of them, as JSON."""
-        return [*self._rows.whole, *map(raw, self._shown())]
+        """All rows, as JSON."""
+        return [*self._rows.rows, *map(raw, self._shown())]
 
     def add(self, message: Message) -> None:
-        """One more message."""
+        """Add a message."""
         if not isinstance(message, User | Assistant):
             call_id = self._ids.of_result(message.call_id)
             self._rows.add({"role": "tool", "tool_call_id": call_id, "content": message.text})
@@ -129,8 +133,8 @@ class Rows:
         else:
             self._write(_said(message, self._maker, self._ids, self._quirks))
 
-    def fork(self) -> "Rows":
-        """A copy that grows on its own."""
+    def fork(self) -> "ChatMessages":
+        """Return an independent copy."""
         other = copy(self)
         other._ids, other._rows, other._pictures = self._ids.fork(), self._rows.fork(), [*self._pictures]
         return other
@@ -144,12 +148,12 @@ class Rows:
 
 
 def raw(row: Row) -> msgspec.Raw:
-    """A row written once: into a body it is only copied."""
+    """Encode a row once, so that building a body only copies it."""
     return msgspec.Raw(msgspec.json.encode(row))
 
 
 def picture(image: Image) -> Row:
-    """A picture as a part of a message."""
+    """Convert a picture to a part of a message."""
     return {"type": "image_url", "image_url": {"url": f"data:{image.mime};base64,{image.data}"}}
 
 
@@ -180,8 +184,8 @@ def _said(message: Assistant, maker: str, ids: CallIds, quirks: Quirks) -> list[
     return [row] if message.text or calls else []
 
 
-class _Call:
-    """A call while it comes in."""
+class _ChatCall:
+    """A call while it is streamed."""
 
     def __init__(self, call_id: str) -> None:
         self.id, self.name = call_id, ""
@@ -192,27 +196,27 @@ class _Call:
         return "".join(self.pieces)
 
 
-class Folding:
-    """One answer while it comes in; lenient with what compatible servers make of the protocol."""
+class ChatParser:
+    """One answer while it is streamed; tolerates the deviations of compatible servers."""
 
     def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._schemas = {spec.name: spec.parameters for spec in tools}
         self._text: list[str] = []
         self._thought: list[str] = []
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
+        self._calls: list[_ChatCall] = []
+        self._at: dict[int, _ChatCall] = {}
         self._usage: Mapping[str, Any] | None = None
         self._stop: str | None = None
         self.heard, self.done = 0, False
 
     @property
     def whole(self) -> bool:
-        """A reason to stop was given; usage and the end mark may still follow, or never come."""
+        """True after a finish reason; usage and the end mark may still follow, or never come."""
         return self._stop is not None
 
     def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
-        """Hear one chunk."""
+        """Process one chunk."""
         if name == STREAM_DONE:
             self.done = True
             return
@@ -221,17 +225,17 @@ class Folding:
         self._usage = data.get("usage") or self._usage
         for choice in data.get("choices") or ():
             if choice.get("index") in (0, None):
-                yield from self._hear(choice, choice.get("delta") or choice.get("message") or {})
+                yield from self._process_choice(choice, choice.get("delta") or choice.get("message") or {})
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
-        """Hear a whole completion at once."""
+        """Process a whole completion at once."""
         yield from self.take("", body)
         self.done = bool(body.get("choices"))
 
     def finish(self) -> Assistant:
-        """The answer, when it came to its end: a reason to stop, or the end mark."""
+        """Return the answer, after a finish reason or the end mark."""
         if not self.done and not self.whole:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         calls = tuple(self._whole_calls())
         text, thought = "".join(self._text), "".join(self._thought)
         refused = self._stop == "content_filter"
@@ -245,10 +249,10 @@ class Folding:
             model=self._model,
             stop_reason="tool_use" if calls and stop == "stop" else stop,
             usage=to_usage(self._usage),
-            error=say("the service's filter stopped this answer") if refused else "",
+            error=t("the service's filter stopped this answer") if refused else "",
         )
 
-    def _hear(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def _process_choice(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str) and thought:
             self._thought.append(thought)
@@ -266,7 +270,9 @@ class Folding:
         self._usage = choice.get("usage") or self._usage
 
     def _grow(self, piece: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-        """Add a piece of a call. A new id under an old index is a new call; a piece without an index goes by its id."""
+        """Add a piece of a call. A new id under an old index is a new call; a piece without an index is
+        matched by its id.
+        """
         index, call_id, given = piece.get("index"), piece.get("id") or "", function.get("arguments")
         name, more = function.get("name") or "", _written(given)
         if isinstance(index, int):
@@ -284,7 +290,7 @@ class Folding:
             and tool_arguments(call.text or "?") is not None
         )
         if call is None or again or (call_id and call.id and call_id != call.id):
-            call = _Call(call_id)
+            call = _ChatCall(call_id)
             self._calls.append(call)
         if isinstance(index, int):
             self._at[index] = call
@@ -294,26 +300,26 @@ class Folding:
         call.pieces.append(more)
 
     def _whole_calls(self) -> Iterator[ToolCall]:
-        """The calls; half a call is left out when the answer ran out of tokens, else it is a failure."""
+        """Yield the calls; an incomplete call is left out at the token limit, else it is an error."""
         for call in self._calls:
             cut = self._stop == "length"
             arguments = tool_arguments(call.text, self._schemas.get(call.name)) if call.name else None
             if arguments is None or (cut and not call.text):
                 if not cut:
-                    raise failed(self._model, reason="truncated")
+                    raise provider_error(self._model, reason="truncated")
                 continue
-            yield ToolCall(call.id or mint_call_id(), call.name, arguments)
+            yield ToolCall(call.id or new_call_id(), call.name, arguments)
 
 
 def _texts(content: Any) -> str:
-    """A delta's text; some services send a list of parts."""
+    """Return a delta's text; some services send a list of parts."""
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content or () if part.get("type") == "text")
 
 
 def _written(arguments: Any) -> str:
-    """Arguments as text; some services send an object."""
+    """Return arguments as text; some services send an object."""
     return (
         arguments
         if isinstance(arguments, str)
@@ -324,7 +330,7 @@ def _written(arguments: Any) -> str:
 
 
 def to_usage(counts: Mapping[str, Any] | None) -> Usage:
-    """The service's figures made neutral. DeepSeek names its cached tokens in its own way."""
+    """Convert the service's token counts. DeepSeek has its own name for cached tokens."""
     said = counts or {}
     return apart(
         said,
@@ -333,7 +339,7 @@ def to_usage(counts: Mapping[str, Any] | None) -> Usage:
 
 
 def apart(counts: Mapping[str, Any], details: Mapping[str, Any] | None) -> Usage:
-    """Usage with the cached tokens (``details``) taken out of the input."""
+    """Return usage with the cached tokens (``details``) subtracted from the input."""
     said = usage_of(counts) or Usage()
     read, wrote = (details or {}).get("cached_tokens"), (details or {}).get("cache_write_tokens")
     rest = None if said.input is None else max(0, said.input - (read or 0) - (wrote or 0))

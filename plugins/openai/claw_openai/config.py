@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 
 
 class Quirks(Section):
-    """How an endpoint differs; absent = what is known of it (``endpoints.json``), else the default."""
+    """Differences of an endpoint; absent = the entry in ``endpoints.json``, else the default."""
 
     max_tokens_name: Literal["max_completion_tokens", "max_tokens"] = Field(
         "max_tokens", description="What the longest answer is called."
@@ -25,7 +25,7 @@ class Quirks(Section):
 
 
 class OpenAIConfig(ProviderConfig):
-    """Where the service is, the keys, how long to wait, and where it differs."""
+    """Address, keys, timeouts and differences of the endpoint."""
 
     type: Literal["openai"] | None = Field(None, description="openai: this service speaks Chat Completions.")
     api: Literal["chat", "responses"] = Field(

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from claw import Credential, Growing, ModelEvent, Patience, Price, Request, VendorClients, converse
+from claw import Credential, IncrementalCache, ModelEvent, Price, Request
+from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
 from pydantic.alias_generators import to_camel
 
 from claw_openai import chat, responses
@@ -17,7 +18,7 @@ from claw_openai.config import OpenAIConfig, Quirks
 from claw_openai.endpoints import Endpoint
 
 CONTEXT_TOKENS = 32_768
-"""What a model of which nothing is known is taken to read."""
+"""Assumed context size of an unknown model."""
 
 
 class OpenAI:
@@ -46,19 +47,19 @@ class OpenAI:
             to_camel(key): value for key, value in config.quirks.model_dump(exclude_unset=True).items()
         }
         self._quirks = Quirks.model_validate({**(known.quirks if known else {}), **written})
-        self._rows = Growing(partial(chat.Rows, name, self._quirks))
-        self._items = Growing(partial(responses.Items, name))
-        self._patience = Patience.of(config)
+        self._rows = IncrementalCache(partial(chat.ChatMessages, name, self._quirks))
+        self._items = IncrementalCache(partial(responses.ResponseItems, name))
+        self._patience = StreamTimeouts.of(config)
 
     def __repr__(self) -> str:
         return f"OpenAI({self.name!r}, {self._base_url!r})"
 
     def credentials(self) -> tuple[Credential, ...]:
-        """The keys to try, in order; one with an empty secret for an endpoint that needs none."""
+        """Return the keys to try, in order; one with an empty secret for an endpoint that needs none."""
         return self._keys()
 
     def context_tokens(self, model: str) -> int:
-        """As configured; else as the table says; else what is safe to take for granted."""
+        """Return the configured size, else that of the table, else a safe assumption."""
         facts, known = self._config.models.get(model), self._known
         figures = known.model(model) if known else None
         return (
@@ -70,7 +71,7 @@ class OpenAI:
         )
 
     def price(self, model: str) -> Price | None:
-        """As the table says, as long as it is asked where the table says; nothing on this machine."""
+        """Return the table's price if the table's address is called; zero on this machine."""
         if self._free:
             return Price(0.0, 0.0)
         known = self._known
@@ -78,26 +79,26 @@ class OpenAI:
         return figures.price if figures else None
 
     def answer_tokens(self, request: Request) -> int | None:
-        """As asked, else as configured, else the service decides."""
+        """Return the requested limit, else the configured one, else None: the service decides."""
         facts = self._config.models.get(request.model)
         return request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Answer ``request``, piece by piece."""
+        """Stream the answer to ``request``."""
         most = self.answer_tokens(request)
         figures = self._known.model(request.model) if self._known else None
         thinks = figures.thinks if figures else ""
         talk = self._config.api == "responses"
-        folding = responses.Folding if talk else chat.Folding
+        folding = responses.ResponsesParser if talk else chat.ChatParser
 
         async def ask() -> Any:
             import httpx2
 
-            client = await self._clients.of(request.credential)
+            client = await self._clients.get(request.credential)
             body = (
-                responses.body(request, self._items.of(request.messages, request.model), most, thinks)
+                responses.body(request, self._items.get(request.messages, request.model), most, thinks)
                 if talk
-                else chat.body(request, self._rows.of(request.messages), most, self._quirks, thinks)
+                else chat.body(request, self._rows.get(request.messages), most, self._quirks, thinks)
             )
             return await client.post(
                 "/responses" if talk else "/chat/completions",
@@ -107,7 +108,7 @@ class OpenAI:
                 stream=True,
             )
 
-        return converse(
+        return stream_answer(
             ask,
             folding(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",

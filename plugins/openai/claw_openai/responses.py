@@ -1,7 +1,8 @@
-"""The Responses API: from our request to its body, and from its events to an answer. Pure.
+"""The Responses API: conversion of a request to its body, and of its events to an answer. Pure.
 
-Facts: platform.openai.com, "Responses", "Streaming events": nothing is stored with the vendor, so reasoning comes
-sealed and goes back before the calls it led to; the id to answer a call with is ``call_id``, not the item's.
+Facts: platform.openai.com, "Responses", "Streaming events": nothing is stored with the vendor, so reasoning
+is encrypted
+and returned before the calls it led to; a call is answered by its ``call_id``, not by the item's id.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,11 +11,8 @@ from typing import Any
 
 import msgspec
 from claw import (
-    STREAM_DONE,
     Assistant,
-    CallIds,
     Image,
-    JsonRows,
     Message,
     ModelEvent,
     Request,
@@ -26,10 +24,15 @@ from claw import (
     ToolSpec,
     Usage,
     User,
-    failed,
+    t,
+)
+from claw_provider_sdk import (
+    STREAM_DONE,
+    CallIds,
+    JsonRows,
     failure_said,
-    mint_call_id,
-    say,
+    new_call_id,
+    provider_error,
     tool_arguments,
 )
 
@@ -38,11 +41,11 @@ from claw_openai.chat import Row, apart, to_function
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
-def body(request: Request, items: "Items", max_tokens: int | None, thinks: str = "") -> Row:
-    """The whole body of a streamed request.
+def body(request: Request, items: "ResponseItems", max_tokens: int | None, thinks: str = "") -> Row:
+    """Return the whole body of a streamed request.
 
     :param items: the request's messages.
-    :param thinks: never, when the model refuses to be asked.
+    :param thinks: never, when the model refuses thinking.
     """
     wire: Row = {
         "model": request.model,
@@ -64,14 +67,14 @@ def body(request: Request, items: "Items", max_tokens: int | None, thinks: str =
 
 
 def to_tool_choice(choice: str) -> str | Row:
-    """auto, none, required, or the name of a tool."""
+    """Convert auto, none, required, or the name of a tool."""
     return choice if choice in ("auto", "none", "required") else {"type": "function", "name": choice}
 
 
-class Items:
-    """The messages of a conversation as the service takes them.
+class ResponseItems:
+    """The messages of a conversation in the service's form.
 
-    :param maker: name of this provider; thoughts go back to the very ``model`` that thought them.
+    :param maker: name of this provider; thoughts are returned only to the ``model`` that made them.
     """
 
     def __init__(self, maker: str, model: str) -> None:
@@ -81,11 +84,11 @@ class Items:
 
     @property
     def whole(self) -> list[msgspec.Raw]:
-        """All of them, as JSON."""
-        return self._rows.whole
+        """All items, as JSON."""
+        return self._rows.rows
 
     def add(self, message: Message) -> None:
-        """One more message."""
+        """Add a message."""
         if isinstance(message, User):
             self._rows.add({"role": "user", "content": _parts(message.content)})
         elif isinstance(message, Assistant):
@@ -97,8 +100,8 @@ class Items:
             call_id = self._ids.of_result(message.call_id)
             self._rows.add({"type": "function_call_output", "call_id": call_id, "output": output})
 
-    def fork(self) -> "Items":
-        """A copy that grows on its own."""
+    def fork(self) -> "ResponseItems":
+        """Return an independent copy."""
         other = copy(self)
         other._ids, other._rows = self._ids.fork(), self._rows.fork()
         return other
@@ -135,8 +138,8 @@ def _said(message: Assistant, maker: str, model: str, ids: CallIds) -> Iterator[
             yield {"type": "reasoning", **sealed}
 
 
-class Folding:
-    """One answer while it comes in."""
+class ResponsesParser:
+    """One answer while it is streamed."""
 
     def __init__(self, maker: str, model: str, tools: Iterable[ToolSpec] = ()) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
@@ -147,13 +150,13 @@ class Folding:
 
     @property
     def done(self) -> bool:
-        """The response is over."""
+        """True after the end of the response."""
         return self._end is not None
 
     whole = done
 
     def take(self, name: str, data: Any) -> Iterator[ModelEvent]:
-        """Hear one event."""
+        """Process one event."""
         if name == STREAM_DONE:
             return
         kind, more = data["type"], data.get("delta")
@@ -172,7 +175,7 @@ class Folding:
             raise failure_said(self._model, data.get("response") or data, status=200)
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
-        """Hear a whole response at once."""
+        """Process a whole response at once."""
         if body.get("error"):
             raise failure_said(self._model, body, status=200)
         self._items, self._end = list(body["output"]), body
@@ -181,9 +184,9 @@ class Folding:
                 yield TextDelta(text)
 
     def finish(self) -> Assistant:
-        """The answer, when the service said that it is over."""
+        """Return the answer, when the service has ended it."""
         if self._end is None:
-            raise failed(self._model, reason="truncated")
+            raise provider_error(self._model, reason="truncated")
         why = (self._end.get("incomplete_details") or {}).get("reason")
         content = tuple(self._content(cut=why is not None))
         calls = any(isinstance(part, ToolCall) for part in content)
@@ -193,7 +196,7 @@ class Folding:
             model=self._model,
             stop_reason="error" if refused else "length" if why else "tool_use" if calls else "stop",
             usage=_usage(self._end.get("usage")),
-            error=say("the service's filter stopped this answer") if refused else "",
+            error=t("the service's filter stopped this answer") if refused else "",
         )
 
     def _content(self, *, cut: bool) -> Iterator[Text | Thinking | ToolCall]:
@@ -207,9 +210,9 @@ class Folding:
             elif item["type"] == "function_call" and item.get("status") != "incomplete":
                 arguments = tool_arguments(item["arguments"], self._schemas.get(item["name"]))
                 if arguments is not None and not (cut and not item["arguments"]):
-                    yield ToolCall(item.get("call_id") or mint_call_id(), item["name"], arguments)
+                    yield ToolCall(item.get("call_id") or new_call_id(), item["name"], arguments)
                 elif not cut:
-                    raise failed(self._model, reason="truncated")
+                    raise provider_error(self._model, reason="truncated")
 
 
 def _text(item: Mapping[str, Any]) -> str:

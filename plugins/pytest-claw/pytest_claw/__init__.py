@@ -1,4 +1,4 @@
-"""Conformance suites for claw plugins: subclass one in your tests, say what is to be tried, and it becomes tests.
+"""Conformance suites for claw plugins: subclass one in your tests and set the object under test.
 
 from pytest_claw import ToolSuite
 
@@ -6,7 +6,8 @@ class TestStatus(ToolSuite):
     tool = acme_status
     sample = {"name": "door"}
 
-Each test is one promise that the house makes of every plugin of that kind. The tests are plain functions: they need no
+Each test checks one promise that claw makes about every plugin of that kind. The tests are plain functions:
+they need no
 asyncio plugin. Nothing of claw is imported before a suite is.
 """
 
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_claw.channel import ChannelSuite as ChannelSuite, Place as Place
+    from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
     from pytest_claw.enduring import FaultSuite as FaultSuite
     from pytest_claw.provider import ProviderSuite as ProviderSuite
     from pytest_claw.section import SectionSuite as SectionSuite
     from pytest_claw.tool import ToolSuite as ToolSuite
 
-_ROOMS = {
+_MODULES = {
     "ChannelSuite": "channel",
     "FaultSuite": "enduring",
     "Place": "channel",
@@ -30,14 +31,14 @@ _ROOMS = {
     "SectionSuite": "section",
     "ToolSuite": "tool",
 }
-__all__ = sorted(_ROOMS)  # noqa: PLE0605
+__all__ = sorted(_MODULES)  # noqa: PLE0605
 
-# An editable install does not name its files, so pytest would not find the asserts by itself.
+# An editable install does not list its files, so pytest would not find the modules whose asserts it rewrites.
 _PARTS = ("growing", "hearing", "living", "place", "saying", "scene", "served", "trying")
-pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in sorted({*_ROOMS.values(), *_PARTS})))
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in sorted({*_MODULES.values(), *_PARTS})))
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

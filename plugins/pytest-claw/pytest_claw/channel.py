@@ -1,21 +1,24 @@
-"""What every channel keeps to, tried against the service behind it: a fake of yours, or ``claw.testing.FakeChannel``."""
+"""Conformance tests of a channel against the service behind it: your own fake, or
+``claw.testing.FakeChannel``.
+"""
 
-from pytest_claw.growing import Growing
-from pytest_claw.hearing import Hearing
-from pytest_claw.living import Living
-from pytest_claw.place import Door, Place
-from pytest_claw.saying import Saying
+from pytest_claw.growing import StreamingPromises
+from pytest_claw.hearing import InboundPromises
+from pytest_claw.living import LifecyclePromises
+from pytest_claw.place import RecordingInbox, ServiceSide
+from pytest_claw.saying import OutboundPromises
 
-__all__ = ["ChannelSuite", "Door", "Place"]
+__all__ = ["ChannelSuite", "RecordingInbox", "ServiceSide"]
 
 
-class ChannelSuite(Hearing, Saying, Growing, Living):
+class ChannelSuite(InboundPromises, OutboundPromises, StreamingPromises, LifecyclePromises):
     """The promises of a channel. ``place`` is yours; the rest has defaults.
 
-    :cvar patience_seconds: within which a message must come through, also after a lost connection.
-    :cvar abort_seconds: within which a cancelled ``send`` must end.
-    :cvar stop_seconds: within which ``run`` must end when it is cancelled.
-    :cvar without: what the service does not know, so that its promise is left out: ``groups``, ``bots``,
-        ``acknowledgement``, ``credentials``. What a channel cannot do needs no word: without ``stream``, ``edit``,
-        ``delete``, ``state`` their promises are left out.
+    :cvar patience_seconds: time limit for a message to come through, also after a lost connection.
+    :cvar abort_seconds: time limit for a cancelled ``send`` to end.
+    :cvar stop_seconds: time limit for a cancelled ``run`` to end.
+    :cvar without: features that the service lacks, whose tests are skipped: ``groups``, ``bots``,
+        ``acknowledgement``, ``credentials``. Missing methods of the channel need no entry: without
+        ``stream``, ``edit``,
+        ``delete``, ``state`` their tests are skipped.
     """

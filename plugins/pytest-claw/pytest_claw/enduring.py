@@ -1,4 +1,4 @@
-"""What becomes of a call when its service fails in every way that is known: each fault, tried on a provider."""
+"""Fault tests of a provider: calls to a service that fails in every known way."""
 
 import asyncio
 import time
@@ -6,30 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from claw import (
-    Assistant,
-    Finished,
-    Provider,
-    ProviderError,
-    TextDelta,
-)
-from claw.testing.services import Received, Reply
+from claw import Assistant, Finished, Provider, ProviderError, TextDelta
+from claw_testing.services import ReceivedRequest, ServiceReply
 
-from pytest_claw.faults import ANSWER, FAULTS, KEY, Fault, at
-from pytest_claw.served import Served, asks
+from pytest_claw.faults import ANSWER, FAULTS, KEY, WireFault, at
+from pytest_claw.served import ProviderPromises, asks
 
 GRACE_SECONDS = 5.0
 _AGAIN = "Here I am again."
 _warm: set[int] = set()
 
 
-class FaultSuite(Served):
-    """A call that meets a fault ends in time, as what it is, and leaves the provider usable: a hundred faults, by name.
+class FaultSuite(ProviderPromises):
+    """A call that meets a fault ends in time, with the right reason, and leaves the provider usable: a
+    hundred faults, by name.
 
-    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.served.Served`.
+    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.served.ProviderPromises`.
 
     :cvar limits: keys of ``providers.NAME`` that make its limits short, in seconds.
-    :cvar fault_ends: by the name of a fault, how a call of this protocol may end instead: reasons of
+    :cvar fault_ends: by the name of a fault, other allowed ends for this protocol: reasons of
         ``ProviderError``, or ``answer``; empty = it is not tried.
     """
 
@@ -46,16 +41,16 @@ class FaultSuite(Served):
         ends = self.fault_ends.get(fault, " ".join(what.ends)).split()
         if not ends:
             pytest.skip("this protocol knows no such thing")
-        asyncio.run(self._meet(what, ends))
+        asyncio.run(self._run_fault(what, ends))
 
-    async def _meet(self, fault: Fault, ends: list[str]) -> None:
+    async def _run_fault(self, fault: WireFault, ends: list[str]) -> None:
         replies = iter([] if fault.where else [fault.reply])
         limits = (
             self.limits if "timeout" in ends else {}
-        )  # what is not slow must not be taken for it on a busy machine
+        )  # long enough that a busy machine does not trigger it
 
-        def script(request: Received) -> Reply:
-            return next(replies, Reply(text=_AGAIN))
+        def script(request: ReceivedRequest) -> ServiceReply:
+            return next(replies, ServiceReply(text=_AGAIN))
 
         await self._warm()
         async with (
@@ -67,29 +62,29 @@ class FaultSuite(Served):
             if fault.where:
                 return
             assert len(service.requests) == 1, "one attempt is one request"
-            assert await _again(model, tries=3 if limits else 1) == _AGAIN, "the next call is answered"
+            assert await _retry(model, tries=3 if limits else 1) == _AGAIN, "the next call is answered"
             await _closed(service)
             assert service.refusals == []
 
     async def _warm(self) -> None:
-        """A first call without limits: it imports the vendor's library."""
+        """Make a first call without limits, which imports the vendor's library."""
         if id(self.plugin) not in _warm:
             _warm.add(id(self.plugin))
             async with self.service([_AGAIN]) as service, self.provider(service.url) as model:
-                await _heard(model)
+                await _collect(model)
 
-    async def _ends(self, fault: Fault, ends: list[str], model: Provider, longest: float) -> None:
+    async def _ends(self, fault: WireFault, ends: list[str], model: Provider, longest: float) -> None:
         began = time.monotonic()
         shown, error = "", None
         try:
-            shown, message = await asyncio.wait_for(_heard(model), longest + GRACE_SECONDS)
+            shown, message = await asyncio.wait_for(_collect(model), longest + GRACE_SECONDS)
         except ProviderError as failed:
             error = failed
         assert time.monotonic() - began < longest + GRACE_SECONDS
         reason = error.reason if error else ANSWER
         assert reason in ends, f"{fault.name}: {error or message}"
         if error is None:
-            _is_what_was_meant(fault, shown, message)
+            _check_answer(fault, shown, message)
             return
         told = f"{error} {error!r} {vars(error)!r} {error.__cause__!r}"
         assert KEY not in told, "the key is shown"
@@ -102,7 +97,7 @@ class FaultSuite(Served):
             assert least <= (-1 if pause is None else pause) <= most, f"a pause of {pause} s"
 
 
-def _is_what_was_meant(fault: Fault, shown: str, message: Assistant | None) -> None:
+def _check_answer(fault: WireFault, shown: str, message: Assistant | None) -> None:
     assert message is not None, "the last event is Finished"
     assert shown == message.text == fault.reply.text
     calls = [(call.name, call.arguments) for call in message.tool_calls]
@@ -111,11 +106,11 @@ def _is_what_was_meant(fault: Fault, shown: str, message: Assistant | None) -> N
     assert message.model.endswith("/model-x") or not message.model, "the model that was asked is named"
 
 
-async def _again(model: Provider, tries: int) -> str:
+async def _retry(model: Provider, tries: int) -> str:
     while True:
         tries -= 1
         try:
-            return (await asyncio.wait_for(_heard(model), GRACE_SECONDS))[0]
+            return (await asyncio.wait_for(_collect(model), GRACE_SECONDS))[0]
         except ProviderError as error:
             if error.reason != "timeout" or not tries:
                 raise
@@ -129,7 +124,7 @@ async def _closed(service: Any) -> None:
     pytest.fail("the broken connection is still open")
 
 
-async def _heard(model: Provider) -> tuple[str, Assistant | None]:
+async def _collect(model: Provider) -> tuple[str, Assistant | None]:
     shown, last = [], None
     async for event in model.stream(asks()):
         if isinstance(event, TextDelta):

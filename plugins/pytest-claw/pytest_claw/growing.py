@@ -1,25 +1,25 @@
-"""A reply that grows while people watch, for channels that have ``stream``."""
+"""Tests of streaming replies, for channels that have ``stream``."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from pytest_claw.place import Trial, quick
+from pytest_claw.place import ChannelTrial, quick
 from pytest_claw.saying import long_text, words
-from pytest_claw.trying import Trying
+from pytest_claw.trying import ChannelPromises
 
 _PRESSED_SECONDS = 0.2
 _SHOW_SECONDS = 0.5
 
 
-class Growing(Trying):
-    """Promises about the :class:`claw.Writer` that ``stream`` gives."""
+class StreamingPromises(ChannelPromises):
+    """Promises about the :class:`claw.StreamingReply` that ``stream`` returns."""
 
     def test_a_reply_that_grows_ends_whole_in_its_own_message(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
-                writer = await _begun(on, "Once")
+                writer = await _started_reply(on, "Once")
                 ids = writer.shown
                 assert len(ids) == 1, "writer.shown names the message that stands there"
                 await on.start(writer.show("Once upon"))
@@ -30,10 +30,10 @@ class Growing(Trying):
         self.try_(trial)
 
     def test_a_reply_that_outgrows_its_message_goes_on_in_the_next(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             text = long_text(on.channel.limits)
             async with on.running():
-                writer = await _begun(on, "word0")
+                writer = await _started_reply(on, "word0")
                 await on.start(writer.show(text))
                 receipt = await on.finish(writer, on.outbound(text))
                 shown = await on.shown()
@@ -43,9 +43,9 @@ class Growing(Trying):
         self.try_(trial)
 
     def test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
-                writer = await _begun(on, "a")
+                writer = await _started_reply(on, "a")
                 await on.does("fail_next", "busy", _PRESSED_SECONDS, edit=True)
                 with quick(_SHOW_SECONDS, "show"):
                     await on.start(writer.show("a b"))
@@ -56,10 +56,10 @@ class Growing(Trying):
         self.try_(trial)
 
     def test_a_reply_that_is_given_up_changes_no_more(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 before = on.tasks
-                writer = await _begun(on, "half")
+                writer = await _started_reply(on, "half")
                 await on.start(writer.show("half a"))
                 await on.start(writer.abandon())
                 stood = await on.shown()
@@ -70,9 +70,9 @@ class Growing(Trying):
         self.try_(trial)
 
     def test_an_answer_takes_the_place_of_what_a_stream_left(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
-                writer = await _begun(on, "half an")
+                writer = await _started_reply(on, "half an")
                 await writer.abandon()
                 await on.send("half an answer", "key-2", replaces=tuple(writer.shown))
                 assert await on.shown() == ["half an answer"]
@@ -80,8 +80,8 @@ class Growing(Trying):
         self.try_(trial)
 
 
-async def _begun(on: Trial, text: str) -> Any:
-    """The writer of a reply of which ``text`` stands there."""
+async def _started_reply(on: ChannelTrial, text: str) -> Any:
+    """Return the writer of a reply that shows ``text``."""
     if not hasattr(on.channel, "stream"):
         pytest.skip("it has no stream")
     writer = on.channel.stream(on.outbound("", "key-1"))

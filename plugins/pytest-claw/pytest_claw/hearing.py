@@ -1,16 +1,16 @@
-"""What a channel hands in, and when it says so to its service."""
+"""Tests of inbound messages, and of their acknowledgement to the service."""
 
 import asyncio
 
-from pytest_claw.place import CHAT_TYPES, Trial
-from pytest_claw.trying import Trying
+from pytest_claw.place import CHAT_TYPES, ChannelTrial
+from pytest_claw.trying import ChannelPromises
 
 
-class Hearing(Trying):
-    """Promises about what comes in."""
+class InboundPromises(ChannelPromises):
+    """Promises about inbound messages."""
 
     def test_a_message_is_put_into_our_words(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "你好 👋 hello")
                 inbound = await on.heard("hello")
@@ -27,7 +27,7 @@ class Hearing(Trying):
         self.try_(trial)
 
     def test_an_answer_goes_where_the_message_came_from(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "hello")
                 inbound = await on.heard("hello")
@@ -37,7 +37,7 @@ class Hearing(Trying):
         self.try_(trial)
 
     def test_a_message_delivered_twice_is_known_as_one(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running() as door:
                 await on.does("says", "first")
                 await on.heard("first")
@@ -56,7 +56,7 @@ class Hearing(Trying):
     def test_in_a_group_it_tells_by_id_what_is_meant_for_us(self) -> None:
         self.needs("groups")
 
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 for text, mention in (("everybody", ""), ("you there", "us"), ("the other", "namesake")):
                     await on.does("says_in_group", text, mention)
@@ -73,7 +73,7 @@ class Hearing(Trying):
     def test_another_bot_is_known_as_one(self) -> None:
         self.needs("bots")
 
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running() as door:
                 await on.does("bot_says", "beep")
                 await on.does("says", "hello")
@@ -84,7 +84,7 @@ class Hearing(Trying):
         self.try_(trial)
 
     def test_our_own_words_do_not_come_back(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running() as door:
                 await on.send("mine")
                 await on.does("says", "theirs")
@@ -96,7 +96,7 @@ class Hearing(Trying):
     def test_nothing_is_acknowledged_before_the_house_has_it(self) -> None:
         self.needs("acknowledgement")
 
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running() as door:
                 before = await on.acknowledged()
                 door.open.clear()
@@ -115,7 +115,7 @@ class Hearing(Trying):
         self.try_(trial)
 
     def test_what_the_house_did_not_take_comes_again(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running() as door:
                 door.answers = [False, False]
                 await on.does("says", "hello")

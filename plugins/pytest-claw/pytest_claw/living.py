@@ -1,4 +1,4 @@
-"""How a channel lives: it says how it is doing, comes back by itself, and goes when it is told."""
+"""Tests of the lifecycle of a channel: its state, its reconnection, and its end when cancelled."""
 
 import asyncio
 import inspect
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.place import Door, Trial, quick
-from pytest_claw.trying import Trying
+from pytest_claw.place import ChannelTrial, RecordingInbox, quick
+from pytest_claw.trying import ChannelPromises
 
 
-class Living(Trying):
+class LifecyclePromises(ChannelPromises):
     """Promises about ``run`` and ``state``."""
 
     def test_after_a_lost_connection_it_goes_on(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "before")
                 await on.heard("before")
@@ -27,7 +27,7 @@ class Living(Trying):
         self.try_(trial)
 
     def test_it_tells_how_it_is_doing(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             if not hasattr(on.channel, "state"):
                 pytest.skip("it has no state")
             assert on.channel.state.state == "starting", "before it runs"
@@ -45,9 +45,9 @@ class Living(Trying):
     def test_credentials_that_nobody_knows_are_something_for_a_person(self) -> None:
         self.needs("credentials")
 
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             impostor = await on.does("impostor")
-            task = on.start(impostor.run(Door()))
+            task = on.start(impostor.run(RecordingInbox()))
 
             def told() -> bool:
                 return task.done() or _state(impostor) == "failed"
@@ -68,7 +68,7 @@ class Living(Trying):
         self.try_(trial)
 
     def test_it_stops_when_it_is_told_and_leaves_nothing_behind(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "hello")
                 await on.heard("hello")

@@ -1,4 +1,6 @@
-"""What a channel is tried against: the service behind it, as its author's fake plays it, and a door that listens."""
+"""The environment of a channel test: the service behind the channel, as its author's fake plays it, and an
+inbox.
+"""
 
 import asyncio
 import inspect
@@ -11,24 +13,25 @@ import pytest
 from claw import Address, Channel, DeliveryError, Inbound, Outbound, Receipt
 
 CHAT_TYPES = ("direct", "group", "channel")
-_LONGEST_PAUSE_SECONDS = 2.0  # that a suite waits for itself
-_GRACE_SECONDS = 0.2  # for a task that was cancelled
+_LONGEST_PAUSE_SECONDS = 2.0  # the longest requested pause that a suite waits for
+_GRACE_SECONDS = 0.2  # for a cancelled task
 _of_channel: ContextVar[bool] = ContextVar("of_channel", default=False)
 
 
-class Place(Protocol):
-    """A channel, and a service that does as it is told. All but ``address`` may be async; an attribute may be a method.
+class ServiceSide(Protocol):
+    """A channel and its scripted service. All but ``address`` may be async; an attribute may be a method.
 
-    ``FakeChannel`` is such a place by itself; one whose channel is another object has it as ``channel``. A method
-    that makes no sense for a service is left out, and the suite says so with its ``without``.
+    ``FakeChannel`` is such a place by itself; one whose channel is another object has it as ``channel``. A
+    method
+    that makes no sense for a service is left out, and the suite lists it in its ``without``.
     """
 
     channel: Channel
-    """The one that is tried; nobody runs it yet."""
+    """The channel under test; it does not run yet."""
     shown: list[str]
-    """The messages of ours that people see now in the chat of :meth:`address`, in order."""
+    """The channel's messages that people see now in the chat of :meth:`address`, in order."""
     acknowledged: list[Any]
-    """Something for each delivery that the service takes for acknowledged. Without: ``acknowledgement``."""
+    """One item for each delivery that the service takes for acknowledged. Without: ``acknowledgement``."""
 
     def address(self) -> Address:
         """The direct chat in which people write, as the channel addresses it."""
@@ -71,11 +74,11 @@ class Place(Protocol):
         ...
 
 
-class Door:
-    """Takes whatever is handed in.
+class RecordingInbox:
+    """An inbox that accepts every message.
 
-    :ivar answers: what it says first, before it says True for ever.
-    :ivar open: while it is not set, nobody gets an answer.
+    :ivar answers: its first answers; after them it answers True.
+    :ivar open: while it is not set, no call gets an answer.
     """
 
     def __init__(self, *answers: bool) -> None:
@@ -85,47 +88,47 @@ class Door:
         self.open.set()
 
     async def submit(self, inbound: Inbound) -> bool:
-        """Write it down."""
+        """Record the message."""
         self.heard.append(inbound)
         await self.open.wait()
         return self.answers.pop(0) if self.answers else True
 
     @property
     def texts(self) -> list[str]:
-        """What was said, in order."""
+        """The texts of the messages, in order."""
         return [one.text for one in self.heard]
 
 
-class Trial:
-    """One place under trial, and what a test does with it. Belongs to the loop in which it was made.
+class ChannelTrial:
+    """One place under test, with the operations of the tests. Belongs to the loop in which it was made.
 
-    :param suite: whose patience it has.
+    :param suite: supplies the time limits.
     """
 
     def __init__(self, place: Any, suite: Any) -> None:
         self.place, self.suite = place, suite
         self.channel: Any = getattr(place, "channel", place)
-        self.door = Door()
+        self.door = RecordingInbox()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._context = copy_context()
         self._context.run(_of_channel.set, True)
-        asyncio.get_running_loop().set_task_factory(self._made)
+        asyncio.get_running_loop().set_task_factory(self._make_task)
 
     async def does(self, name: str, *given: Any, **more: Any) -> Any:
-        """Let people or the service do something."""
+        """Run an action of people or the service."""
         act = getattr(self.place, name, None)
         if act is None:
-            what = (inspect.getdoc(getattr(Place, name)) or "").split("\n")[0]
+            what = (inspect.getdoc(getattr(ServiceSide, name)) or "").split("\n")[0]
             pytest.fail(f"the place of {type(self.suite).__name__} has no `{name}`: {what}", pytrace=False)
         answer = act(*given, **more) if callable(act) else act
         return await answer if inspect.isawaitable(answer) else answer
 
     async def shown(self) -> list[str]:
-        """What people see of ours."""
+        """Return the channel's messages that people see."""
         return [self.suite.plain(one) for one in await self.does("shown")]
 
     async def acknowledged(self) -> int:
-        """How many deliveries the service takes for acknowledged."""
+        """Return how many deliveries the service takes for acknowledged."""
         return len(await self.does("acknowledged"))
 
     async def until(self, holds: Callable[[], Any], what: str) -> None:
@@ -138,7 +141,7 @@ class Trial:
             pytest.fail(what, pytrace=False)
 
     async def heard(self, text: str) -> Inbound:
-        """The message whose text holds ``text``, once it came."""
+        """Wait for the message whose text contains ``text``."""
 
         def found() -> Inbound | None:
             return next((one for one in self.door.heard if text in one.text), None)
@@ -149,7 +152,7 @@ class Trial:
         return came
 
     async def until_shown(self, *messages: str) -> None:
-        """Wait until people see just these."""
+        """Wait until people see exactly these."""
 
         async def holds() -> bool:
             return await self.shown() == list(messages)
@@ -160,49 +163,51 @@ class Trial:
             assert await self.shown() == list(messages), "what people see"
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Door]:
-        """The channel from when it is up until it is cancelled."""
+    async def running(self) -> AsyncIterator[RecordingInbox]:
+        """Run the channel, from when it is up until it is cancelled."""
         task = self.start(self.channel.run(self.door))
         try:
-            await self._up(task)
+            await self._until_listening(task)
             yield self.door
         finally:
             task.cancel()
             await asyncio.wait({task}, timeout=self.suite.stop_seconds)
 
     async def close(self) -> None:
-        """End what the channel keeps open."""
+        """Close what the channel keeps open."""
         if close := getattr(self.channel, "close", None):
             closing = close()
             if inspect.isawaitable(closing):
                 await closing
 
     def start(self, doing: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Let the channel do something: tasks that it makes are known as its own, apart from those of the service."""
+        """Start a coroutine of the channel: tasks that it makes are known as its own, apart from those of
+        the service.
+        """
         return asyncio.get_running_loop().create_task(doing, context=self._context.copy())
 
     @property
     def tasks(self) -> set["asyncio.Task[Any]"]:
-        """The channel's own that have not ended."""
+        """The channel's own tasks that have not ended."""
         return {task for task in self._tasks if not task.done()}
 
     async def left(self, before: "set[asyncio.Task[Any]] | None" = None) -> list[str]:
-        """What the channel's tasks do that have not ended, and were not there ``before``."""
+        """Describe the channel's tasks that have not ended and are not in ``before``."""
         if tasks := self.tasks - (before or set()):
             await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
         return [str(task.get_coro()) for task in tasks if not task.done()]
 
     def outbound(self, text: str, key: str = "key-1", **more: Any) -> Outbound:
-        """Something to say in the chat of the place, or at another ``address``."""
+        """Return a message to send in the chat of the place, or at another ``address``."""
         return Outbound(key, more.pop("address", None) or self.place.address(), text, **more)
 
     async def send(self, text: str, key: str = "key-1", **more: Any) -> Receipt:
-        """Say it; a send that does not end in time fails the test."""
+        """Send it; a send that does not end in time fails the test."""
         receipt: Receipt = await self._in_time(self.channel.send(self.outbound(text, key, **more)), "send")
         return receipt
 
     async def deliver(self, text: str, key: str = "key-1") -> Receipt:
-        """Say it as the house does: again while nothing but time stands in the way."""
+        """Send it as claw does: retry while the error is temporary."""
         until = asyncio.get_running_loop().time() + self.suite.patience_seconds
         while True:
             try:
@@ -213,7 +218,7 @@ class Trial:
             await asyncio.sleep(0.01)
 
     async def refusal(self, how: str, seconds: float = 60.0, **more: Any) -> DeliveryError:
-        """How ``send`` fails when the service fails so."""
+        """Return the error of ``send`` when the service fails in this way."""
         await self.does("fail_next", how, seconds, edit=False)
         try:
             await self.send("hello", **more)
@@ -227,7 +232,7 @@ class Trial:
         pytest.fail(f"{how}: send answered as if the service had taken it", pytrace=False)
 
     async def finish(self, writer: Any, outbound: Outbound) -> Receipt:
-        """End a growing reply as the house does: again and again while the service only wants a pause."""
+        """Finish a streaming reply as claw does: retry while the service only asks for a pause."""
         for _ in range(8):
             try:
                 receipt: Receipt = await self._in_time(writer.finish(outbound), "finish")
@@ -250,7 +255,7 @@ class Trial:
             )
         return task.result()
 
-    def _made(
+    def _make_task(
         self,
         loop: asyncio.AbstractEventLoop,
         doing: Any,
@@ -261,8 +266,8 @@ class Trial:
             self._tasks.add(task)
         return task
 
-    async def _up(self, task: "asyncio.Task[None]") -> None:
-        """Wait until it listens: by its state, or where it has none by what it hears."""
+    async def _until_listening(self, task: "asyncio.Task[None]") -> None:
+        """Wait until it listens: by its state, or without one by a message that arrives."""
         if hasattr(self.channel, "state"):
             await self.until(
                 lambda: task.done() or self.channel.state.state == "up", "its state never became `up`"
@@ -279,7 +284,7 @@ class Trial:
 
 @contextmanager
 def quick(seconds: float, what: str) -> Iterator[None]:
-    """What is done inside takes no longer."""
+    """Fail if the block takes longer."""
     clock = asyncio.get_running_loop().time
     begun = clock()
     yield

@@ -1,4 +1,4 @@
-"""What every model provider keeps to, tried against a service that speaks its true protocol."""
+"""Conformance tests of a model provider against a service that speaks its real protocol."""
 
 import asyncio
 from typing import Any
@@ -16,13 +16,13 @@ from claw import (
     ToolSpec,
     User,
 )
-from claw.testing import answered
-from claw.testing.services import Line, Received, Reply
+from claw.testing import tool_result_of
+from claw_testing.services import ReceivedRequest, ServiceConnection, ServiceReply
 
 from pytest_claw.faults import KEY
 from pytest_claw.relay import Relay
-from pytest_claw.scene import Scene
-from pytest_claw.served import Served
+from pytest_claw.scene import ProviderTrial
+from pytest_claw.served import ProviderPromises
 
 LS = ToolSpec(
     "ls",
@@ -48,20 +48,22 @@ _TEXT = "看一下 👀 it is open."
 _CALLS = (("ls", {"path": "项目"}), ("ls", {"path": "."}))
 
 
-class ProviderSuite(Served):
-    """Promises of a provider. ``plugin``, ``name``, ``service`` are yours: see :class:`pytest_claw.served.Served`.
+class ProviderSuite(ProviderPromises):
+    """Promises of a provider. ``plugin``, ``name``, ``service`` are yours: see
+    :class:`pytest_claw.served.ProviderPromises`.
 
-    ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same promises are
-    asked of a service that nobody on our side wrote: there it is what holds for any answer.
+    ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same
+    tests run
+    against a real service, and check what holds for any answer.
 
-    :cvar patience_seconds: within which the connection must be closed once nobody listens.
+    :cvar patience_seconds: time limit for closing the connection after the stream is abandoned.
     """
 
     patience_seconds = 3.0
 
     @pytest.mark.parametrize("piece_bytes", [0, 1, 7])
     def test_words_and_calls_come_through_in_odd_pieces(self, piece_bytes: int) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             shown, message = await on.answer(tools=() if on.live else (LS,))
             assert shown == message.text != ""
             assert message.model in ("", f"{self.name}/{on.asks().model}"), (
@@ -75,13 +77,13 @@ class ProviderSuite(Served):
             assert len({call.id for call in message.tool_calls}) == 2, "each call has an id of its own"
             assert message.stop_reason == "tool_use"
 
-        reply = Reply(text=_TEXT, calls=_CALLS, piece_bytes=piece_bytes)
+        reply = ServiceReply(text=_TEXT, calls=_CALLS, piece_bytes=piece_bytes)
         self._try(trial, [reply], piece_bytes=piece_bytes)
 
     @pytest.mark.parametrize("choice", ["required", "ls"])
     def test_a_tool_that_must_be_called_is_called(self, choice: str) -> None:
-        async def trial(on: Scene) -> None:
-            _, message = await on.answer(tools=(LS,), tool_choice=choice, **_room(on))
+        async def trial(on: ProviderTrial) -> None:
+            _, message = await on.answer(tools=(LS,), tool_choice=choice, **_token_limit(on))
             called = {call.name for call in message.tool_calls}
             assert called == {"ls"}
             assert all(call.id and call.arguments["path"] in ("项目", ".") for call in message.tool_calls)
@@ -90,26 +92,26 @@ class ProviderSuite(Served):
                 await on.answer(tools=(LS,), tool_choice="auto")
                 assert on.sent(0) != on.sent(1), "that it must be called is not told"
 
-        self._try(trial, lambda request: Reply(calls=_CALLS[:1]))
+        self._try(trial, lambda request: ServiceReply(calls=_CALLS[:1]))
 
     def test_a_call_and_its_result_are_gone_on_from(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             question = User((Text("List it."),))
-            _, message = await on.answer(question, tools=(LS,), tool_choice="ls", **_room(on))
+            _, message = await on.answer(question, tools=(LS,), tool_choice="ls", **_token_limit(on))
             [call, *more] = message.tool_calls
             assert not more
-            result = answered(call, "notes.txt")
-            _, message = await on.answer(question, message, result, tools=(LS,), **_room(on))
+            result = tool_result_of(call, "notes.txt")
+            _, message = await on.answer(question, message, result, tools=(LS,), **_token_limit(on))
             assert message.text or message.tool_calls
             if not on.live:
                 assert message.text == "notes.txt is there."
                 assert on.service.refusals == []
                 assert "notes.txt" in on.sent(), "the result is not told"
 
-        self._try(trial, [Reply(calls=_CALLS[:1]), "notes.txt is there."])
+        self._try(trial, [ServiceReply(calls=_CALLS[:1]), "notes.txt is there."])
 
     def test_what_a_call_cost_is_told(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             used = (await on.answer())[1].usage
             if on.live:
                 assert used.output
@@ -118,10 +120,10 @@ class ProviderSuite(Served):
             told = {"input": used.input, "output": used.output, "cache_read": used.cache_read}
             assert told == {"input": 12, "output": 3, "cache_read": 100}
 
-        self._try(trial, [Reply(text="fine", usage={"input": 12, "output": 3, "cache_read": 100})])
+        self._try(trial, [ServiceReply(text="fine", usage={"input": 12, "output": 3, "cache_read": 100})])
 
     def test_the_instructions_reach_the_model(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             orders = SystemPrompt("Always answer in rhymes.", "Today it is raining, and the cellar is wet.")
             _, message = await on.answer(system=orders)
             if not on.live:
@@ -137,7 +139,7 @@ class ProviderSuite(Served):
         self._try(trial, ["fine"])
 
     def test_the_longest_answer_is_obeyed(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             _, message = await on.answer(User((Text("Tell a long story."),)), max_tokens=7)
             if on.live:
                 assert message.stop_reason == "length"
@@ -148,11 +150,11 @@ class ProviderSuite(Served):
         self._try(trial, ["fine"])
 
     def test_two_calls_at_once_do_not_mix(self) -> None:
-        def echo(request: Received) -> Reply:
+        def echo(request: ReceivedRequest) -> ServiceReply:
             words = str(request.body).partition("number ")[2].partition("!")[0]
-            return Reply(text=words, pause_seconds=0.001)
+            return ServiceReply(text=words, pause_seconds=0.001)
 
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             numbers = ["one", "two", "three"]
             asking = (on.answer(User((Text(f"number {number}!"),))) for number in numbers)
             answers = await asyncio.gather(*asking)
@@ -163,7 +165,7 @@ class ProviderSuite(Served):
         self._try(trial, echo)
 
     def test_a_picture_is_read_or_refused_as_a_bad_request(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             refused = None
             try:
                 await on.answer(User((Text("What is this?"), PICTURE)))
@@ -174,7 +176,7 @@ class ProviderSuite(Served):
         self._try(trial, ["a dot"])
 
     def test_a_past_of_other_makers_is_taken(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             shown, message = await on.answer(*_FOREIGN_PAST, tools=(LS,), tool_choice="none")
             assert shown == message.text
             if not on.live:
@@ -188,47 +190,49 @@ class ProviderSuite(Served):
         if self.live and status != 401:
             pytest.skip(f"a live service cannot be made to answer {status}")
 
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             error = await on.failure()
             assert (error.reason, error.retryable) == FAILURES[status]
             assert error.status == status
             if status == 429:
                 assert error.retry_after_seconds == 9
 
-        reply = Reply(status=status, headers={"retry-after": "9"}, body={"error": {"message": "not now"}})
+        reply = ServiceReply(
+            status=status, headers={"retry-after": "9"}, body={"error": {"message": "not now"}}
+        )
         self._try(trial, lambda request: reply, apiKey=KEY)
 
     def test_a_conversation_that_is_too_long_is_told_as_that(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             words = "too long " * (on.live.longest if on.live else 1)
             error = await on.failure(User((Text(words),)))
             assert (error.reason, error.retryable) == ("context_overflow", False)
 
         said = {"error": {"message": "prompt is too long: 250000 tokens > 200000 maximum"}}
-        self._try(trial, lambda request: Reply(status=400, body=said))
+        self._try(trial, lambda request: ServiceReply(status=400, body=said))
 
     def test_an_answer_that_breaks_off_is_no_answer(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             error = await on.failure()
             assert error.reason in ("network", "truncated")
             assert error.retryable
 
-        self._try(trial, lambda request: Reply(raw=b": nothing came yet\n\n", cut=True), cut=True)
+        self._try(trial, lambda request: ServiceReply(raw=b": nothing came yet\n\n", cut=True), cut=True)
 
     def test_a_silent_service_is_given_up(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             async with asyncio.timeout(self.patience_seconds + 2):
                 error = await on.failure()
             assert (error.reason, error.retryable) == ("timeout", True)
 
         limits = {"beginTimeoutSeconds": 0.3}
-        self._try(trial, lambda request: Reply(play=Line.silence), silent=True, **limits)
+        self._try(trial, lambda request: ServiceReply(play=ServiceConnection.hang), silent=True, **limits)
 
     def test_who_leaves_closes_the_connection(self) -> None:
-        def story(on: Scene) -> Any:
+        def story(on: ProviderTrial) -> Any:
             return on.model.stream(on.asks(User((Text("Tell a very long story."),)), max_tokens=1000))
 
-        async def cancelled(on: Scene) -> None:
+        async def cancelled(on: ProviderTrial) -> None:
             begun = asyncio.Event()
 
             async def listen() -> None:
@@ -243,7 +247,7 @@ class ProviderSuite(Served):
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        async def closed(on: Scene) -> None:
+        async def closed(on: ProviderTrial) -> None:
             stream = story(on)
             while not isinstance(await anext(stream), TextDelta):
                 pass
@@ -251,26 +255,26 @@ class ProviderSuite(Served):
             await _left(on.service, self.patience_seconds)
 
         for trial in (cancelled, closed):
-            self._try(trial, [Reply(text="a long story that nobody hears to its end", hang=True)])
+            self._try(trial, [ServiceReply(text="a long story that nobody hears to its end", hang=True)])
 
     def test_one_attempt_is_one_request(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             await on.failure()
             assert on.asked == 1, "claw decides when to try again, and with which key"
 
-        refusal = Reply(status=503, body={"error": {"message": "not now"}})
+        refusal = ServiceReply(status=503, body={"error": {"message": "not now"}})
         self._try(trial, lambda request: refusal, apiKey=KEY)
 
     def test_a_key_is_never_shown(self) -> None:
-        async def trial(on: Scene) -> None:
+        async def trial(on: ProviderTrial) -> None:
             shown = [repr(on.model), repr(vars(on.model)), repr(on.model.credentials())]
             for _ in range(2):
                 error = await on.failure()
                 shown += [str(error), repr(error), repr(vars(error)), repr(error.__cause__)]
             assert KEY not in "\n".join(shown)
 
-        echo = Reply(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}})
-        page = Reply(status=500, body=f"<p>{KEY}</p>".encode(), content_type="text/html")
+        echo = ServiceReply(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}})
+        page = ServiceReply(status=500, body=f"<p>{KEY}</p>".encode(), content_type="text/html")
         self._try(trial, [echo, page], apiKey=KEY)
 
     def _try(
@@ -283,13 +287,15 @@ class ProviderSuite(Served):
         silent: bool = False,
         **section: Any,
     ) -> None:
-        """Play ``script``; a live service says what it likes, and the way to it does what the script would have done."""
+        """Play ``script``; with a live service, the relay does to its answer what the script would have
+        done.
+        """
 
         async def whole() -> None:
             live = self.live
             way = Relay(live.url, piece_bytes, cut=cut, silent=silent) if live else self.service(script)
             async with way as service, self.provider(service.url, **section) as model:
-                await trial(Scene(model, service, live))
+                await trial(ProviderTrial(model, service, live))
 
         asyncio.run(whole())
 
@@ -299,20 +305,20 @@ _AGAIN = ToolCall("call_1", "ls", {"path": "."})
 _FOREIGN_PAST = (
     User((Text("look"),)),
     Assistant((Thinking("a secret thought", signature="s", maker="acme"), _ODD, _LONG)),
-    answered(_ODD, "a"),
-    answered(_LONG, is_error=True),
+    tool_result_of(_ODD, "a"),
+    tool_result_of(_LONG, is_error=True),
     Assistant((Text(""),)),
     User((Text("again"),)),
     Assistant((Text("well"), _AGAIN)),
-    answered(_AGAIN),
+    tool_result_of(_AGAIN),
     Assistant((_AGAIN,)),
-    answered(_AGAIN, "b"),
+    tool_result_of(_AGAIN, "b"),
 )
-"""Ids, thoughts and empty words as any other provider leaves them, the same id twice."""
+"""Ids, thoughts and empty texts as any other provider leaves them, the same id twice."""
 
 
-def _room(on: Scene) -> dict[str, int]:
-    """A call takes a live model more than a few words."""
+def _token_limit(on: ProviderTrial) -> dict[str, int]:
+    """Return a larger token limit for a live model, whose tool calls are long."""
     return {"max_tokens": 40} if on.live else {}
 
 

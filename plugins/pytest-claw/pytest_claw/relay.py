@@ -1,4 +1,6 @@
-"""A service that stands already, an engine on this machine or a vendor's own, and the way to it, which may break."""
+"""A service that already runs, an engine on this machine or a vendor's own, and a relay to it that can
+break.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -10,12 +12,12 @@ _REQUEST = b" HTTP/1.1\r\n"
 
 
 @dataclass(frozen=True)
-class Live:
-    """A service that says what it likes.
+class LiveService:
+    """A service whose answers are not scripted.
 
     :param url: base URL, plain http; ``key`` is one that it takes, ``model`` one that it has.
     :param longest: more words than fit into one conversation with the model.
-    :param cannot: by the name of a test, why it cannot be played there: that test is skipped.
+    :param cannot: by the name of a test, why it cannot run with this service: that test is skipped.
     """
 
     url: str
@@ -26,10 +28,11 @@ class Live:
 
 
 class Relay:
-    """Stands between a provider and a live service; what a test wants to see or to happen on the wire is done here.
+    """A relay between a provider and a live service, which records requests and injects faults.
 
-    :param piece_bytes: the answer comes in pieces of this size; 0 = as it is said.
-    :param cut: the connection breaks behind the head of the answer; ``silent``: nothing of the answer arrives.
+    :param piece_bytes: the answer comes in pieces of this size; 0 = unchanged.
+    :param cut: the connection breaks behind the head of the answer; ``silent``: nothing of the answer
+        arrives.
     :ivar asked: how many requests passed; ``left`` is set when the provider closed a connection.
     """
 
@@ -46,7 +49,7 @@ class Relay:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{self._to.path}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -54,26 +57,29 @@ class Relay:
         self._server.close()
         running = list(self._open)
         for ends in self._open.values():
-            _break(*ends)
+            _close_writers(*ends)
         await asyncio.gather(*running, return_exceptions=True)
         await self._server.wait_closed()
-        await asyncio.sleep(0)  # a socket is closed in the loop's next round
+        await asyncio.sleep(0)  # a socket is closed in the loop's next iteration
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = (writer,)
         there, to = await asyncio.open_connection(self._to.hostname, self._to.port)
         self._open[task] = ends = (writer, to)
-        ways = [asyncio.ensure_future(way) for way in (self._there(reader, to), self._back(there, writer))]
+        ways = [
+            asyncio.ensure_future(way)
+            for way in (self._forward_requests(reader, to), self._forward_answers(there, writer))
+        ]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        _break(*ends)
+        _close_writers(*ends)
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         del self._open[task]
 
-    async def _there(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    async def _forward_requests(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         end = b""
         while data := await reader.read(1 << 16):
             seen = end + data
@@ -83,12 +89,12 @@ class Relay:
             await to.drain()
         self.left.set()
 
-    async def _back(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward_answers(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen = b""
         while data := await there.read(1 << 16):
             seen += data
             if self._silent:
-                await asyncio.Event().wait()  # until the provider leaves
+                await asyncio.Event().wait()  # until the provider disconnects
             size = self._size or len(data)
             for at in range(0, len(data), size):
                 writer.write(data[at : at + size])
@@ -98,6 +104,6 @@ class Relay:
                 return
 
 
-def _break(*ends: asyncio.StreamWriter) -> None:
+def _close_writers(*ends: asyncio.StreamWriter) -> None:
     for end in ends:
         end.transport.abort()

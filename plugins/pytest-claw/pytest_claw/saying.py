@@ -1,22 +1,23 @@
-"""What a channel says, and how it tells that it could not."""
+"""Tests of outbound messages, and of the errors of sending."""
 
 import asyncio
 from itertools import count
 
 import pytest
-from claw import Limits, split_text
+from claw import ChannelLimits
+from claw_channel_sdk import split_text
 
-from pytest_claw.place import Trial, quick
-from pytest_claw.trying import Trying
+from pytest_claw.place import ChannelTrial, quick
+from pytest_claw.trying import ChannelPromises
 
-_LONG_KEY = "turn-4f9a_0.b:" + "k" * 34  # and two more: as long as a key may be
+_LONG_KEY = "turn-4f9a_0.b:" + "k" * 34  # with the two characters added later, the maximum length of a key
 
 
-class Saying(Trying):
-    """Promises about ``send``: one attempt for one message, and the truth about how it ended."""
+class OutboundPromises(ChannelPromises):
+    """Promises about ``send``: one attempt for one message, and a correct report of its outcome."""
 
     def test_an_answer_is_cut_into_messages_that_fit(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             text = long_text(on.channel.limits)
             pieces = pieces_of(on, text)
             assert pieces == pieces_of(on, text), "split answered differently the second time"
@@ -31,7 +32,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_the_same_delivery_key_is_shown_once(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             if "idempotent" not in on.channel.capabilities:
                 pytest.skip("it does not say that its service drops repeats")
             async with on.running():
@@ -45,7 +46,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_what_is_refused_for_good_is_not_to_be_tried_again(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("refused")
                 await on.send("next", "key-2")
@@ -56,7 +57,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_a_service_that_is_pressed_says_when_to_come_again(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("busy", 60.0)
                 assert await on.shown() == []
@@ -66,7 +67,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_what_may_pass_may_be_tried_again(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("down")
                 assert await on.shown() == []
@@ -77,7 +78,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_an_answer_that_got_lost_leaves_the_outcome_open(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("lost")
                 assert await on.shown() == ["hello"], "lost: it is carried out"
@@ -90,7 +91,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_a_cancelled_send_ends_at_once(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.send("first")
                 await on.does("hang_next")
@@ -106,7 +107,7 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_what_was_said_can_be_changed_and_taken_back(self) -> None:
-        async def trial(on: Trial) -> None:
+        async def trial(on: ChannelTrial) -> None:
             able = [name for name in ("edit", "delete") if hasattr(on.channel, name)]
             if not able:
                 pytest.skip("it has neither edit nor delete")
@@ -124,28 +125,35 @@ class Saying(Trying):
         self.try_(trial)
 
     def test_it_can_do_what_it_says_it_can(self) -> None:
-        async def trial(on: Trial) -> None:
-            said = {word: word in on.channel.capabilities for word in _TALENTS}
-            has = {word: callable(getattr(on.channel, name, None)) for word, name in _TALENTS.items()}
+        async def trial(on: ChannelTrial) -> None:
+            said = {word: word in on.channel.capabilities for word in _CAPABILITY_METHODS}
+            has = {
+                word: callable(getattr(on.channel, name, None)) for word, name in _CAPABILITY_METHODS.items()
+            }
             assert said == has, "a word of `capabilities` on one side, its method on the other"
 
         self.try_(trial)
 
 
-_TALENTS = {
-    "delete": "delete", "edit": "edit", "polls": "poll", "reactions": "react", "streaming": "stream", "typing": "typing"
-}  # fmt: skip
+_CAPABILITY_METHODS = {
+    "delete": "delete",
+    "edit": "edit",
+    "polls": "poll",
+    "reactions": "react",
+    "streaming": "stream",
+    "typing": "typing",
+}
 
 
-def pieces_of(on: Trial, text: str) -> tuple[str, ...]:
-    """The text as the house cuts it for this channel."""
+def pieces_of(on: ChannelTrial, text: str) -> tuple[str, ...]:
+    """Return the text as claw splits it for this channel."""
     if hasattr(on.channel, "split"):
         return tuple(on.channel.split(text))
     return split_text(text, on.channel.limits)
 
 
-def long_text(limits: Limits) -> str:
-    """Words, lines, paragraphs, wide letters and pairs of surrogates: two and a half messages of them."""
+def long_text(limits: ChannelLimits) -> str:
+    """Return words, lines, paragraphs, wide letters and surrogate pairs: two and a half messages of them."""
     made = (
         f"word{number} 文字{number} 🚪{'.' if number % 7 else chr(10) * (1 + number % 2)}"
         for number in count()
@@ -156,11 +164,11 @@ def long_text(limits: Limits) -> str:
     return text.strip()
 
 
-def units(text: str, limits: Limits) -> int:
-    """How long a message is, as its service counts."""
+def units(text: str, limits: ChannelLimits) -> int:
+    """Return the length of a message, as its service counts."""
     return len(text.encode("utf-16-le")) // 2 if limits.utf16 else len(text)
 
 
 def words(messages: list[str]) -> str:
-    """What is said, without the blanks at which it may be cut."""
+    """Return the texts without the blanks at which they may be split."""
     return "".join("".join(messages).split())

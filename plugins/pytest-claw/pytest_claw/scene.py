@@ -1,4 +1,4 @@
-"""Where a promise of a provider is tried: at a service that plays a script, or at one that says what it likes."""
+"""The environment of a provider test: a provider with a scripted or a live service."""
 
 import json
 from dataclasses import dataclass
@@ -7,33 +7,34 @@ from typing import Any
 import pytest
 from claw import Assistant, Finished, Provider, ProviderError, Request, TextDelta
 
-from pytest_claw.relay import Live, Relay
+from pytest_claw.relay import LiveService, Relay
 from pytest_claw.served import asks
 
 _SHORT = 12
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A provider, and the service that it asks.
+class ProviderTrial:
+    """A provider, and the service that it calls.
 
-    :param service: of ``claw.testing.services``, which says exactly what the test wrote; or the way to a live one.
+    :param service: of ``claw_testing.services``, which says exactly what the test wrote; or the relay to a
+        live one.
     :param live: None when the service plays a script.
     """
 
     model: Provider
     service: Any
-    live: Live | None = None
+    live: LiveService | None = None
 
     def asks(self, *messages: Any, **fields: Any) -> Request:
-        """A request with the provider's own key; of a live model no more than a few words are wanted."""
+        """Return a request with the provider's own key; for a live model with a small token limit."""
         fields = {"credential": self.model.credentials()[0], **fields}
         if self.live:
             fields = {"model": self.live.model, "max_tokens": _SHORT, **fields}
         return asks(*messages, **fields)
 
     async def answer(self, *messages: Any, **fields: Any) -> tuple[str, Assistant]:
-        """The words that were streamed, and the whole answer."""
+        """Return the streamed text, and the whole answer."""
         shown, ends = [], []
         async for event in self.model.stream(self.asks(*messages, **fields)):
             assert not ends, "nothing comes behind Finished"
@@ -46,16 +47,16 @@ class Scene:
         return "".join(shown), ends[0]
 
     async def failure(self, *messages: Any, **fields: Any) -> ProviderError:
-        """What the call fails with."""
+        """Return the error of the call."""
         with pytest.raises(ProviderError) as error:
             await self.answer(*messages, **fields)
         return error.value
 
     @property
     def asked(self) -> int:
-        """How many requests the service got."""
+        """The number of requests that the service got."""
         return self.service.asked if isinstance(self.service, Relay) else len(self.service.requests)
 
     def sent(self, number: int = -1) -> str:
-        """The body of a request, as text; of a script's service."""
+        """Return the body of a request, as text; of a scripted service."""
         return json.dumps(self.service.requests[number].body, ensure_ascii=False)

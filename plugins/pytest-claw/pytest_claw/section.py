@@ -1,4 +1,4 @@
-"""What every prompt section keeps to: the cache of a model service holds only as long as the bytes stay the same."""
+"""Conformance tests of a prompt section: a model service's cache needs identical bytes in every request."""
 
 import sys
 from dataclasses import replace
@@ -10,7 +10,7 @@ from claw import PromptFacts
 from claw.testing import prompt_facts
 
 VOLATILE_FROM = 195.0
-"""Above this position a section stands behind the cache boundary, whatever it says of itself."""
+"""Above this position a section stands behind the cache boundary, whatever it declares."""
 CLOCK_AND_CHANCE = frozenset(
     {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "now", "utcnow", "today"}
     | {"urandom", "getrandbits", "random", "uuid4", "uuid1", "uuid_generate_time_safe"}
@@ -21,9 +21,10 @@ ITS_MODULES = frozenset({"time", "datetime", "random", "os", "posix", "_random",
 class SectionSuite:
     """Three promises of a prompt section. ``section`` is yours; the rest has defaults.
 
-    :cvar section: what is tried; a property when it has to be made.
-    :cvar budget_chars: what it may take of every prompt.
-    :cvar may_ask_clock: it looks at the clock for what does not show in its text, such as the age of a file.
+    :cvar section: the section under test; a property when it has to be made.
+    :cvar budget_chars: its maximum share of every prompt.
+    :cvar may_ask_clock: it reads the clock for something that does not show in its text, such as the age of a
+        file.
     """
 
     section: Any = None
@@ -31,12 +32,12 @@ class SectionSuite:
     may_ask_clock = False
 
     def facts(self, workspace: Path) -> PromptFacts:
-        """What it renders from; put into ``workspace`` what it reads."""
+        """Return the facts to render from; put the files that it reads into ``workspace``."""
         return prompt_facts(workspace)
 
     @pytest.fixture
     def known(self, tmp_path: Path) -> PromptFacts:
-        """The facts, in a workspace of their own."""
+        """Return the facts, in a workspace of their own."""
         if not hasattr(self.section, "render"):
             pytest.fail(f"{type(self).__name__}.section is not set: section = the section to try")
         return self.facts(tmp_path)
@@ -75,7 +76,7 @@ class SectionSuite:
 
 
 def _asked_clock_or_chance(render: Any) -> list[str]:
-    """The functions of clock and chance that ``render`` calls."""
+    """Return the functions of clock and randomness that ``render`` calls."""
     asked: list[str] = []
 
     def note(frame: Any, event: str, function: Any) -> None:

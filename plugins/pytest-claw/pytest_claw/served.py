@@ -1,4 +1,6 @@
-"""The provider under test: its plugin asked with a config file, its address that of a service on this machine."""
+"""The provider under test: made by its plugin from a config file, with the address of a service on this
+machine.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -6,36 +8,39 @@ from typing import Any
 
 import pytest
 from claw import Credential, Message, Provider, Request, SystemPrompt, Text, ToolSpec, User
-from claw.testing import asked
+from claw.testing import plugin_contributions
 
 from pytest_claw.faults import KEY
-from pytest_claw.relay import Live
+from pytest_claw.relay import LiveService
 
 
-class Served:
+class ProviderPromises:
     """The settings of both suites for providers.
 
     :cvar plugin: the module (or object) with ``register_providers``.
-    :cvar name: of the provider that is tried.
-    :cvar service: a service of ``claw.testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class like
-        them: made with a list of ``Reply`` or a function of the request, an async context manager with ``url``,
-        ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by hand.
-    :cvar live: in place of ``service``, for ``ProviderSuite``: one that stands already.
+    :cvar name: of the provider under test.
+    :cvar service: a service of ``claw_testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a
+        class like
+        them: made with a list of ``Reply`` or a function of the request, an async context manager with
+        ``url``,
+        ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by
+        hand.
+    :cvar live: in place of ``service``, for ``ProviderSuite``: one that already runs.
     :cvar section: further keys of ``providers.NAME``.
     """
 
     plugin: Any = None
     name = ""
     service: Any = None
-    live: Live | None = None
+    live: LiveService | None = None
     section: Mapping[str, Any] = {}
 
     @asynccontextmanager
     async def provider(self, url: str, **section: Any) -> AsyncIterator[Provider]:
-        """The provider, its address at ``url``; its connections are closed at the end."""
+        """Yield the provider, its address at ``url``; close its connections at the end."""
         key = self.live.key if self.live else KEY
         tree = {"providers": {self.name: {"baseUrl": url, "apiKey": key, **self.section, **section}}}
-        async with asked(self.plugin, tree, self.name) as answers:
+        async with plugin_contributions(self.plugin, tree, self.name) as answers:
             named = {one.name: one for one in answers.get("register_providers", ())}
             assert self.name in named, f"the plugin brings {sorted(named)}"
             yield named[self.name]
@@ -52,7 +57,7 @@ class Served:
 
 
 def asks(*messages: Message, tools: tuple[ToolSpec, ...] = (), **fields: Any) -> Request:
-    """A request with a key; without messages, one short question."""
+    """Return a request with a key; without messages, one short question."""
     past = messages or (User((Text("hello"),)),)
     usual = {
         "model": "model-x",

@@ -1,4 +1,4 @@
-"""What every tool keeps to, whatever it does."""
+"""Conformance tests of every tool."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from claw import Tool, ToolContext, ToolResult, result_limit
-from claw.testing import fit, perform, tool_context, tool_faults
+from claw.testing import check_and_run, fit_result, tool_context, tool_faults
 
 CANARY = "canary-7f3a91-of-pytest-claw"
 SMALL_WINDOW_TOKENS = 8_000
@@ -19,14 +19,14 @@ SMALL_WINDOW_TOKENS = 8_000
 class ToolSuite:
     """Nine promises of a tool. ``tool`` and ``sample`` are yours; the rest has defaults.
 
-    :cvar tool: what is tried; a property when it has to be made.
+    :cvar tool: the tool under test; a property when it has to be made.
     :cvar sample: arguments of a call that works.
     :cvar huge: arguments of a call with a very long answer; the sample when left out.
     :cvar secrets: values that must never be in a result: the keys that the tool was set up with.
-    :cvar strict: OpenAI's strict mode must be able to say its parameters; False for a tool that takes keys of any name.
+    :cvar strict: its parameters must fit OpenAI's strict mode; False for a tool that takes keys of any name.
     :cvar patience_seconds: within which a tool without a limit of its own must answer.
     :cvar grace_seconds: within which it must end when it is cancelled.
-    :cvar most_chars: of a whole answer; more than that a tool cuts by itself.
+    :cvar most_chars: of a whole answer; a tool truncates longer ones by itself.
     """
 
     tool: Any = None
@@ -42,16 +42,16 @@ class ToolSuite:
         """Put what the sample needs into ``workspace``."""
 
     def given(self, context: ToolContext) -> ToolContext:
-        """The context, with what the tool needs of it."""
+        """Return the context, with what the tool needs of it."""
         return context
 
     def same(self, first: str, second: str) -> bool:
-        """Whether two answers say the same; for a tool that tells the time."""
+        """Return true if two answers are the same; override it for a tool that tells the time."""
         return first == second
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> ToolContext:
-        """What the tool is given: a fenced workspace, prepared."""
+        """Return the tool's context: an isolated workspace, prepared."""
         if not isinstance(self.tool, Tool):
             pytest.fail(f"{type(self).__name__}.tool is not set: tool = the tool to try")
         workspace = tmp_path / "workspace"
@@ -59,7 +59,7 @@ class ToolSuite:
         self.prepare(workspace)
         return self.given(tool_context(workspace))
 
-    # --- what a model is told
+    # --- declaration
 
     def test_its_description_says_what_it_does(self, context: ToolContext) -> None:
         assert [fault.problem for fault in tool_faults(self.tool) if fault.rule == "description"] == []
@@ -68,7 +68,7 @@ class ToolSuite:
         rules = {"name", "anthropic", "gemini", *(["openai-strict"] if self.strict else [])}
         assert [fault for fault in tool_faults(self.tool) if fault.rule in rules] == []
 
-    # --- how it runs
+    # --- execution
 
     def test_its_sample_is_answered(self, context: ToolContext) -> None:
         result = run(self.call(context))
@@ -101,7 +101,7 @@ class ToolSuite:
         run(self.call(context))
         assert capfd.readouterr().out == "", "stdout belongs to the command that is running"
 
-    # --- what it answers
+    # --- results
 
     def test_no_secret_is_in_its_result(self, context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CANARY_API_KEY", CANARY)
@@ -113,7 +113,7 @@ class ToolSuite:
         result = run(self.call(context, self.sample if self.huge is None else self.huge))
         whole = sum(len(getattr(block, "text", "")) for block in result.blocks)
         limit = result_limit(SMALL_WINDOW_TOKENS)
-        cut = fit(result, limit)
+        cut = fit_result(result, limit)
         assert whole <= self.most_chars, f"{whole} characters: cut it in the tool and say how to see the rest"
         assert sum(len(getattr(block, "text", "")) for block in cut.blocks) <= limit
 
@@ -131,9 +131,9 @@ class ToolSuite:
             assert between == before, "effects='none', and it changed the workspace"
 
     async def call(self, context: ToolContext, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Call the tool as the house does, without the limit of time that the house would set."""
+        """Call the tool as claw does, without the time limit that claw would set."""
         unbound = replace(self.tool, timeout_seconds=None)
-        return await perform(unbound, dict(self.sample if arguments is None else arguments), context)
+        return await check_and_run(unbound, dict(self.sample if arguments is None else arguments), context)
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:

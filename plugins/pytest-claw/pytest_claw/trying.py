@@ -1,4 +1,4 @@
-"""What every part of the suite for channels stands on: how a trial is made, and what it may take."""
+"""The base of the suite for channels: making a trial, and its time limits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.place import Trial
+from pytest_claw.place import ChannelTrial
 
 
-class Trying:
+class ChannelPromises:
     """The settings of a suite; see :class:`pytest_claw.ChannelSuite`."""
 
     patience_seconds = 10.0
@@ -19,21 +19,25 @@ class Trying:
     without: frozenset[str] | tuple[str, ...] = ()
 
     def place(self) -> AbstractAsyncContextManager[Any]:
-        """A fresh :class:`Place`: an ``@asynccontextmanager`` that starts the fake service and makes the channel."""
+        """Return a fresh :class:`Place`: an ``@asynccontextmanager`` that starts the fake service and
+        makes the channel.
+        """
         pytest.fail(
             f"{type(self).__name__}.place is not written: an async context manager that yields a Place"
         )
 
     def plain(self, shown: str) -> str:
-        """The words of a message as people see it; for a service that writes marks of its own."""
+        """Return the words of a message as people see it; override it for a service that adds marks of its
+        own.
+        """
         return shown
 
-    def try_(self, trial: Callable[[Trial], Awaitable[None]]) -> None:
+    def try_(self, trial: Callable[[ChannelTrial], Awaitable[None]]) -> None:
         """Run a trial in a place, and a loop, of its own."""
 
         async def whole() -> None:
             async with self.place() as place:
-                on = Trial(place, self)
+                on = ChannelTrial(place, self)
                 try:
                     await trial(on)
                 finally:
@@ -42,6 +46,6 @@ class Trying:
         asyncio.run(whole())
 
     def needs(self, what: str) -> None:
-        """Leave the test out where the service knows no such thing."""
+        """Skip the test if the service lacks the feature."""
         if what in self.without:
             pytest.skip(f"the service has no {what}")

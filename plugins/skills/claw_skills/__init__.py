@@ -1,6 +1,7 @@
-"""SKILL.md folders for claw agents: the catalogue of them in the prompt, and ``claw skills``.
+"""SKILL.md folders for claw agents: their catalogue in the prompt, and ``claw skills``.
 
-A skill adds no tool: it is a text that the model opens with ``read`` when its description fits the task. Format:
+A skill adds no tool: it is a text that the model opens with ``read`` when its description fits the task.
+Format:
 https://agentskills.io (SKILL.md with YAML frontmatter: name, description).
 """
 
@@ -11,44 +12,46 @@ from typing import Any
 
 from claw import PluginConfig, PromptFacts, PromptSection, hookimpl
 
-from claw_skills.shelf import Shelved, Shelves
+from claw_skills.shelf import FoundSkill, SkillIndex
 from claw_skills.skill import Skill
 
-__all__ = ["Catalogue", "catalogue", "key_is_set", "skills_section"]
+__all__ = ["SkillCatalogue", "catalogue", "key_is_set", "skills_section"]
 
 
-class Catalogue:
-    """The section ``Skills``: rendered again only when a skill or the agent's settings changed."""
+class SkillCatalogue:
+    """The section ``Skills``, rendered again only when a skill or the agent's settings changed."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: SkillIndex) -> None:
         self._shelves = shelves
         self._texts: dict[Any, tuple[Any, str]] = {}
-        self._looked: dict[str, tuple[Skill, ...]] = {}
+        self._found: dict[str, tuple[Skill, ...]] = {}
 
     def render(self, facts: PromptFacts) -> str:
-        """The section; empty without skills, or without the tool that opens them."""
+        """Render the section; empty without skills, or without the tool that opens them."""
         if not any(tool.name == "read" for tool in facts.tools):
             return ""
         settings = facts.agent.settings.skills
         shelved = self._shelves.look(facts.agent, facts.workspace)
-        self._looked[facts.agent.id] = usable(shelved, settings)
+        self._found[facts.agent.id] = usable(shelved, settings)
         key = facts.agent.id, facts.workspace
         known = self._texts.get(key)
         if known is None or known[0][0] is not shelved or known[0][1] != settings:
-            known = (shelved, settings), catalogue(self._looked[facts.agent.id], settings.max_prompt_chars)
+            known = (shelved, settings), catalogue(self._found[facts.agent.id], settings.max_prompt_chars)
             self._texts[key] = known
         return known[1]
 
     def readable(self, agent: Any) -> tuple[Path, ...]:
-        """The folders of the agent's skills that lie outside of its workspace. A turn renders first: it looks once."""
-        skills = self._looked.pop(agent.id, None)
+        """Return the folders of the agent's skills outside of its workspace. A turn renders first, so the
+        cache is fresh.
+        """
+        skills = self._found.pop(agent.id, None)
         if skills is None:
             skills = usable(self._shelves.look(agent, None), agent.settings.skills)
         return tuple(skill.file.parent for skill in skills if skill.source != "workspace")
 
 
-def usable(shelved: Sequence[Shelved], settings: Any) -> tuple[Skill, ...]:
-    """The skills that an agent's prompt lists, by name.
+def usable(shelved: Sequence[FoundSkill], settings: Any) -> tuple[Skill, ...]:
+    """Return the skills that an agent's prompt lists, by name.
 
     :param settings: ``skills`` of the agent; an empty ``allow`` lists none.
     """
@@ -62,7 +65,7 @@ def usable(shelved: Sequence[Shelved], settings: Any) -> tuple[Skill, ...]:
 
 
 def catalogue(skills: Sequence[Skill], most_chars: int) -> str:
-    """The section's text; skills that would make the list longer than ``most_chars`` fall away from its end."""
+    """Return the section's text; drop skills from the end of a list that is longer than ``most_chars``."""
     entries, rest = list[str](), most_chars
     for skill in skills:
         entry = _entry(skill)
@@ -87,16 +90,16 @@ def catalogue(skills: Sequence[Skill], most_chars: int) -> str:
 
 
 def skills_section(environ: Mapping[str, str], settings: Any = None) -> PromptSection:
-    """The section as the prompt takes it.
+    """Return the prompt section.
 
-    :param settings: the whole config, for skills that ask whether a key is set.
+    :param settings: the whole config, for skills that require a key.
     """
-    section = Catalogue(Shelves(environ, key_is_set(settings)))
+    section = SkillCatalogue(SkillIndex(environ, key_is_set(settings)))
     return PromptSection("Skills", 70, section.render, readable=section.readable)
 
 
 def key_is_set(settings: Any) -> Callable[[str], bool]:
-    """Whether a dotted key of the config has a value that counts as yes."""
+    """Return a function that tells if a dotted key of the config has a truthy value."""
 
     def is_set(key: str) -> bool:
         here: Any = settings.model_dump(by_alias=True) if settings is not None else {}
@@ -112,13 +115,13 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @hookimpl
 def register_prompt_sections(config: PluginConfig) -> Iterable[PromptSection]:
-    """The catalogue."""
+    """Register the catalogue."""
     return [skills_section(config.environ, config.settings)]
 
 
 @hookimpl
 def register_commands(app: Any) -> None:
-    """``claw skills``."""
+    """Register ``claw skills``."""
     from claw_skills.commands import skills_app
 
     app.add_typer(skills_app, name="skills")
@@ -133,6 +136,6 @@ def _entry(skill: Skill) -> str:
 
 
 def _safe(text: str) -> str:
-    """For XML, and without control characters, so that no name ends an element or starts a line."""
+    """Escape for XML, and remove control characters, so that no name ends an element or starts a line."""
     clean = "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp"))
     return clean.translate(_ESCAPED)

@@ -1,4 +1,4 @@
-"""``claw skills``: which skills an agent has, where they come from, and what keeps the others out."""
+"""``claw skills``: the skills of an agent, their sources, and why others are unavailable."""
 
 import json
 import os
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import look_round, say
+from claw import load_setup, t
 
 from claw_skills import key_is_set, usable
-from claw_skills.shelf import Shelved, Shelves
+from claw_skills.shelf import FoundSkill, SkillIndex
 
 skills_app = typer.Typer(no_args_is_help=True, help="Skills: which an agent has, and what keeps others out.")
 AgentId = Annotated[str, typer.Option("--agent", help="Whose; the default agent's when left out.")]
@@ -19,32 +19,32 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 @skills_app.command("list")
 def list_(agent: AgentId = "", as_json: AsJson = False) -> None:
     """List the agent's skills: in the prompt or not, from where, and why not."""
-    _show(_rows(agent), as_json, say("no skills"))
+    _show(_rows(agent), as_json, t("no skills"))
 
 
 @skills_app.command()
 def check(agent: AgentId = "", as_json: AsJson = False) -> None:
     """List only skills that something keeps out of use; exit 1 when there are any."""
     rows = [row for row in _rows(agent) if row["why"]]
-    _show(rows, as_json, say("every skill can be used"))
+    _show(rows, as_json, t("every skill can be used"))
     raise typer.Exit(1 if rows else 0)
 
 
 def _rows(agent_id: str) -> list[dict[str, Any]]:
-    config = look_round().config
+    config = load_setup().config
     agent = config.agent(agent_id)
-    workspace = agent.workspace if agent.names_workspace else Path.cwd()
-    shelved = Shelves(os.environ, key_is_set(config.settings)).look(agent, workspace)
+    workspace = agent.workspace if agent.has_configured_workspace else Path.cwd()
+    shelved = SkillIndex(os.environ, key_is_set(config.settings)).look(agent, workspace)
     listed = {skill.name for skill in usable(shelved, agent.settings.skills)}
     return [_row(one, one.skill.name in listed, agent.settings.skills) for one in shelved]
 
 
-def _row(one: Shelved, listed: bool, settings: Any) -> dict[str, Any]:
+def _row(one: FoundSkill, listed: bool, settings: Any) -> dict[str, Any]:
     skill = one.skill
     return {
         "name": skill.name,
         "listed": listed,
-        "why": one.why or ("" if listed else _left_out(one, settings)),
+        "why": one.why or ("" if listed else _exclusion_reason(one, settings)),
         "source": skill.source,
         "version": skill.version,
         "description": skill.description,
@@ -52,13 +52,13 @@ def _row(one: Shelved, listed: bool, settings: Any) -> dict[str, Any]:
     }
 
 
-def _left_out(one: Shelved, settings: Any) -> str:
-    """Why a skill that could be used is not in the prompt."""
+def _exclusion_reason(one: FoundSkill, settings: Any) -> str:
+    """Explain why a usable skill is not in the prompt."""
     if not one.skill.listed:
-        return say("its file says disable-model-invocation")
+        return t("its file says disable-model-invocation")
     if settings.allow is not None and one.skill.name not in settings.allow:
-        return say("not in the agent's list of skills")
-    return say("more skills than skills.maxInPrompt")
+        return t("not in the agent's list of skills")
+    return t("more skills than skills.maxInPrompt")
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:

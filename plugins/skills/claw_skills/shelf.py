@@ -1,5 +1,7 @@
-"""Where skills lie, and which of them an agent has. A look at an unchanged shelf opens nothing: it only asks the
-times of the folders and files it knows."""
+"""The locations of skills, and the skills of each agent.
+
+A look at unchanged folders opens no file: it only reads the modification times of known folders and files.
+"""
 
 import os
 import shutil
@@ -10,22 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from claw_skills.skill import Machine, Skill, obstacle, parse
+from claw_skills.skill import Machine, Skill, obstacle, parse_skill
 
 MOST_OF_A_SOURCE = 200
 _READ_BYTES = 262_144
 _SETTLED_SECONDS = (
-    0.05  # a file system's clock ticks in milliseconds: what changed just now may change again unseen
+    0.05  # file systems have millisecond timestamps: a file changed just now may change again unseen
 )
 
 _Stat = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SkillFolder:
     """A folder of skill folders.
 
-    :param inside: the workspace that it belongs to; None for a place of the operator's.
+    :param inside: the workspace that it belongs to; None for a folder of the operator's.
     """
 
     name: str
@@ -34,36 +36,36 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelved:
-    """A skill as one agent finds it. ``why`` says what keeps it out of use, empty when nothing does."""
+class FoundSkill:
+    """A skill as one agent finds it. ``why`` says why it cannot be used; empty when it can."""
 
     skill: Skill
     why: str
 
 
-def places_of(agent: Any, workspace: Path | None, environ: Mapping[str, str]) -> tuple[Place, ...]:
-    """The places of an agent's skills, highest first; of one name the highest place wins.
+def skill_folders(agent: Any, workspace: Path | None, environ: Mapping[str, str]) -> tuple[SkillFolder, ...]:
+    """Return the folders of an agent's skills, highest precedence first.
 
-    :param workspace: None leaves the workspace's own places out.
+    :param workspace: None leaves the workspace's own folders out.
     """
     home, people = agent.dir.parent.parent, environ.get("HOME", "")
-    places = [Place("agent", agent.dir / "agent" / "skills")]
+    places = [SkillFolder("agent", agent.dir / "agent" / "skills")]
     if people:
-        places.append(Place("personal", Path(people) / ".agents" / "skills"))
-    places.append(Place("managed", home / "skills"))
+        places.append(SkillFolder("personal", Path(people) / ".agents" / "skills"))
+    places.append(SkillFolder("managed", home / "skills"))
     for extra in agent.settings.skills.extra_dirs:
         spread = os.path.join(people, extra[2:]) if extra.startswith("~/") and people else extra
-        places.append(Place("extra", home / spread))
+        places.append(SkillFolder("extra", home / spread))
     if workspace is not None:
-        own = [Place("workspace", workspace / name, workspace) for name in ("skills", ".agents/skills")]
+        own = [SkillFolder("workspace", workspace / name, workspace) for name in ("skills", ".agents/skills")]
         places = own + places
     return tuple(places)
 
 
-class Source:
-    """The skills of one place, read again when a folder or a SKILL.md in it changed."""
+class SkillSource:
+    """The skills of one folder, read again when a folder or a SKILL.md in it changed."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SkillFolder) -> None:
         self._place = place
         self._children: tuple[str, ...] = ()
         self._seen: tuple[_Stat, ...] | None = None
@@ -71,7 +73,7 @@ class Source:
         self._skills: tuple[Skill, ...] = ()
 
     def look(self) -> tuple[Skill, ...]:
-        """Every skill of the place, by folder name."""
+        """Return every skill of the folder, by folder name."""
         root = _stat(self._place.folder)
         now = (root, *map(_stat, self._files())) if root else (None,)
         if now != self._seen or not self._settled:
@@ -82,7 +84,7 @@ class Source:
         return [self._place.folder / child / "SKILL.md" for child in self._children]
 
     def _read(self, root: _Stat) -> None:
-        """The times are taken first, so that a change while reading is seen at the next look."""
+        """Read all skills. Take the times first, so that a change while reading is seen at the next look."""
         self._children = _folders(self._place.folder) if root else ()
         stats = tuple(map(_stat, self._files()))
         newest = max((stat[0] for stat in (root, *stats) if stat), default=0)
@@ -93,7 +95,9 @@ class Source:
         self._skills = tuple(skill for skill in skills if skill)
 
     def _skill(self, file: Path) -> Skill | None:
-        """None when it cannot be read, or is a link out of the workspace that it is said to belong to."""
+        """Read a skill; None when it is unreadable, or a link that leads out of the workspace it belongs
+        to.
+        """
         inside = self._place.inside
         try:
             real = file.resolve(strict=True)
@@ -104,27 +108,31 @@ class Source:
         except OSError:
             return None
         shown = str(real) if inside is None else f"./{file.relative_to(inside).as_posix()}"
-        return replace(parse(text, file.parent.name), location=shown, file=real, source=self._place.name)
+        return replace(
+            parse_skill(text, file.parent.name), location=shown, file=real, source=self._place.name
+        )
 
 
-class Shelves:
-    """Every agent's skills.
+class SkillIndex:
+    """The skills of all agents.
 
     :param is_set: dotted config key → whether it has a value.
     """
 
     def __init__(self, environ: Mapping[str, str], is_set: Callable[[str], bool]) -> None:
         self._environ = environ
-        self._sources: dict[Place, Source] = {}
-        self._known: dict[Any, tuple[Any, tuple[Shelved, ...]]] = {}
+        self._sources: dict[SkillFolder, SkillSource] = {}
+        self._known: dict[Any, tuple[Any, tuple[FoundSkill, ...]]] = {}
         path = environ.get("PATH", "")
         self._programs = tuple(Path(folder) for folder in path.split(os.pathsep) if folder)
         self._machine = Machine(sys.platform, environ, lambda name: shutil.which(name, path=path), is_set)
 
-    def look(self, agent: Any, workspace: Path | None) -> tuple[Shelved, ...]:
-        """The agent's skills, each name once, by name. The same object as before when nothing changed."""
-        places = places_of(agent, workspace, self._environ)
-        found = tuple(self._sources.setdefault(place, Source(place)).look() for place in places)
+    def look(self, agent: Any, workspace: Path | None) -> tuple[FoundSkill, ...]:
+        """Return the agent's skills, each name once, by name. The same object as before when nothing
+        changed.
+        """
+        places = skill_folders(agent, workspace, self._environ)
+        found = tuple(self._sources.setdefault(place, SkillSource(place)).look() for place in places)
         asks_for_programs = any(
             skill.gates.bins or skill.gates.any_bins for source in found for skill in source
         )
@@ -136,12 +144,12 @@ class Shelves:
             self._known[key] = known
         return known[1]
 
-    def _shelved(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[Shelved, ...]:
+    def _shelved(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[FoundSkill, ...]:
         by_name: dict[str, Skill] = {}
         for skill in (skill for source in found for skill in source):
             by_name.setdefault(skill.name, skill)
         return tuple(
-            Shelved(skill, obstacle(skill, self._machine, settings.entries.get(skill.key, {})))
+            FoundSkill(skill, obstacle(skill, self._machine, settings.entries.get(skill.key, {})))
             for _, skill in sorted(by_name.items())
         )
 

@@ -1,4 +1,4 @@
-"""One SKILL.md: what it says of itself, and whether it can be used on this machine. Pure."""
+"""One SKILL.md: its content, and the check if it can be used on this machine. Pure."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claw import say
+from claw import t
 
 _VENDORS = ("claw", "openclaw")  # whose key in ``metadata`` is read
 _SYSTEMS = {"macos": "darwin", "mac": "darwin", "windows": "win32"}
@@ -15,10 +15,10 @@ _DESCRIPTION_CHARS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
-    """What a skill needs.
+class Requirements:
+    """The requirements of a skill.
 
-    :param always: the other gates do not count.
+    :param always: the other requirements do not count.
     :param systems: names of platforms as in ``sys.platform``; empty = every one.
     :param bins: programs that must all be on PATH; ``any_bins``: one of them.
     :param env: variables that must be set.
@@ -39,9 +39,9 @@ class Skill:
 
     :param key: its name in ``skills.entries``.
     :param listed: False when it says that a model must not choose it.
-    :param location: what a model is told to read.
-    :param file: where SKILL.md lies, links resolved.
-    :param source: the kind of place it was found in.
+    :param location: the path that a model is given to read.
+    :param file: path of SKILL.md, links resolved.
+    :param source: the kind of location it was found in.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Skill:
     key: str = ""
     version: str = ""
     listed: bool = True
-    gates: Gates = Gates()
+    gates: Requirements = Requirements()
     location: str = ""
     file: Path = Path()
     source: str = ""
@@ -57,9 +57,9 @@ class Skill:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a gate may ask.
+    """The lookups that requirements use.
 
-    :param which: program → where it is, None when it is not on PATH.
+    :param which: program → its path, None when it is not on PATH.
     :param is_set: dotted config key → whether it has a value.
     """
 
@@ -69,8 +69,8 @@ class Machine:
     is_set: Callable[[str], bool]
 
 
-def parse(text: str, folder: str) -> Skill:
-    """Read a SKILL.md.
+def parse_skill(text: str, folder: str) -> Skill:
+    """Parse a SKILL.md.
 
     :param folder: name of its folder: the skill's name when the file gives none. The first paragraph is the
         description when the file gives none.
@@ -80,7 +80,7 @@ def parse(text: str, folder: str) -> Skill:
     requires = metadata.get("requires")
     needs = requires if isinstance(requires, Mapping) else {}
     name = _line(front.get("name")) or folder
-    gates = Gates(
+    gates = Requirements(
         always=metadata.get("always") is True,
         systems=tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in _names(metadata.get("os"))),
         bins=_names(needs.get("bins")),
@@ -99,34 +99,34 @@ def parse(text: str, folder: str) -> Skill:
 
 
 def obstacle(skill: Skill, machine: Machine, entry: Mapping[str, Any]) -> str:
-    """Why this skill cannot be used here, in words; empty when it can.
+    """Return why this skill cannot be used here, in words; empty when it can.
 
     :param entry: ``skills.entries.NAME`` of the agent: ``enabled``, and variables it sets (``env``).
     """
     gates = skill.gates
     if entry.get("enabled") is False:
-        return say("switched off by skills.entries.{key}.enabled", key=skill.key)
+        return t("switched off by skills.entries.{key}.enabled", key=skill.key)
     if gates.always:
         return ""
     if gates.systems and machine.system not in gates.systems:
-        return say("it is for {systems}", systems=", ".join(gates.systems))
+        return t("it is for {systems}", systems=", ".join(gates.systems))
     if missing := [name for name in gates.bins if machine.which(name) is None]:
-        return say("not on PATH: {names}", names=", ".join(missing))
+        return t("not on PATH: {names}", names=", ".join(missing))
     if gates.any_bins and not any(machine.which(name) for name in gates.any_bins):
-        return say("none of these is on PATH: {names}", names=", ".join(gates.any_bins))
+        return t("none of these is on PATH: {names}", names=", ".join(gates.any_bins))
     if missing := [name for name in gates.env if not machine.environ.get(name)]:
-        return say("not set in the environment: {names}", names=", ".join(missing))
+        return t("not set in the environment: {names}", names=", ".join(missing))
     if missing := [key for key in gates.config if not machine.is_set(key)]:
-        return say("not set in the config file: {names}", names=", ".join(missing))
+        return t("not set in the config file: {names}", names=", ".join(missing))
     return ""
 
 
 def _split(text: str) -> tuple[Mapping[str, Any], str]:
-    """Frontmatter and body. A frontmatter that is no YAML (a colon in a sentence is enough) is read line by line."""
+    """Return frontmatter and body. Invalid YAML (a colon in a sentence is enough) is read line by line."""
     found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*\r?$\n?", text, re.DOTALL | re.MULTILINE)
     if not found:
         return {}, text
-    import yaml  # 15 ms, and many homes have no skill
+    import yaml  # import takes 15 ms, and many setups have no skill
 
     try:
         front = yaml.safe_load(found[1])
@@ -137,7 +137,7 @@ def _split(text: str) -> tuple[Mapping[str, Any], str]:
 
 
 def _metadata(value: Any) -> Mapping[str, Any]:
-    """The part of ``metadata`` that is for us; it may be JSON in a string."""
+    """Return claw's part of ``metadata``, which may be JSON in a string."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -156,7 +156,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _line(value: Any) -> str:
-    """One line of text, without control characters."""
+    """Return one line of text, without control characters."""
     return (
         " ".join(str(value).split())
         if isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -169,7 +169,7 @@ def _true(value: Any) -> bool:
 
 
 def _first_paragraph(body: str) -> str:
-    """The first lines that are no heading, as one line."""
+    """Return the first paragraph that is not a heading, as one line."""
     kept: list[str] = []
     for line in body.splitlines():
         if line.strip() and not line.startswith("#"):

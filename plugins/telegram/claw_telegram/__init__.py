@@ -1,4 +1,4 @@
-"""Telegram for claw: a bot that hears by long polling or webhook, and answers by messages that grow."""
+"""Telegram channel for claw: long polling or webhook in, messages edited in place while an answer streams."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import Channel, PluginConfig, WebRoute
+    from claw import Channel, PluginConfig
+    from claw_channel_sdk import WebRoute
 
 
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
-    """A channel for each account that the file names."""
+    """Yield a channel for each configured account."""
     from claw_telegram.channel import TelegramChannel
     from claw_telegram.settings import accounts
     from claw_telegram.webhook import receiver_of
 
     for account in accounts(config):
-        receiver = receiver_of(account, config) if account.hears else None
+        receiver = receiver_of(account, config) if account.uses_webhook else None
         yield TelegramChannel(account, config.http, receiver=receiver)
 
 
 @hookimpl(optionalhook=True)
 def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
-    """For the gateway's listener: where Telegram calls the accounts in webhook mode."""
+    """Yield the webhook route of each account in webhook mode, for the gateway's HTTP listener."""
     from claw_telegram.settings import accounts
     from claw_telegram.webhook import receiver_of
 
     for account in accounts(config):
-        if account.hears:
+        if account.uses_webhook:
             yield receiver_of(account, config).route

@@ -1,4 +1,4 @@
-"""A reply that people see as a draft while it grows, and as a message once it is whole.
+"""A streaming reply that is shown as a draft while it grows and posted as a message at the end.
 
 A draft is no message: it shows in a direct chat for half a minute and is gone. https://core.telegram.org/bots/api#sendmessagedraft
 """
@@ -9,7 +9,8 @@ import logging
 import zlib
 from collections.abc import Awaitable, Callable
 
-from claw import DeliveryError, EditWriter, Outbound, Receipt
+from claw import DeliveryError, Outbound, Receipt
+from claw_channel_sdk import EditStream
 
 _log = logging.getLogger(__name__)
 
@@ -17,21 +18,21 @@ AGAIN_SECONDS = 20.0  # a draft that is not shown again is gone after 30
 
 
 def draft_id(key: str) -> int:
-    """The number of the draft of one answer: not 0, the same at each showing."""
+    """Return the draft number of one answer: nonzero, and the same at each update."""
     return zlib.crc32(key.encode()) & 0x7FFFFFFF or 1
 
 
-class DraftWriter:
-    """A :class:`claw.Writer` that shows drafts and posts the final text.
+class DraftStream:
+    """A :class:`claw.StreamingReply` that shows drafts and posts the final text.
 
-    :param final: posts it; nothing stands before.
-    :param draw: shows a text as the draft.
-    :param pause_seconds: between two drafts; ``again_seconds`` until one that did not change is shown again.
+    :param final: posts the final text; no message exists before.
+    :param draw: updates the draft.
+    :param pause_seconds: between two updates; ``again_seconds`` until an unchanged draft is sent again.
     """
 
     def __init__(
         self,
-        final: EditWriter,
+        final: EditStream,
         draw: Callable[[str], Awaitable[object]],
         *,
         pause_seconds: float,
@@ -40,45 +41,45 @@ class DraftWriter:
         self._final, self._draw = final, draw
         self._pause, self._again = pause_seconds, again_seconds
         self._wanted = ""
-        self._newer = asyncio.Event()
-        self._drawing: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Ids of the messages that stand there now; a draft is none."""
+        """Ids of the posted messages; a draft is not one."""
         return self._final.shown
 
     async def show(self, text: str) -> None:
-        """The whole text so far; returns at once."""
+        """Take the whole text so far; return at once."""
         self._wanted = text
-        self._newer.set()
-        if self._drawing is None and text.strip():
-            self._drawing = asyncio.create_task(self._keep_up())
+        self._changed.set()
+        if self._task is None and text.strip():
+            self._task = asyncio.create_task(self._update_loop())
 
     async def finish(self, outbound: Outbound) -> Receipt:
         """Post the whole text.
 
-        :raises DeliveryError: Telegram did not take it.
+        :raises DeliveryError: Telegram refused the message or could not be reached.
         """
         await self._end()
         return await self._final.finish(outbound)
 
     async def abandon(self) -> None:
-        """There will be no final text: the draft goes by itself."""
+        """End without a final text; the draft disappears by itself."""
         await self._end()
         await self._final.abandon()
 
     async def _end(self) -> None:
-        if self._drawing is not None:
-            self._drawing.cancel()
-            await asyncio.wait({self._drawing})
-            if not self._drawing.cancelled():
-                self._drawing.exception()  # nobody waits for a draft
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.exception()  # nobody awaits a draft
 
-    async def _keep_up(self) -> None:
-        """Show what is newest, at most once in each pause, and again before it fades."""
+    async def _update_loop(self) -> None:
+        """Send the newest text at most once per pause, and repeat it before the draft expires."""
         while True:
-            self._newer.clear()
+            self._changed.clear()
             wait = self._pause
             try:
                 await self._draw(self._wanted)
@@ -90,4 +91,4 @@ class DraftWriter:
             await asyncio.sleep(wait)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(self._again - wait, 0)):
-                    await self._newer.wait()
+                    await self._changed.wait()

@@ -1,12 +1,12 @@
-"""A Bot API on one loopback port, for tests and for trying things out without an account.
+"""Fake Bot API server on a loopback port, for tests and for trials without an account.
 
 async with FakeTelegram() as fake:
-    fake.says("hello")                       # somebody writes in a direct chat
+    fake.says("hello")                       # a user writes in a direct chat
     ...                                      # a bot with fake.token at fake.url answers
     assert fake.shown(fake.CHAT) == ["hi"]
 
 It holds ``getUpdates`` as the real one does, forgets confirmed updates, answers 409 when two poll or a webhook is set,
-refuses what the real one refuses, and can be told to fail, hang or drop the line.
+refuses what the real one refuses, and can be made to fail, hang or drop the connection.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from claw_telegram.fake_html import CannotParse, parse, units
-from claw_telegram.fake_http import Asked, answer, read_request
-from claw_telegram.fake_updates import Refusal, Updates
+from claw_telegram.fake_http import FakeHttpRequest, answer, read_request
+from claw_telegram.fake_updates import FakeRefusal, Updates
 
-__all__ = ["Call", "FakeTelegram", "Refusal", "too_fast"]
+__all__ = ["FakeBotCall", "FakeRefusal", "FakeTelegram", "too_fast"]
 
 TEXT, CAPTION = 4096, 1024
 UPLOAD_BYTES, DOWNLOAD_BYTES = 50 << 20, 20 << 20
@@ -29,14 +29,14 @@ _FILES = ("photo", "document", "voice", "audio", "video", "animation")
 Json = dict[str, Any]
 
 
-def too_fast(seconds: float) -> Refusal:
-    """429: come again after so many seconds."""
-    return Refusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
+def too_fast(seconds: float) -> FakeRefusal:
+    """Build a 429 answer with the seconds to wait."""
+    return FakeRefusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of the bot's, as it came; also those that were refused."""
+class FakeBotCall:
+    """One call by the bot as received, including refused ones."""
 
     method: str
     params: Json
@@ -45,19 +45,19 @@ class Call:
 
 
 @dataclass
-class _Fault:
+class _FakeFault:
     method: str
-    refusal: Refusal | None
+    refusal: FakeRefusal | None
     times: int
     kind: str = "refuse"
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class FakeTelegram:
-    """The service, and everybody who writes to the bot.
+    """The fake Telegram service and the users who write to the bot.
 
-    :ivar topics: chat id → topics that are there; in other chats none is.
-    :ivar drafts: chat id → each draft that was shown: its number and its text.
+    :ivar topics: chat id → existing topics; other chats have none.
+    :ivar drafts: chat id → every draft shown: number and text.
     """
 
     CHAT, GROUP = 111222333, -1001987654321
@@ -72,14 +72,14 @@ class FakeTelegram:
             "first_name": "Claw",
             "username": username,
         }
-        self.log: list[Call] = []
+        self.log: list[FakeBotCall] = []
         self.topics: dict[int, set[int]] = {}
         self.messages: dict[int, dict[int, Json]] = {}
         self.files: dict[str, bytes] = {}
         self.drafts: dict[int, list[tuple[int, str]]] = {}
         self._updates = Updates()
         self._ids = itertools.count(100)
-        self._faults: list[_Fault] = []
+        self._faults: list[_FakeFault] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
@@ -98,21 +98,21 @@ class FakeTelegram:
         self._begin(self._updates.call_webhook())
 
     async def close(self) -> None:
-        """Stop; every open connection is cut."""
+        """Stop and cut every open connection."""
         if self._server:
             self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # what people do
+    # --- users
 
     def says(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
-        """Somebody writes; ``fields`` are those of a message. The update that the bot will get."""
+        """Send a message from a user; ``fields`` are those of a message. Return the update for the bot."""
         return self.update(message=self.message(text, chat=chat, **fields))
 
     def message(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
-        """A message of somebody, known to the service, and not yet told to the bot."""
+        """Store a user's message without an update to the bot."""
         made: Json = {
             "message_id": next(self._ids),
             "from": {"id": 111222333, "is_bot": False, "first_name": "Zhang", "username": "zhangsan"},
@@ -125,58 +125,58 @@ class FakeTelegram:
         return made
 
     def presses(self, message_id: int, data: str, *, chat: int = CHAT) -> Json:
-        """Somebody presses a button below a message."""
+        """Press a button below a message."""
         who = {"id": 111222333, "is_bot": False, "first_name": "Zhang"}
         query = {"id": f"query-{next(self._ids)}", "from": who, "chat_instance": "-377", "data": data}
         return self.update(callback_query=query | {"message": self.messages[chat][message_id]})
 
     def update(self, **kind: Any) -> Json:
-        """Anything else that happens."""
+        """Add any other update."""
         return self._updates.add(kind)
 
-    # what a test asks and orders
+    # --- inspection and faults
 
     def shown(self, chat: int = CHAT) -> list[str]:
-        """The texts of the bot's messages that stand in a chat, as people see them."""
+        """Return the visible texts of the bot's messages in a chat."""
         ours = [one for one in self.messages.get(chat, {}).values() if one["from"]["id"] == self.bot["id"]]
         return [one.get("text", one.get("caption", "")) for one in ours]
 
     def calls(self, method: str) -> list[Json]:
-        """The parameters of each call of a method."""
+        """Return the parameters of each call of a method."""
         return [call.params for call in self.log if call.method == method]
 
     @property
     def pending(self) -> list[int]:
-        """Ids of the updates that are not confirmed."""
+        """Ids of the unconfirmed updates."""
         return [update["update_id"] for update in self._updates.waiting]
 
     @property
     def webhook(self) -> Json:
-        """The webhook that is set: its ``url`` and ``secret``; a test may set one."""
+        """The current webhook: its ``url`` and ``secret``; a test may set one."""
         return self._updates.webhook
 
     @webhook.setter
     def webhook(self, webhook: Json) -> None:
         self._updates.webhook = webhook
 
-    def fail(self, method: str, refusal: Refusal, times: int = 1) -> None:
+    def fail(self, method: str, refusal: FakeRefusal, times: int = 1) -> None:
         """Refuse the next calls of a method."""
-        self._faults.append(_Fault(method, refusal, times))
+        self._faults.append(_FakeFault(method, refusal, times))
 
     def drop(self, method: str, times: int = 1, *, after: bool = False) -> None:
         """Cut the connection at the next calls; ``after``: once they were carried out.
 
         :param method: of the Bot API; ``file`` = in the middle of a file.
         """
-        self._faults.append(_Fault(method, None, times, "drop after" if after else "drop"))
+        self._faults.append(_FakeFault(method, None, times, "drop after" if after else "drop"))
 
     def hang(self, method: str, times: int = 1) -> asyncio.Event:
-        """Do not answer the next calls until the event is set."""
-        fault = _Fault(method, None, times, "hang")
+        """Leave the next calls unanswered until the event is set."""
+        fault = _FakeFault(method, None, times, "hang")
         self._faults.append(fault)
         return fault.released
 
-    # the service
+    # --- the service
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -203,13 +203,13 @@ class FakeTelegram:
             self._tasks.discard(task)
             writer.close()
 
-    async def _answer(self, asked: Asked, reader: asyncio.StreamReader) -> bytes | None:
-        """The bytes of an answer; None = cut the line."""
+    async def _answer(self, asked: FakeHttpRequest, reader: asyncio.StreamReader) -> bytes | None:
+        """Return the bytes of an answer; None = cut the connection."""
         kind, _, rest = asked.path.lstrip("/").partition("/")
         if kind == "file":
             return self._file(rest)
         token, method = kind.removeprefix("bot"), rest
-        call = Call(method, asked.params, asked.files, asked.headers)
+        call = FakeBotCall(method, asked.params, asked.files, asked.headers)
         self.log.append(call)
         fault = self._fault(method)
         try:
@@ -220,11 +220,13 @@ class FakeTelegram:
             if fault and fault.refusal:
                 raise fault.refusal
             if token != self.token:
-                raise Refusal(401, "Unauthorized") if ":" in token else Refusal(404, "Not Found")
+                raise FakeRefusal(401, "Unauthorized") if ":" in token else FakeRefusal(404, "Not Found")
             result = (
-                await self._updates.poll(asked.params, reader) if method == "getUpdates" else self._do(call)
+                await self._updates.poll(asked.params, reader)
+                if method == "getUpdates"
+                else self._execute(call)
             )
-        except Refusal as no:
+        except FakeRefusal as no:
             body = {"ok": False, "error_code": no.status, "description": no.description}
             body |= {"parameters": no.parameters} if no.parameters else {}
             return answer(no.status, json.dumps(body).encode())
@@ -232,14 +234,14 @@ class FakeTelegram:
             return None
         return answer(200, json.dumps({"ok": True, "result": result}).encode())
 
-    def _fault(self, method: str) -> _Fault | None:
+    def _fault(self, method: str) -> _FakeFault | None:
         for fault in self._faults:
             if fault.method == method and fault.times > 0:
                 fault.times -= 1
                 return fault
         return None
 
-    def _do(self, call: Call) -> Any:
+    def _execute(self, call: FakeBotCall) -> Any:
         match call.method:
             case "getMe":
                 return self.bot | {
@@ -248,14 +250,14 @@ class FakeTelegram:
                     "supports_inline_queries": False,
                 }
             case "sendMessage":
-                return self._post(call.params, *self._words(call.params, "text", TEXT))
+                return self._post(call.params, *self._visible_text(call.params, "text", TEXT))
             case "sendMessageDraft":
                 return self._draft(call.params)
             case "editMessageText":
                 return self._edit(call.params)
             case "deleteMessage":
                 if self.messages.get(call.params["chat_id"], {}).pop(call.params["message_id"], None) is None:
-                    raise Refusal(400, "Bad Request: message to delete not found")
+                    raise FakeRefusal(400, "Bad Request: message to delete not found")
                 return True
             case "sendPoll":
                 options = [{"text": one["text"], "voter_count": 0} for one in call.params["options"]]
@@ -277,32 +279,32 @@ class FakeTelegram:
                 return True
         if call.method.startswith("send") and call.files:
             return self._post_file(call)
-        raise Refusal(404, "Not Found: method not found")
+        raise FakeRefusal(404, "Not Found: method not found")
 
-    # messages
+    # --- messages
 
-    def _words(self, params: Mapping[str, Any], name: str, most: int) -> tuple[Json, ...]:
-        """The text or caption as it is shown."""
+    def _visible_text(self, params: Mapping[str, Any], name: str, most: int) -> tuple[Json, ...]:
+        """Return the text or caption as shown, with its entities."""
         text, entities = str(params.get(name, "")).strip(), []
         if params.get("parse_mode") == "HTML":
             try:
                 parsed = parse(str(params.get(name, "")))
             except CannotParse as why:
-                raise Refusal(400, f"Bad Request: can't parse entities: {why}") from None
+                raise FakeRefusal(400, f"Bad Request: can't parse entities: {why}") from None
             text, entities = parsed.text, parsed.entities
         if units(text) > most:
-            raise Refusal(
+            raise FakeRefusal(
                 400, f"Bad Request: {'message is' if name == 'text' else 'message caption is'} too long"
             )
         if not text and name == "text":
-            raise Refusal(400, "Bad Request: message text is empty")
+            raise FakeRefusal(400, "Bad Request: message text is empty")
         marks = {("entities" if name == "text" else "caption_entities"): entities} if entities else {}
         return ({name: text, **marks} if text else {},)
 
     def _post(self, params: Mapping[str, Any], content: Json) -> Json:
         chat, thread = params["chat_id"], params.get("message_thread_id")
         if thread is not None and (thread == 1 or thread not in self.topics.get(chat, ())):
-            raise Refusal(400, "Bad Request: message thread not found")
+            raise FakeRefusal(400, "Bad Request: message thread not found")
         quoted = self._quoted(params, chat)
         if markup := params.get("reply_markup"):
             _check_keyboard(markup)
@@ -320,10 +322,10 @@ class FakeTelegram:
         return made
 
     def _draft(self, params: Mapping[str, Any]) -> bool:
-        """What is being written, in a direct chat; an empty text shows that something is."""
+        """Store a draft in a direct chat; an empty text shows only that something is being written."""
         if not isinstance(params["chat_id"], int) or params["chat_id"] < 0 or not params.get("draft_id"):
-            raise Refusal(400, "Bad Request: a draft has a number, and is shown in a private chat")
-        (words,) = self._words(params, "text", TEXT) if params.get("text") else ({"text": ""},)
+            raise FakeRefusal(400, "Bad Request: a draft has a number, and is shown in a private chat")
+        (words,) = self._visible_text(params, "text", TEXT) if params.get("text") else ({"text": ""},)
         self.drafts.setdefault(params["chat_id"], []).append((params["draft_id"], words["text"]))
         return True
 
@@ -333,53 +335,56 @@ class FakeTelegram:
             return None
         found = self.messages.get(chat, {}).get(wanted["message_id"])
         if found is None and not wanted.get("allow_sending_without_reply"):
-            raise Refusal(400, "Bad Request: message to be replied not found")
+            raise FakeRefusal(400, "Bad Request: message to be replied not found")
         return {name: value for name, value in found.items() if name != "reply_to_message"} if found else None
 
     def _edit(self, params: Mapping[str, Any]) -> Json:
-        standing = self.messages.get(params["chat_id"], {}).get(params["message_id"])
-        if standing is None:
-            raise Refusal(400, "Bad Request: message to edit not found")
-        (content,) = self._words(params, "text", TEXT)
+        current = self.messages.get(params["chat_id"], {}).get(params["message_id"])
+        if current is None:
+            raise FakeRefusal(400, "Bad Request: message to edit not found")
+        (content,) = self._visible_text(params, "text", TEXT)
         markup = params.get("reply_markup")
         if markup:
             _check_keyboard(markup)
-        old = [standing.get(name) for name in ("text", "entities", "reply_markup")]
+        old = [current.get(name) for name in ("text", "entities", "reply_markup")]
         if old == [content.get("text"), content.get("entities"), markup]:
-            raise Refusal(400, "Bad Request: message is not modified: specified new message content and reply markup are "
-                               "exactly the same as a current content and reply markup of the message")  # fmt: skip
+            raise FakeRefusal(
+                400,
+                "Bad Request: message is not modified: specified new message content and reply markup are "
+                "exactly the same as a current content and reply markup of the message",
+            )
         for name in ("entities", "reply_markup"):
-            standing.pop(name, None)
-        standing.update(content, **({"reply_markup": markup} if markup else {}))
-        return standing
+            current.pop(name, None)
+        current.update(content, **({"reply_markup": markup} if markup else {}))
+        return current
 
-    def _post_file(self, call: Call) -> Json:
+    def _post_file(self, call: FakeBotCall) -> Json:
         name = next((name for name in _FILES if name in call.files), "")
         if not name:
-            raise Refusal(400, "Bad Request: there is no file in the request")
+            raise FakeRefusal(400, "Bad Request: there is no file in the request")
         filename, mime, data = call.files[name]
         if len(data) > UPLOAD_BYTES:
-            raise Refusal(413, "Request Entity Too Large")
+            raise FakeRefusal(413, "Request Entity Too Large")
         id = self.keep(data)
         file: Json = {"file_id": id, "file_unique_id": f"u{id}", "file_size": len(data)}
         sizes = {"width": 1, "height": 1} if name in ("photo", "video", "animation") else {}
         file |= sizes | ({} if name == "photo" else {"duration": 1, "file_name": filename, "mime_type": mime})
-        (words,) = self._words(call.params, "caption", CAPTION)
+        (words,) = self._visible_text(call.params, "caption", CAPTION)
         return self._post(call.params, {name: [file] if name == "photo" else file, **words})
 
-    # files
+    # --- files
 
     def keep(self, data: bytes) -> str:
-        """Lay a file in the service's store; its ``file_id``."""
+        """Store a file; return its ``file_id``."""
         id = f"file{len(self.files) + 1}"
         self.files[id] = data
         return id
 
     def _get_file(self, id: str) -> Json:
         if id not in self.files:
-            raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
+            raise FakeRefusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
         if len(self.files[id]) > DOWNLOAD_BYTES:
-            raise Refusal(400, "Bad Request: file is too big")
+            raise FakeRefusal(400, "Bad Request: file is too big")
         return {
             "file_id": id,
             "file_unique_id": f"u{id}",
@@ -405,4 +410,4 @@ def _check_keyboard(markup: Json) -> None:
     for row in markup.get("inline_keyboard", []):
         for button in row:
             if not 1 <= len(str(button.get("callback_data", "x")).encode()) <= 64:
-                raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+                raise FakeRefusal(400, "Bad Request: BUTTON_DATA_INVALID")

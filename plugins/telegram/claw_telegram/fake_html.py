@@ -1,4 +1,4 @@
-"""How the Bot API reads HTML, as strict as the real one: for the fake. https://core.telegram.org/bots/api#html-style"""
+"""The Bot API's HTML parser, as strict as the real one, for the fake. https://core.telegram.org/bots/api#html-style"""
 
 import re
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ _STYLES = {"bold", "italic", "underline", "strikethrough", "spoiler"}
 
 
 class CannotParse(Exception):
-    """The text is no HTML that Telegram takes; the message is its description of why."""
+    """Error for HTML that Telegram refuses; the message is Telegram's description."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What is seen, and the entities in it, with offsets and lengths in UTF-16 units."""
+    """The visible text and its entities, with offsets and lengths in UTF-16 units."""
 
     text: str
     entities: list[dict[str, Any]]
 
 
 def units(text: str) -> int:
-    """UTF-16 code units."""
+    """Return the number of UTF-16 code units."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def parse(html: str) -> Parsed:
     """Read HTML.
 
-    :raises CannotParse: a tag is unknown, not closed, closed in the wrong order, or stands where none may.
+    :raises CannotParse: a tag is unknown, not closed, closed in the wrong order, or nested where it is not allowed.
     """
     text, end = "", 0
-    standing: list[tuple[str, str, int, str]] = []  # name, kind, offset, attributes
+    open_tags: list[tuple[str, str, int, str]] = []  # name, kind, offset, attributes
     entities: list[dict[str, Any]] = []
     for hit in _TOKEN.finditer(html):
         text += unescape(html[end : hit.start()])
@@ -47,21 +47,21 @@ def parse(html: str) -> Parsed:
         if hit[0] == "<" or name not in _TAGS:
             raise CannotParse(f'Unsupported start tag "{name}" at byte offset {where}')
         if not closes:
-            _may_stand(name, [kind for _, kind, _, _ in standing], where)
-            standing.append((name, _TAGS[name], units(text), more))
-        elif not standing or standing[-1][0] != name:
-            expected = f', expected "</{standing[-1][0]}>"' if standing else ""
+            _check_nesting(name, [kind for _, kind, _, _ in open_tags], where)
+            open_tags.append((name, _TAGS[name], units(text), more))
+        elif not open_tags or open_tags[-1][0] != name:
+            expected = f', expected "</{open_tags[-1][0]}>"' if open_tags else ""
             raise CannotParse(f'Unexpected end tag at byte offset {where}{expected}, found "</{name}>"')
         else:
-            _, kind, offset, attributes = standing.pop()
+            _, kind, offset, attributes = open_tags.pop()
             entities += _entity(kind, offset, units(text) - offset, attributes)
     text += unescape(html[end:])
-    if standing:
-        raise CannotParse(f'Can\'t find end tag corresponding to start tag "{standing[-1][0]}"')
+    if open_tags:
+        raise CannotParse(f'Can\'t find end tag corresponding to start tag "{open_tags[-1][0]}"')
     return _trimmed(text, entities)
 
 
-def _may_stand(name: str, around: list[str], where: int) -> None:
+def _check_nesting(name: str, around: list[str], where: int) -> None:
     kind = _TAGS[name]
     inside = around[-1] if around else ""
     language = inside == "pre" and name == "code"
@@ -86,7 +86,7 @@ def _entity(kind: str, offset: int, length: int, attributes: str) -> list[dict[s
 
 
 def _trimmed(text: str, entities: list[dict[str, Any]]) -> Parsed:
-    """White space at both ends goes."""
+    """Strip white space at both ends and shift the entities."""
     cut = units(text) - units(text.lstrip())
     text = text.strip()
     kept = []

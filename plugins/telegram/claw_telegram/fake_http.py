@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as the fake needs, on asyncio's streams."""
+"""The subset of HTTP/1.1 that the fake needs, on asyncio streams."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ _RAW = {
     "file_id",
     "emoji",
 }
-"""Parameters that are text, whatever they look like."""
+"""Parameters that are always text, even when they look like JSON."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request, as it came.
+class FakeHttpRequest:
+    """One request as received.
 
-    :param params: of JSON, a form or the query alike; numbers and objects in forms are parsed.
+    :param params: from JSON, a form or the query; numbers and objects in forms are parsed.
     :param files: by field: name, type, bytes.
     """
 
@@ -36,8 +36,8 @@ class Asked:
     files: dict[str, tuple[str, str, bytes]] = field(default_factory=dict)
 
 
-async def read_request(reader: asyncio.StreamReader) -> Asked | None:
-    """The next request; None when the peer has gone."""
+async def read_request(reader: asyncio.StreamReader) -> FakeHttpRequest | None:
+    """Read the next request; None when the peer has closed."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *rest = head.strip().split("\r\n")
@@ -53,20 +53,25 @@ async def read_request(reader: asyncio.StreamReader) -> Asked | None:
     verb, target, _ = line.split(" ", 2)
     params, files = _read(body, headers.get("content-type", ""))
     query = dict(parse_qsl(urlsplit(target).query))
-    return Asked(verb, unquote(urlsplit(target).path), headers, {**_typed(query), **params}, files)
+    return FakeHttpRequest(verb, unquote(urlsplit(target).path), headers, {**_typed(query), **params}, files)
 
 
 async def post(url: str, body: Any, headers: dict[str, str]) -> int:
-    """Post JSON to a loopback address; the status of the answer.
+    """Post JSON to a loopback address and return the status of the answer.
 
-    :raises OSError: nobody listens there.
+    :raises OSError: nothing listens there.
     """
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
         data = json.dumps(body).encode()
-        lines = {"Host": where.netloc, "Content-Type": "application/json", "Content-Length": str(len(data)),
-                 "Connection": "close", **headers}  # fmt: skip
+        lines = {
+            "Host": where.netloc,
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            "Connection": "close",
+            **headers,
+        }
         head = f"POST {where.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items())
         writer.write(head.encode() + b"\r\n" + data)
         await writer.drain()
@@ -77,7 +82,7 @@ async def post(url: str, body: Any, headers: dict[str, str]) -> int:
 
 
 def answer(status: int, body: bytes, content_type: str = "application/json") -> bytes:
-    """A whole answer; the connection stays open."""
+    """Build a complete response; the connection stays open."""
     head = f"HTTP/1.1 {status} OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -102,15 +107,15 @@ def _read(body: bytes, kind: str) -> tuple[dict[str, Any], dict[str, tuple[str, 
 
 
 def _parts(body: bytes, boundary: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, str, bytes]]]:
-    """A multipart form."""
+    """Parse a multipart form."""
     fields: dict[str, str] = {}
     files: dict[str, tuple[str, str, bytes]] = {}
     for part in body.split(b"--" + boundary)[1:-1]:
         head, _, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        told = head.decode()
-        name = re.search(r'[; ]name="([^"]*)"', told)
-        file = re.search(r'filename="([^"]*)"', told)
-        kind = re.search(r"(?i)content-type:\s*(\S+)", told)
+        head_text = head.decode()
+        name = re.search(r'[; ]name="([^"]*)"', head_text)
+        file = re.search(r'filename="([^"]*)"', head_text)
+        kind = re.search(r"(?i)content-type:\s*(\S+)", head_text)
         if name and file:
             files[name[1]] = (file[1], kind[1] if kind else "", data.removesuffix(b"\r\n"))
         elif name:

@@ -1,4 +1,4 @@
-"""What waits for a bot, and the two ways on which it gets it: polls that are held, and calls of its webhook."""
+"""Pending updates of a bot, and their two deliveries: long polling and webhook calls."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ _TERMINATED = (
 )
 _WEBHOOK = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
 ASKED_FOR_BY_NAME = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
-"""Kinds that come only to a bot whose ``allowed_updates`` names them: https://core.telegram.org/bots/api#getupdates."""
+"""Kinds delivered only to a bot whose ``allowed_updates`` names them: https://core.telegram.org/bots/api#getupdates."""
 
 Json = dict[str, Any]
 
 
-class Refusal(Exception):
-    """An answer that is not ok."""
+class FakeRefusal(Exception):
+    """An error answer of the API."""
 
     def __init__(self, status: int, description: str, **parameters: Any) -> None:
         super().__init__(description)
@@ -28,9 +28,9 @@ class Refusal(Exception):
 
 
 class Updates:
-    """Updates that are not confirmed, in order.
+    """Unconfirmed updates, in order.
 
-    :ivar webhook: ``url`` and ``secret`` of the webhook that is set, and ``last_error_message`` when it answered badly.
+    :ivar webhook: ``url`` and ``secret`` of the current webhook, and ``last_error_message`` after a failed call.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Updates:
         self._poller = 0
 
     def add(self, kind: Mapping[str, Any]) -> Json:
-        """Something happens; the update, which the bot gets when it has asked for such."""
+        """Add an update and return it; the bot gets it if ``allowed_updates`` includes its kind."""
         update = {"update_id": next(self._ids), **kind}
         if self._is_wanted(kind):
             self.waiting.append(update)
@@ -55,27 +55,27 @@ class Updates:
         return not self._allowed.isdisjoint(kinds)
 
     def _allow(self, params: Mapping[str, Any]) -> None:
-        """Which kinds come from now on; a call that does not say leaves it as it is."""
+        """Set the delivered kinds; a call without ``allowed_updates`` changes nothing."""
         if "allowed_updates" in params:
             self._allowed = frozenset(params["allowed_updates"]) or None
 
     async def poll(self, params: Mapping[str, Any], reader: asyncio.StreamReader) -> list[Json]:
-        """Hold the call until there is news; the newest poller wins.
+        """Hold the call until there are updates; the newest poller wins.
 
-        :raises Refusal: somebody else polls, or a webhook is set.
+        :raises Refusal: another poller took over, or a webhook is set.
         """
         self._poller += 1
-        mine, offset = self._poller, params.get("offset")
+        poller, offset = self._poller, params.get("offset")
         self._allow(params)
         ends = asyncio.get_running_loop().time() + float(params.get("timeout", 0))
-        self._news.set()  # wakes the poller before us
+        self._news.set()  # wakes the previous poller
         if offset is not None:
             self.waiting = [one for one in self.waiting if one["update_id"] >= offset]
         while True:
             if self.webhook["url"]:
-                raise Refusal(409, _WEBHOOK)
-            if mine != self._poller:
-                raise Refusal(409, _TERMINATED)
+                raise FakeRefusal(409, _WEBHOOK)
+            if poller != self._poller:
+                raise FakeRefusal(409, _TERMINATED)
             left = ends - asyncio.get_running_loop().time()
             if self.waiting or left <= 0 or reader.at_eof():
                 return self.waiting[: params.get("limit", 100)]
@@ -84,7 +84,7 @@ class Updates:
                 await asyncio.wait_for(self._news.wait(), min(left, 0.05))
 
     def set_webhook(self, params: Mapping[str, Any]) -> bool:
-        """Call this address from now on; without one, nobody is called."""
+        """Set the webhook address; an empty one removes it."""
         if params.get("drop_pending_updates"):
             self.waiting.clear()
         self._allow(params)
@@ -93,7 +93,7 @@ class Updates:
         return True
 
     async def call_webhook(self) -> None:
-        """Post what waits to the webhook, in order and again until it is answered with 2xx; an album at once."""
+        """Post pending updates to the webhook in order, each until it gets 2xx; the parts of an album at once."""
         while True:
             await asyncio.sleep(_RETRY_SECONDS)
             if not self.webhook["url"] or not self.waiting:

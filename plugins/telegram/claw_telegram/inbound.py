@@ -1,4 +1,4 @@
-"""Updates of the Bot API into what the house hears. Pure.
+"""Translation of Bot API updates into inbound messages. Pure.
 
 https://core.telegram.org/bots/api#update; offsets and lengths of entities count UTF-16 units.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw import Address, Around, Attachment, Heard, Inbound, Sender
+from claw import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
 
 from claw_telegram.menu import COMMANDS
 
@@ -26,11 +26,11 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bot:
-    """Who we are.
+class TelegramBot:
+    """The bot's own identity.
 
-    :param account: which of our accounts.
-    :param hears_all: it gets group messages that do not address it, too: its privacy mode is off.
+    :param account: name of the account in the config.
+    :param hears_all: privacy mode is off, so it also gets group messages that do not mention it.
     """
 
     id: int
@@ -39,14 +39,15 @@ class Bot:
     hears_all: bool = False
 
 
-def bot_of(me: Json, account: str = "default") -> Bot:
-    """Who ``getMe`` says we are."""
+def bot_of(me: Json, account: str = "default") -> TelegramBot:
+    """Read the bot's identity from the result of ``getMe``."""
     hears_all = bool(me.get("can_read_all_group_messages"))
-    return Bot(int(me["id"]), str(me.get("username", "")), account, hears_all)
+    return TelegramBot(int(me["id"]), str(me.get("username", "")), account, hears_all)
 
 
-def to_inbound(update: Json, bot: Bot) -> Inbound | None:
-    """Read one update; None for what nobody needs to hear (joins, pins, our own messages, kinds we did not ask for)."""
+def to_inbound(update: Json, bot: TelegramBot) -> Inbound | None:
+    """Read one update; None for updates that need no answer (joins, pins, the bot's own messages, unrequested
+    kinds)."""
     event = str(update["update_id"])
     for name, kind in (
         ("message", "message"),
@@ -68,17 +69,17 @@ def to_inbound(update: Json, bot: Bot) -> Inbound | None:
 
 
 def album_of(update: Json) -> tuple[int, str] | None:
-    """Which album a message is a part of; Telegram sends each picture of it as an update of its own."""
+    """Return the album that a message belongs to; Telegram sends each picture of an album as an update of its own."""
     try:
         message = update.get("message") or update.get("channel_post") or {}
         group = message.get("media_group_id")
         return (message["chat"]["id"], str(group)) if group else None
-    except (KeyError, TypeError, AttributeError):  # a shape that nobody knows: it is left out later
+    except (KeyError, TypeError, AttributeError):  # unknown shape: ``read`` skips it later
         return None
 
 
 def joined(parts: Sequence[Inbound]) -> Inbound:
-    """One message of the parts of an album: the first one's ids, the words and files of all."""
+    """Merge the parts of an album into one message: ids of the first part, texts and files of all."""
     return replace(
         parts[0],
         text="\n".join(part.text for part in parts if part.text),
@@ -87,19 +88,19 @@ def joined(parts: Sequence[Inbound]) -> Inbound:
     )
 
 
-def _message(message: Json, bot: Bot, event: str, kind: str) -> Inbound | None:
+def _message(message: Json, bot: TelegramBot, event: str, kind: str) -> Inbound | None:
     chat = message["chat"]
     if new := message.get("migrate_to_chat_id"):
         return _event(message, bot, event, "migrate", str(new))
     sender = _sender(message)
     if sender.id == str(bot.id):
         return None
-    words = message.get("text") or message.get("caption") or _told(message)
+    words = message.get("text") or message.get("caption") or _text_of_content(message)
     entities = message.get("entities") or message.get("caption_entities") or ()
     attachments = tuple(_attachments(message))
     if not words and not attachments:
         return None
-    text, mentioned = _read(words, entities, bot)
+    text, mentioned = _parse_text(words, entities, bot)
     quoted = _quoted(message)
     return Inbound(
         address=_address(message, bot),
@@ -110,15 +111,15 @@ def _message(message: Json, bot: Bot, event: str, kind: str) -> Inbound | None:
         kind=kind,
         sent_at=float(message["date"]),
         chat_type=_CHAT_TYPES.get(chat["type"], "group"),
-        mentions_us=mentioned or _answers_us(message, bot),
+        mentions_us=mentioned or _is_reply_to_bot(message, bot),
         reply_to=quoted and str(quoted["message_id"]),
         attachments=attachments,
         around=_around(message, quoted),
     )
 
 
-def _event(about: Json, bot: Bot, event: str, kind: str, text: str) -> Inbound:
-    """Something that happened to the chat itself."""
+def _event(about: Json, bot: TelegramBot, event: str, kind: str, text: str) -> Inbound:
+    """Build the inbound message for a change of the chat itself."""
     return Inbound(
         _address(about, bot),
         text,
@@ -128,11 +129,11 @@ def _event(about: Json, bot: Bot, event: str, kind: str, text: str) -> Inbound:
         kind=kind,
         sent_at=float(about["date"]),
         chat_type=_CHAT_TYPES.get(about["chat"]["type"], "group"),
-        around=Around(chat_name=about["chat"].get("title", "")),
+        around=MessageContext(chat_name=about["chat"].get("title", "")),
     )
 
 
-def _button(query: Json, bot: Bot, event: str) -> Inbound | None:
+def _button(query: Json, bot: TelegramBot, event: str) -> Inbound | None:
     message = query.get("message")
     if not message or query.get("data") is None:
         return None
@@ -145,12 +146,12 @@ def _button(query: Json, bot: Bot, event: str) -> Inbound | None:
         kind="button",
         chat_type=_CHAT_TYPES.get(message["chat"]["type"], "group"),
         mentions_us=True,
-        around=Around(chat_name=message["chat"].get("title", "")),
+        around=MessageContext(chat_name=message["chat"].get("title", "")),
     )
 
 
-def _reaction(change: Json, bot: Bot, event: str) -> Inbound | None:
-    """A reaction that was put on; taking one off is nothing to hear."""
+def _reaction(change: Json, bot: TelegramBot, event: str) -> Inbound | None:
+    """Read an added reaction; None for a removed one."""
     before = [_emoji(one) for one in change.get("old_reaction", ())]
     added = [emoji for emoji in map(_emoji, change.get("new_reaction", ())) if emoji and emoji not in before]
     if not added:
@@ -169,7 +170,7 @@ def _reaction(change: Json, bot: Bot, event: str) -> Inbound | None:
         kind="reaction",
         sent_at=float(change["date"]),
         chat_type=_CHAT_TYPES.get(change["chat"]["type"], "group"),
-        around=Around(chat_name=change["chat"].get("title", "")),
+        around=MessageContext(chat_name=change["chat"].get("title", "")),
     )
 
 
@@ -177,14 +178,14 @@ def _emoji(reaction: Json) -> str:
     return str(reaction.get("emoji", ""))
 
 
-def _address(message: Json, bot: Bot) -> Address:
-    """The chat, and its topic; the General topic has no id that one could send to."""
+def _address(message: Json, bot: TelegramBot) -> Address:
+    """Return the chat and its topic; the General topic has no id to send to."""
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
     return Address("telegram", str(message["chat"]["id"]), bot.account, str(thread) if thread else None)
 
 
 def _sender(message: Json) -> Sender:
-    """Who wrote; an anonymous admin or a channel writes as the chat, behind a bot that only stands in."""
+    """Return the author; an anonymous admin or a channel writes as the chat, with a placeholder bot in ``from``."""
     if chat := message.get("sender_chat"):
         return _chat_as_sender(chat)
     if who := message.get("from"):
@@ -202,7 +203,7 @@ def _chat_as_sender(chat: Json) -> Sender:
 
 
 def _name(of: Json) -> str:
-    """What a user or a chat is called."""
+    """Return the display name of a user or a chat."""
     return (
         of.get("title")
         or " ".join(filter(None, (of.get("first_name"), of.get("last_name"))))
@@ -210,53 +211,53 @@ def _name(of: Json) -> str:
     )
 
 
-def _read(text: str, entities: Sequence[Json], bot: Bot) -> tuple[str, bool]:
-    """The text as an agent shall see it: our own mention gone, hidden links shown; and whether it calls us."""
+def _parse_text(text: str, entities: Sequence[Json], bot: TelegramBot) -> tuple[str, bool]:
+    """Return the text for the agent (own mention removed, hidden links shown), and true if it mentions the bot."""
     raw = text.encode("utf-16-le")
     pieces: list[str] = []
-    end, ours = 0, False
+    end, addressed = 0, False
     for entity in sorted(entities, key=lambda one: int(one["offset"])):
         start, stop = 2 * int(entity["offset"]), 2 * (int(entity["offset"]) + int(entity["length"]))
         if start < end:
             continue
-        said = raw[start:stop].decode("utf-16-le", "replace")
-        shown, calls = _entity(entity, said, bot, at_start=start == 0)
+        covered = raw[start:stop].decode("utf-16-le", "replace")
+        shown, calls = _entity(entity, covered, bot, at_start=start == 0)
         pieces += [raw[end:start].decode("utf-16-le", "replace"), shown]
         alone = not shown and "".join(pieces)[-1:] in ("", " ", "\n")
         if alone and raw[stop : stop + 2] == " ".encode("utf-16-le"):
-            stop += 2  # the blank behind a mention that is gone
-        end, ours = stop, ours or calls
-    return ("".join(pieces) + raw[end:].decode("utf-16-le", "replace")).strip(), ours
+            stop += 2  # the blank behind a removed mention
+        end, addressed = stop, addressed or calls
+    return ("".join(pieces) + raw[end:].decode("utf-16-le", "replace")).strip(), addressed
 
 
-def _entity(entity: Json, said: str, bot: Bot, *, at_start: bool) -> tuple[str, bool]:
-    """How one entity reads, and whether it calls us."""
+def _entity(entity: Json, covered: str, bot: TelegramBot, *, at_start: bool) -> tuple[str, bool]:
+    """Return the text of one entity, and true if it addresses the bot."""
     match entity["type"]:
-        case "mention" if said[1:].casefold() == bot.username.casefold():
+        case "mention" if covered[1:].casefold() == bot.username.casefold():
             return "", True
         case "text_mention":
-            ours = entity["user"]["id"] == bot.id
-            return ("" if ours else f"@{said}"), ours
+            addressed = entity["user"]["id"] == bot.id
+            return ("" if addressed else f"@{covered}"), addressed
         case "bot_command":
-            name, _, whom = said.partition("@")
-            ours = (
+            name, _, whom = covered.partition("@")
+            addressed = (
                 whom.casefold() == bot.username.casefold()
                 if whom
                 else at_start and name[1:].lower() in COMMANDS
             )
-            return (name if ours else said), ours
-        case "text_link" if entity.get("url") not in (None, said):
-            return f"{said} ({entity['url']})", False
-    return said, False
+            return (name if addressed else covered), addressed
+        case "text_link" if entity.get("url") not in (None, covered):
+            return f"{covered} ({entity['url']})", False
+    return covered, False
 
 
-def _answers_us(message: Json, bot: Bot) -> bool:
+def _is_reply_to_bot(message: Json, bot: TelegramBot) -> bool:
     quoted = _quoted(message) or {}
     return (quoted.get("from") or {}).get("id") == bot.id
 
 
 def _quoted(message: Json) -> Json | None:
-    """The message that this one answers. In a topic, the topic's first message is no quote."""
+    """Return the message that this one replies to. In a topic, a reply to the topic's first message is no quote."""
     quoted = message.get("reply_to_message")
     if not quoted or "forum_topic_created" in quoted:
         return None
@@ -264,26 +265,26 @@ def _quoted(message: Json) -> Json | None:
     return None if root else quoted
 
 
-def _around(message: Json, quoted: Json | None) -> Around:
+def _around(message: Json, quoted: Json | None) -> MessageContext:
     chat = message["chat"]
     topic = (message.get("reply_to_message") or {}).get("forum_topic_created") or {}
     heard = None
     if quoted:
-        said = (message.get("quote") or {}).get("text") or quoted.get("text") or quoted.get("caption") or ""
-        heard = Heard(
-            said, _sender(quoted).name, str(quoted["message_id"]), float(quoted.get("date", 0)) or None
+        text = (message.get("quote") or {}).get("text") or quoted.get("text") or quoted.get("caption") or ""
+        heard = QuotedMessage(
+            text, _sender(quoted).name, str(quoted["message_id"]), float(quoted.get("date", 0)) or None
         )
-    return Around(
+    return MessageContext(
         chat_name=chat.get("title", ""),
         thread_name=topic.get("name", ""),
         quoted=heard,
-        forwarded_from=_whose_words(message),
+        forwarded_from=_original_author(message),
         is_forum=bool(chat.get("is_forum")),
     )
 
 
-def _whose_words(message: Json) -> str:
-    """Who said it, where the sender only passes it on, or picked it from what a bot offers; else empty."""
+def _original_author(message: Json) -> str:
+    """Return the original author of a forwarded or inline-bot message; else empty."""
     origin = message.get("forward_origin")
     if not origin:
         return f"@{bot.get('username', '')}" if (bot := message.get("via_bot")) else ""
@@ -299,7 +300,7 @@ def _attachments(message: Json) -> list[Attachment]:
         return [_attachment("image", "photo", best)]
     for field, kind in _FILES.items():
         if file := message.get(field):
-            return [_attachment(kind, field, file)]  # an animation comes as a document too
+            return [_attachment(kind, field, file)]  # an animation has a document field too
     return []
 
 
@@ -317,8 +318,8 @@ def _attachment(kind: str, field: str, file: Json) -> Attachment:
     return Attachment(kind, name, mime, key=file["file_id"], size_bytes=file.get("file_size"))
 
 
-def _told(message: Json) -> str:
-    """Words for what has none of its own."""
+def _text_of_content(message: Json) -> str:
+    """Return a text for a message without one: a place, contact, poll or dice."""
     if place := message.get("venue"):
         at = place["location"]
         return f"{place.get('title', '')}, {place.get('address', '')} ({at['latitude']}, {at['longitude']})"

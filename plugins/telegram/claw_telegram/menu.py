@@ -1,4 +1,4 @@
-"""The chat commands, as Telegram's menu shows them."""
+"""The chat commands as Telegram's command menu."""
 
 from claw import chat_menu
 
@@ -6,5 +6,6 @@ COMMANDS = frozenset(name for name, _, _ in chat_menu())
 
 
 def menu() -> list[dict[str, str]]:
-    """For ``setMyCommands``, in the language in use: up to 32 small letters, and up to 256 characters (botcommand)."""
+    """Return the parameter of ``setMyCommands`` in the active language; names up to 32 lower-case letters,
+    descriptions up to 256 characters (BotCommand)."""
     return [{"command": name, "description": meaning} for name, meaning, _ in chat_menu()]

@@ -1,6 +1,6 @@
-"""Long polling: what came is handed in, in order, and only then confirmed.
+"""Long polling: updates are submitted in order and confirmed only after that.
 
-Asking for updates from an offset confirms everything before it, so the offset never runs ahead of what the house has on
+Asking for updates from an offset confirms everything before it, so the offset never passes an update that is not on
 disk. https://core.telegram.org/bots/api#getupdates
 """
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from claw import DeliveryError, Inbound
 
-from claw_telegram.api import Api, Refused
-from claw_telegram.inbound import ALLOWED_UPDATES, Bot, Json, album_of, joined, to_inbound
+from claw_telegram.api import BotApi, TelegramError
+from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, album_of, joined, to_inbound
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long to wait, in seconds.
+class PollTimings:
+    """Waiting times, in seconds.
 
-    :param poll: for news, held by the service; ``grace`` on top of it, until the connection counts as dead.
-    :param first: after a failure; it doubles up to ``most``. ``conflict`` when somebody else polls with this token.
-    :param album: for the rest of an album.
+    :param poll: how long the service holds a poll; ``grace`` is added before the connection counts as dead.
+    :param first: after a failure; it doubles up to ``most``. ``conflict`` when another process polls with this token.
+    :param album: wait for the rest of an album.
     """
 
     poll: float = 25
@@ -37,29 +37,29 @@ class Pace:
     album: float = 0.6
 
     def after(self, failures: int, first: float) -> float:
-        """The pause after so many failures in a row, a little scattered."""
+        """Return the pause after so many failures in a row, with jitter."""
         return min(first * 2 ** min(failures - 1, 10), self.most) * random.uniform(0.8, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why polling does not go on.
+    """The reason why a poll failed.
 
-    :param kind: conflict (somebody else polls), webhook (one is set), fatal (the token), pressed (too fast) or broken.
+    :param kind: conflict (another poller), webhook (one is set), fatal (bad token), pressed (rate limit) or broken.
     """
 
     kind: str
     seconds: float = 0.0
 
 
-def trouble(why: DeliveryError, failures: int, pace: Pace) -> Trouble:
-    """What to do after a failed poll. Pure, but for the scatter.
+def trouble(why: DeliveryError, failures: int, pace: PollTimings) -> Trouble:
+    """Decide how to go on after a failed poll. Pure, except for the jitter.
 
     :param failures: in a row, this one included.
     """
-    if not isinstance(why, Refused):
+    if not isinstance(why, TelegramError):
         return Trouble("broken", pace.after(failures, pace.first))
-    if why.status in (401, 404):  # 404: no bot has such a token
+    if why.status in (401, 404):  # 404: no bot has this token
         return Trouble("fatal")
     if why.status == 409 and why.says("webhook"):
         return Trouble("webhook")
@@ -71,95 +71,95 @@ def trouble(why: DeliveryError, failures: int, pace: Pace) -> Trouble:
 
 
 class Poller:
-    """The loop that asks for news.
+    """The loop that fetches updates.
 
-    :param connect: makes an :class:`Api` on a client of its own: a stuck send must not hold a poll up, nor the reverse.
-    :param submit: hands one message in; True = it is on disk.
-    :param came: told of each completed poll, and whether it was held, so that nothing disturbed it; ``troubled`` of each
-        failed one with the error.
+    :param connect: makes an :class:`BotApi` on its own client, so that a stuck send cannot block a poll, nor the reverse.
+    :param submit: submits one message; True = it is on disk.
+    :param on_poll: called after each completed poll, with true if it was a held one; ``on_failure`` after each
+        failed one, with the error.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Api],
-        bot: Bot,
+        connect: Callable[[], BotApi],
+        bot: TelegramBot,
         *,
         submit: Callable[[Inbound, Json], Awaitable[bool]],
-        came: Callable[[bool], None],
-        troubled: Callable[[Trouble, DeliveryError], None],
-        pace: Pace,
+        on_poll: Callable[[bool], None],
+        on_failure: Callable[[Trouble, DeliveryError], None],
+        pace: PollTimings,
     ) -> None:
         self._connect, self._bot, self._submit = connect, bot, submit
-        self._came, self._troubled, self._pace = came, troubled, pace
+        self._on_poll, self._on_failure, self._pace = on_poll, on_failure, pace
         self._offset: int | None = None
-        self._api: Api | None = None
+        self._api: BotApi | None = None
 
     async def run(self) -> None:
         """Poll until cancelled.
 
-        :raises DeliveryError: the token is not good.
+        :raises DeliveryError: the token is wrong.
         """
         failures, held = 0, False
         try:
             while True:
-                try:  # the first poll, and one after trouble, is not held: it tells at once how things stand
+                try:  # the first poll, and one after a failure, returns at once and so shows the state
                     updates = await self._whole_albums(await self._poll(held))
                 except DeliveryError as why:
                     failures, held = failures + 1, False
                     await self._recover(why, failures)
                     continue
-                if not await self._hand_in(updates):
+                if not await self._submit_all(updates):
                     failures += 1
                     await asyncio.sleep(self._pace.after(failures, self._pace.first))
-                elif held:  # one that is not held comes through also while somebody else polls
+                elif held:  # a poll that returns at once succeeds also during a conflict
                     failures = 0
                 held = True
         finally:
-            await self._drop()
+            await self._disconnect()
 
     async def _poll(self, held: bool) -> list[Json]:
-        """Ask once. A poll that is not complete in time is dead, whatever its connection looks like."""
+        """Poll once. A poll that does not complete in time is dead, whatever the state of its connection."""
         seconds = self._pace.poll if held else 0
         self._api = self._api or self._connect()
         params = {"offset": self._offset, "timeout": int(seconds), "allowed_updates": list(ALLOWED_UPDATES)}
         updates = await self._api.call("getUpdates", params, seconds=seconds + self._pace.grace)
-        self._came(held)
+        self._on_poll(held)
         return list(updates or ())
 
     async def _whole_albums(self, updates: list[Json]) -> list[Json]:
-        """When the news end inside an album, wait for the rest: nothing is confirmed, so all of it comes again."""
+        """Wait for the rest when the updates end inside an album: unconfirmed updates come again in the next poll."""
         while updates and album_of(updates[-1]):
             await asyncio.sleep(self._pace.album)
-            again = await self._poll(False)
-            if len(again) <= len(updates):
+            updated = await self._poll(False)
+            if len(updated) <= len(updates):
                 break
-            updates = again
+            updates = updated
         return updates
 
-    async def _hand_in(self, updates: Sequence[Json]) -> bool:
-        """Hand everything in, in order; False when the house did not take one. The offset then stops there."""
+    async def _submit_all(self, updates: Sequence[Json]) -> bool:
+        """Submit everything in order; return False and stop the offset at the first update that was not accepted."""
         open_ids = [int(update["update_id"]) for update in updates]
         for parts in together(updates):
-            if not await self._take(parts):
+            if not await self._submit_parts(parts):
                 break
             open_ids = [id for id in open_ids if id not in {part["update_id"] for part in parts}]
         if updates:
             self._offset = min(open_ids, default=int(updates[-1]["update_id"]) + 1)
         return not open_ids
 
-    async def _take(self, parts: Sequence[Json]) -> bool:
+    async def _submit_parts(self, parts: Sequence[Json]) -> bool:
         inbound = read(parts, self._bot)
         if inbound is None:
             return True
         try:
             return await self._submit(inbound, parts[0])
-        except Exception:  # noqa: BLE001 - the house's trouble, such as a full disk: the update must come again
+        except Exception:  # noqa: BLE001 - host error, such as a full disk: the update must come again
             _log.exception("update %s was not taken; it comes again", parts[0]["update_id"])
             return False
 
     async def _recover(self, why: DeliveryError, failures: int) -> None:
         found = trouble(why, failures, self._pace)
-        self._troubled(found, why)
+        self._on_failure(found, why)
         if found.kind == "fatal":
             raise why
         if found.kind == "webhook" and self._api:
@@ -167,11 +167,11 @@ class Poller:
                 await self._api.call("deleteWebhook", {"drop_pending_updates": False})
             found = Trouble("webhook", 0 if failures < 2 else self._pace.after(failures, self._pace.first))
         if found.kind == "broken":
-            await self._drop()
+            await self._disconnect()
         await asyncio.sleep(found.seconds)
 
-    async def _drop(self) -> None:
-        """Close the connections; the next poll has new ones."""
+    async def _disconnect(self) -> None:
+        """Close the connections; the next poll opens new ones."""
         api, self._api = self._api, None
         if api:
             with contextlib.suppress(Exception):
@@ -180,7 +180,7 @@ class Poller:
 
 
 def together(updates: Sequence[Json]) -> list[tuple[Json, ...]]:
-    """Updates in order; the parts of an album stand together, in the place of its last one."""
+    """Group updates in order; the parts of an album form one group at the position of its last part."""
     albums: dict[Any, list[Json]] = {}
     for update in updates:
         albums.setdefault(album_of(update) or update["update_id"], []).append(update)
@@ -188,8 +188,8 @@ def together(updates: Sequence[Json]) -> list[tuple[Json, ...]]:
     return [tuple(parts) for parts in groups]
 
 
-def read(parts: Sequence[Json], bot: Bot) -> Inbound | None:
-    """One message of one update or of an album; None for what is not for us, or of a shape that nobody knows."""
+def read(parts: Sequence[Json], bot: TelegramBot) -> Inbound | None:
+    """Read one message from one update or an album; None for irrelevant updates and unknown shapes."""
     found = []
     for update in parts:
         try:

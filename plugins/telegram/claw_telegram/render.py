@@ -1,9 +1,9 @@
-"""Markdown into Telegram's HTML. Pure.
+"""Rendering of Markdown as Telegram's HTML. Pure.
 
-A text becomes *runs*: pieces of visible text with the tags that stand round them, outermost first. Writing runs out
-nests tags properly whatever the Markdown was, and what Telegram counts is simply their text.
-Which tags there are and what may stand in what: https://core.telegram.org/bots/api#html-style ("pre and code entities
-can't contain other entities"; a blockquote stands in no other one).
+A text becomes *runs*: pieces of visible text with the tags around them, outermost first. Writing the runs
+nests tags properly for any Markdown, and the length that Telegram counts is the length of their text.
+Tags and their nesting rules: https://core.telegram.org/bots/api#html-style ("pre and code entities
+can't contain other entities"; blockquotes cannot be nested).
 """
 
 import re
@@ -21,58 +21,58 @@ Runs = list[tuple[str, Tags]]
 
 _STYLES = {"strong": "b", "em": "i", "s": "s"}
 _SPOILER = re.compile(r"\|\|(\S(?:.*?\S)?)\|\|")
-_LINKED = ("http://", "https://", "tg://", "mailto:", "tel:", "ftp://")
-_MOST_COLUMNS = (
-    24  # a parser fills every row up to all columns: a wide head over many rows would take seconds
+_LINK_SCHEMES = ("http://", "https://", "tg://", "mailto:", "tel:", "ftp://")
+_MAX_COLUMNS = (
+    24  # the parser pads every row to the header's columns: a wide header over many rows would take seconds
 )
 _RULE = "———"
 
 
 def render(text: str) -> str:
-    """Markdown as Telegram's HTML."""
-    html, standing = "", ()
-    for said, tags in _trimmed(runs(text)):
-        html += _moved(standing, tags) + escaped(said)
-        standing = tags
-    return html + _moved(standing, ())
+    """Convert Markdown to Telegram's HTML."""
+    html, open_tags = "", ()
+    for piece, tags in _trimmed(runs(text)):
+        html += _tag_changes(open_tags, tags) + escaped(piece)
+        open_tags = tags
+    return html + _tag_changes(open_tags, ())
 
 
 @lru_cache(maxsize=256)
 def length(text: str) -> int:
-    """How long Telegram finds a text: UTF-16 units of what is seen."""
-    return sum(units(said) for said, _ in _trimmed(runs(text)))
+    """Return the length that Telegram counts: UTF-16 units of the visible text."""
+    return sum(units(piece) for piece, _ in _trimmed(runs(text)))
 
 
 def seen(text: str) -> str:
-    """What a reader sees of a Markdown text, without its formatting."""
-    return "".join(said for said, _ in runs(text))
+    """Return the visible text of Markdown, without its formatting."""
+    return "".join(piece for piece, _ in runs(text))
 
 
 def units(text: str) -> int:
-    """UTF-16 code units: what every length and offset of Telegram counts."""
+    """Return the number of UTF-16 code units, the unit of every length and offset at Telegram."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def escaped(text: str) -> str:
-    """Text that HTML shall not read: the three signs that Telegram wants escaped, and no other."""
+    """Escape the three characters that Telegram's HTML reserves, and no others."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-@lru_cache(maxsize=64)  # an answer is measured, looked at and written
+@lru_cache(maxsize=64)  # an answer is measured, inspected and rendered
 def runs(text: str) -> tuple[tuple[str, Tags], ...]:
-    """The visible text of a Markdown document, with the tags of each piece."""
+    """Return the visible text of a Markdown document in runs, each with its tags."""
     from markdown_it.tree import SyntaxTreeNode
 
     found: Runs = []
-    tables = not any(line.count("|") > _MOST_COLUMNS for line in text.splitlines())
+    tables = not any(line.count("|") > _MAX_COLUMNS for line in text.splitlines())
     _blocks(SyntaxTreeNode(_parser(tables).parse(text)).children, (), found)
     return tuple(found)
 
 
 @cache
 def _parser(tables: bool) -> "MarkdownIt":
-    """CommonMark as chats write it: no HTML, no headings by underlining, no code by indenting (a cut list would become
-    code), no link definitions (they would swallow a line)."""
+    """Build a CommonMark parser for chat text: no HTML, setext headings, indented code (a cut list would
+    become code) or link definitions (they would swallow a line)."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False})
@@ -81,18 +81,18 @@ def _parser(tables: bool) -> "MarkdownIt":
     )
 
 
-def _moved(standing: Tags, wanted: Tags) -> str:
-    """The tags to close and to open between two runs."""
+def _tag_changes(open_tags: Tags, wanted: Tags) -> str:
+    """Return the closing and opening tags between two runs."""
     same = 0
-    while same < min(len(standing), len(wanted)) and standing[same] == wanted[same]:
+    while same < min(len(open_tags), len(wanted)) and open_tags[same] == wanted[same]:
         same += 1
-    closing = "".join(f"</{tag.split()[0]}>" for tag in reversed(standing[same:]))
+    closing = "".join(f"</{tag.split()[0]}>" for tag in reversed(open_tags[same:]))
     return closing + "".join(f"<{tag}>" for tag in wanted[same:])
 
 
 def _trimmed(found: Iterable[tuple[str, Tags]]) -> Runs:
-    """Without empty runs, and without the white space at both ends, which Telegram cuts off itself."""
-    kept = [(said, tags) for said, tags in found if said]
+    """Drop empty runs and the white space at both ends, which Telegram strips too."""
+    kept = [(piece, tags) for piece, tags in found if piece]
     while kept and not kept[0][0].strip():
         kept.pop(0)
     while kept and not kept[-1][0].strip():
@@ -106,7 +106,7 @@ def _trimmed(found: Iterable[tuple[str, Tags]]) -> Runs:
 def _blocks(
     nodes: "list[SyntaxTreeNode]", tags: Tags, found: Runs, gap: str = "\n\n", indent: str = ""
 ) -> None:
-    """Add blocks one below the other."""
+    """Add blocks separated by line breaks."""
     for number, node in enumerate(nodes):
         if number:
             found.append((gap + indent, tags))
@@ -134,7 +134,7 @@ def _block(node: "SyntaxTreeNode", tags: Tags, found: Runs, indent: str) -> None
 
 
 def _code(node: "SyntaxTreeNode", tags: Tags, found: Runs) -> None:
-    """A fence; of one that has only begun, the words behind its signs are seen, so that nothing is swallowed."""
+    """Add a fenced code block; show the info string of a fence without content, so that no text is lost."""
     content = node.content.rstrip("\n")
     language = re.sub(r"[^\w+#.-]", "", node.info.split(" ")[0]) if content else ""
     inner = ("pre", f'code class="language-{language}"') if language else ("pre",)
@@ -172,7 +172,7 @@ def _inline(nodes: "list[SyntaxTreeNode]", tags: Tags, found: Runs, indent: str 
 
 
 def _text(text: str, tags: Tags, found: Runs) -> None:
-    """Plain text, in which ``||…||`` hides a spoiler."""
+    """Add plain text, with ``||…||`` as spoilers."""
     end = 0
     for hit in _SPOILER.finditer(text):
         found.append((text[end : hit.start()], tags))
@@ -182,7 +182,7 @@ def _text(text: str, tags: Tags, found: Runs) -> None:
 
 
 def _link(address: str, nodes: "list[SyntaxTreeNode]", tags: Tags, found: Runs) -> None:
-    if address.lower().startswith(_LINKED) and not any(tag.startswith("a ") for tag in tags):
+    if address.lower().startswith(_LINK_SCHEMES) and not any(tag.startswith("a ") for tag in tags):
         _inline(nodes, (*tags, f'a href="{escaped(address).replace(chr(34), "&quot;")}"'), found)
     else:
         _inline(nodes, tags, found)
@@ -193,12 +193,12 @@ def _image(node: "SyntaxTreeNode", tags: Tags, found: Runs) -> None:
     address = str(node.attrs.get("src", ""))
     before = len(found)
     _link(address, node.children, tags, found)
-    if address.lower().startswith(_LINKED) and not "".join(said for said, _ in found[before:]):
+    if address.lower().startswith(_LINK_SCHEMES) and not "".join(piece for piece, _ in found[before:]):
         found.append((address, tags))
 
 
 def _table(node: "SyntaxTreeNode") -> str:
-    """A table as lines of text with its columns aligned."""
+    """Return a table as lines of text with aligned columns."""
     rows = [[_cell(cell) for cell in row.children] for part in node.children for row in part.children]
     widths = [max(_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(len(rows[0]))]
     lines = [
@@ -212,9 +212,9 @@ def _table(node: "SyntaxTreeNode") -> str:
 def _cell(node: "SyntaxTreeNode") -> str:
     found: Runs = []
     _inline(node.children, (), found)
-    return "".join(said for said, _ in found).replace("\n", " ")
+    return "".join(piece for piece, _ in found).replace("\n", " ")
 
 
 def _width(text: str) -> int:
-    """Columns in a monospaced font, in which East Asian letters take two."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    """Return the width in a monospaced font, where East Asian wide characters take two columns."""
+    return sum(2 if unicodedata.east_asian_width(reply) in "WF" else 1 for reply in text)

@@ -1,4 +1,4 @@
-"""One message to be said, as parameters of the Bot API, and what to change when it refuses them. Pure."""
+"""One outgoing message as parameters of the Bot API, and its changed form after a refusal. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Any
 
 from claw import Button, DeliveryError, Outbound
 
-from claw_telegram.api import Refused
+from claw_telegram.api import TelegramError
 from claw_telegram.render import length, render
 
 CAPTION = 1024
-"""UTF-16 units that a caption may show: https://core.telegram.org/bots/api#sendphoto."""
+"""Length limit of a caption, in UTF-16 units: https://core.telegram.org/bots/api#sendphoto."""
 _BUTTONS_IN_A_ROW = 3
 _WIDE_LABEL = 16
 _NO_QUOTE = ("message to be replied not found", "message to reply not found", "replied message not found")
@@ -30,10 +30,10 @@ _MEDIA = {
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """One message.
+class OutboundTests:
+    """One outgoing message.
 
-    :param text: Markdown. ``html`` says whether it goes out rendered, or as it is.
+    :param text: Markdown. ``html``: send it rendered as HTML, else as plain text.
     :param edits: id of the message that becomes this one. ``draft``: number of the draft that it is, 0 for a message.
     """
 
@@ -49,12 +49,12 @@ class Saying:
 
     @property
     def method(self) -> str:
-        """Which call says it."""
+        """The Bot API method that sends it."""
         return "sendMessageDraft" if self.draft else "editMessageText" if self.edits else "sendMessage"
 
     @property
     def params(self) -> dict[str, Any]:
-        """What goes with that call."""
+        """The parameters of that method."""
         words = {"text": render(self.text), "parse_mode": "HTML"} if self.html else {"text": self.text}
         preview = {} if self.preview else {"link_preview_options": {"is_disabled": True}}
         keys = {"reply_markup": keyboard(self.buttons)} if self.buttons else {}
@@ -66,7 +66,7 @@ class Saying:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where it goes: chat, topic, and the message it answers."""
+        """The destination: chat, topic, and the message to reply to."""
         return {
             "chat_id": chat_id(self.chat),
             "message_thread_id": int(self.thread) if self.thread else None,
@@ -77,38 +77,44 @@ class Saying:
 
     @property
     def caption(self) -> dict[str, Any]:
-        """The text as a caption; empty when it does not fit into one."""
+        """The text as caption parameters; empty when it is too long for a caption."""
         if not self.text or length(self.text) > CAPTION:
             return {}
         return {"caption": render(self.text), "parse_mode": "HTML"} if self.html else {"caption": self.text}
 
 
-def saying(outbound: Outbound, *, preview: bool = True) -> Saying:
-    """What the house wants said, without its files."""
+def saying(outbound: Outbound, *, preview: bool = True) -> OutboundTests:
+    """Build the message for an outbound reply, without its files."""
     address = outbound.address
     reply_to = outbound.reply_to if _MESSAGE_ID.fullmatch(outbound.reply_to or "") else None
-    return Saying(
-        address.chat, outbound.text, address.thread, reply_to, outbound.buttons, html=not outbound.plain, preview=preview
-    )  # fmt: skip
+    return OutboundTests(
+        address.chat,
+        outbound.text,
+        address.thread,
+        reply_to,
+        outbound.buttons,
+        html=not outbound.plain,
+        preview=preview,
+    )
 
 
-def mended(said: Saying, why: Refused) -> Saying | None:
-    """What to say instead after a refusal; None when nothing would help."""
+def mended(outgoing: OutboundTests, why: TelegramError) -> OutboundTests | None:
+    """Return the changed message to send after a refusal; None when no change would help."""
     if why.moved_to:
-        return replace(said, chat=str(why.moved_to))
+        return replace(outgoing, chat=str(why.moved_to))
     if why.status != 400:
         return None
-    if said.html and why.says("can't parse entities", "can't parse message caption"):
-        return replace(said, html=False)
-    if said.reply_to and why.says(*_NO_QUOTE):
-        return replace(said, reply_to=None)
-    if said.thread and why.says("message thread not found"):
-        return replace(said, thread=None)
+    if outgoing.html and why.says("can't parse entities", "can't parse message caption"):
+        return replace(outgoing, html=False)
+    if outgoing.reply_to and why.says(*_NO_QUOTE):
+        return replace(outgoing, reply_to=None)
+    if outgoing.thread and why.says("message thread not found"):
+        return replace(outgoing, thread=None)
     return None
 
 
 def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:
-    """Buttons below a message, short ones beside each other.
+    """Build the inline keyboard; short labels share a row.
 
     :raises DeliveryError: a value is empty or longer than the 64 bytes that come back.
     """
@@ -129,7 +135,7 @@ def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:
 
 
 def media_method(kind: str, mime: str, size_bytes: int, *, voice: bool) -> tuple[str, str]:
-    """Which call sends a file, and in which field."""
+    """Return the method that sends a file and its field name for the file."""
     if mime == "image/gif":
         return _MEDIA["animation"]
     if kind == "image" and mime != "image/svg+xml" and size_bytes <= PHOTO_BYTES:
@@ -140,5 +146,5 @@ def media_method(kind: str, mime: str, size_bytes: int, *, voice: bool) -> tuple
 
 
 def chat_id(chat: str) -> int | str:
-    """As the Bot API wants it: a number, or the ``@name`` of a public channel."""
+    """Return the chat id as the Bot API wants it: a number, or the ``@name`` of a public channel."""
     return chat if chat.startswith("@") else int(chat)

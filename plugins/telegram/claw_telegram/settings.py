@@ -1,4 +1,4 @@
-"""``channels.telegram`` in the config file, and which accounts of it may start."""
+"""``channels.telegram`` in the config file, and the accounts of it that are ready to start."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,9 +7,7 @@ from claw import ChannelConfig, ConfigError, PluginConfig, Secret
 from pydantic import Field
 
 API_BASE = "https://api.telegram.org"
-_CALLERS_PROVE_THEMSELVES = (
-    "Write 1 to 256 letters, digits, _ and -, long and random, or choose mode: polling"
-)
+_WEBHOOK_SECRET_FIX = "Write 1 to 256 letters, digits, _ and -, long and random, or choose mode: polling"
 
 
 class TelegramSettings(ChannelConfig):
@@ -42,9 +40,9 @@ class TelegramSettings(ChannelConfig):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One bot that may start.
+    """One bot account that is ready to start.
 
-    :param key: where its settings stand, for errors.
+    :param key: config key of its settings, for errors.
     :param secret: of the webhook; empty in polling mode.
     """
 
@@ -55,20 +53,20 @@ class Account:
     secret: str = ""
 
     @property
-    def hears(self) -> bool:
-        """Whether it is called, by webhook; else it asks."""
+    def uses_webhook(self) -> bool:
+        """True in webhook mode, false in polling mode."""
         return self.settings.mode == "webhook"
 
     @property
     def path(self) -> str:
-        """Where the gateway hears Telegram's calls."""
+        """Path of the gateway's webhook route."""
         return self.settings.webhook_path or f"/webhook/telegram/{self.name}"
 
 
 def accounts(config: PluginConfig) -> list[Account]:
-    """Every account that may start; none when the channel is absent or switched off.
+    """Return every account that is ready to start; none when the channel is absent or disabled.
 
-    :raises ConfigError: a key is wrong, or each has no token or, in webhook mode, no secret.
+    :raises ConfigError: a key is wrong, or every account lacks a token or, in webhook mode, no secret.
     """
     count = len(config.accounts("telegram", TelegramSettings, "botToken"))
     found: list[Account] = []
@@ -80,12 +78,14 @@ def accounts(config: PluginConfig) -> list[Account]:
             problem = "is the token of {other} too, and one bot answers to one account only"
             fix = "Ask @BotFather for a bot of its own, or take one of the two out"
             raise ConfigError(f"{account.key}.botToken", problem, fix, other=f"{same.key}.botToken")
-        if account.hears and (
-            beside := next((one for one in found if one.hears and one.path == account.path), None)
+        if account.uses_webhook and (
+            same_path := next((one for one in found if one.uses_webhook and one.path == account.path), None)
         ):
             problem = "{path} is the path of {other} too, and each bot is called at one of its own"
             fix = "Write another one, or none: the account's name makes one"
-            raise ConfigError(f"{account.key}.webhookPath", problem, fix, path=account.path, other=beside.key)
+            raise ConfigError(
+                f"{account.key}.webhookPath", problem, fix, path=account.path, other=same_path.key
+            )
         found.append(account)
 
     config.accounts("telegram", TelegramSettings, "botToken", ready=ready)
@@ -94,7 +94,7 @@ def accounts(config: PluginConfig) -> list[Account]:
 
 def _account(name: str, section: TelegramSettings, config: PluginConfig, count: int) -> Account:
     key = "channels.telegram" if name == "default" else f"channels.telegram.accounts.{name}"
-    token = _text(section.bot_token, f"{key}.botToken")
+    token = _secret_text(section.bot_token, f"{key}.botToken")
     if not token and section.bot_token is None and count == 1:
         token = config.environ.get("TELEGRAM_BOT_TOKEN", "").strip()
     if not token:
@@ -102,20 +102,20 @@ def _account(name: str, section: TelegramSettings, config: PluginConfig, count: 
         raise ConfigError(f"{key}.botToken", "the bot has no token, so it does not start", fix, name=key)
     secret = ""
     if section.mode == "webhook":
-        secret = _text(section.webhook_secret, f"{key}.webhookSecret")
+        secret = _secret_text(section.webhook_secret, f"{key}.webhookSecret")
         if not secret:
             problem = "in webhook mode without a secret anybody could post, so the channel does not start"
-            raise ConfigError(f"{key}.webhookSecret", problem, _CALLERS_PROVE_THEMSELVES)
+            raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)
         if len(secret) > 256 or not all(
-            letter.isascii() and (letter.isalnum() or letter in "_-") for letter in secret
+            reply.isascii() and (reply.isalnum() or reply in "_-") for reply in secret
         ):
             problem = "Telegram takes no such webhook secret"
-            raise ConfigError(f"{key}.webhookSecret", problem, _CALLERS_PROVE_THEMSELVES)
+            raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)
     return Account(name, key, section, token, secret)
 
 
-def _text(secret: Secret | None, key: str) -> str:
-    """What stands behind a secret; empty when nothing does.
+def _secret_text(secret: Secret | None, key: str) -> str:
+    """Return the text of a secret; empty when it is not set.
 
     :raises ConfigError: its file cannot be read or its variable is not set.
     """

@@ -1,7 +1,7 @@
-"""Cutting a long answer into messages. Pure.
+"""Splitting a long answer into messages. Pure.
 
-A piece is Markdown again. What a cut goes through (a fence, a table, bold text …) is closed at the end of one piece and
-opened anew at the start of the next.
+A piece is Markdown again. Formatting that a cut goes through (a fence, a table, bold text …) is closed at the end of one
+piece and reopened at the start of the next.
 """
 
 import re
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from claw_telegram.render import length, seen, units
 
 LIMIT = 4096
-"""UTF-16 units that one message may show: https://core.telegram.org/bots/api#sendmessage."""
+"""Length limit of one message, in UTF-16 units: https://core.telegram.org/bots/api#sendmessage."""
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
 _TABLE_RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)+\|?\s*$")
 _MARKS = re.compile(r"[*_~`\[|]")
 _BLOCK = re.compile(r"\s*(?:\d{1,9}(?=[.)]\s)|(?=```|~~~|#{1,6}\s|[-+*]\s|>|\|))")
 _CLOSERS = ("**", "*", "***", "_", "__", "~~", "`", "``", "||")
 _TRIES = 4
-_AROUND = 1600  # characters before a cut that are looked at for formatting it goes through
+_LOOKBACK_CHARS = 1600  # characters before a cut that are searched for open formatting
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A place where a piece may end.
+    """A position where a piece may end.
 
-    :param close: what ends the piece; ``reopen`` what the next one begins with.
+    :param close: closing markup at the end of the piece; ``reopen`` starts the next one.
     :param at: where the piece ends in the text; ``after`` where the next one begins.
     """
 
@@ -36,46 +36,46 @@ class _Cut:
 
 
 def split(text: str, limit: int = LIMIT) -> tuple[str, ...]:
-    """Cut Markdown into pieces of which each shows at most ``limit`` UTF-16 units, and is no longer as text.
+    """Cut Markdown into pieces that each show at most ``limit`` UTF-16 units, and are no longer than that as text.
 
-    A cut is made between paragraphs, else before a fence or a table that fits whole, else between lines, words, letters.
+    Preferred cuts: between paragraphs, before a fence or a table that fits whole, between lines, words, letters.
     """
     found: list[str] = []
-    rest = _bare(text)
+    rest = _strip_blank_lines(text)
     while rest:
         if units(rest) <= limit and length(rest) <= limit:
             found.append(rest)
             break
-        piece, rest = _first(rest, limit)
+        piece, rest = _cut_first(rest, limit)
         found.append(piece)
     return tuple(piece for piece in found if seen(piece).strip())
 
 
-def _first(text: str, limit: int) -> tuple[str, str]:
-    """The first piece of a text that does not fit, and what is left, which is always less."""
+def _cut_first(text: str, limit: int) -> tuple[str, str]:
+    """Cut off the first piece of a text that does not fit; the rest is always shorter than the text."""
     room = limit
     while True:
-        cut = _place(text, room)
-        if units(cut.reopen) + units(cut.close) > limit * 2 // 3:  # more of a frame than of a picture
+        cut = _find_cut(text, room)
+        if units(cut.reopen) + units(cut.close) > limit * 2 // 3:  # more markup than content
             cut = _Cut(cut.at, cut.after)
         piece = text[: cut.at].rstrip() + cut.close
         if room <= 8 or (units(piece) <= limit and length(piece) <= limit):
             break
-        room = room * 3 // 4  # a table whose columns were filled up, or what was reopened takes its place
-    rest = _bare(text[cut.after :])
+        room = room * 3 // 4  # padded table columns or reopened markup need the space
+    rest = _strip_blank_lines(text[cut.after :])
     within_a_line = not cut.reopen and text[cut.after - 1 : cut.after] != "\n"
     if within_a_line and (
         start := _BLOCK.match(rest)
-    ):  # at the start of a line it would be a list, a fence …
+    ):  # at the start of a line it would be read as a list, a fence …
         framed = f"{rest[: start.end()]}\\{rest[start.end() :]}"
     else:
         framed = cut.reopen + rest if rest else ""
     return piece, framed if len(framed) < len(text) else rest
 
 
-def _place(text: str, room: int) -> _Cut:
-    """The best place to cut so that what stands before it takes at most ``room`` units."""
-    most = _reach(text, room)
+def _find_cut(text: str, room: int) -> _Cut:
+    """Return the best cut such that the part before it takes at most ``room`` units."""
+    most = _prefix_length(text, room)
     lines = [cut for cut in _line_ends(text, most) if units(text[: cut.at]) + units(cut.close) <= room]
     low = most // 2
     between = [
@@ -83,29 +83,30 @@ def _place(text: str, room: int) -> _Cut:
     ]
     if between:
         return between[-1]
-    whole = _before_a_block(text, lines, most, room)
+    whole = _cut_before_block(text, lines, most, room)
     if whole:
         return whole
     if lines and lines[-1].at >= low:
         return (
             lines[-1]
             if lines[-1].reopen
-            else _mended(text, [cut for cut in lines if cut.at >= low and not cut.reopen])
+            else _choose_cut(text, [cut for cut in lines if cut.at >= low and not cut.reopen])
         )
-    inside = _standing(text, most)
+    inside = _inline_cut(text, most)
     if inside.reopen:
-        end = _reach(text, room - units(inside.close))
+        end = _prefix_length(text, room - units(inside.close))
         return _Cut(end, end, inside.close, inside.reopen) if end > len(inside.reopen) else _Cut(most, most)
     blanks = [
         _Cut(hit.start(), hit.end())
         for hit in re.finditer(r" +", text[: most + 1])
         if hit.start() >= max(low, 1)
     ]
-    return _mended(text, [*([_Cut(most, most)] if not blanks else []), *blanks])
+    return _choose_cut(text, [*([_Cut(most, most)] if not blanks else []), *blanks])
 
 
-def _before_a_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cut | None:
-    """Just before the fence or table in which the text would be cut, when it fits whole into the next message."""
+def _cut_before_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cut | None:
+    """Return the cut before the fence or table that contains the limit, if that block fits whole into the
+    next message."""
     if not lines or not lines[-1].reopen:
         return None
     outside = [cut for cut in lines if not cut.reopen]
@@ -118,7 +119,7 @@ def _before_a_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cut 
 
 
 def _line_ends(text: str, most: int) -> Iterator[_Cut]:
-    """Every end of a line up to ``most``, with what is open there."""
+    """Yield every end of a line up to ``most``, with the markup open there."""
     fence, reopen = "", ""
     header, table = "", ""
     at = 0
@@ -146,54 +147,54 @@ def _line_ends(text: str, most: int) -> Iterator[_Cut]:
             yield _Cut(end, end + 1, f"\n{inset}{fence}", reopen)
         elif table and "|" in below:
             yield _Cut(end, end + 1, "", table)
-        elif not ("|" in line and _TABLE_RULE.match(below)):  # never between a table's head and its rule
+        elif not ("|" in line and _TABLE_RULE.match(below)):  # never between a table's header and its rule
             yield _Cut(end, end + 1)
         at = end + 1
 
 
-def _standing(text: str, most: int) -> _Cut:
-    """What is open in the middle of the line at ``most``."""
+def _inline_cut(text: str, most: int) -> _Cut:
+    """Return a cut in the middle of the line at ``most``, with the markup open there."""
     before = list(_line_ends(text, most))
     return before[-1] if before and before[-1].close else _Cut(0, 0)
 
 
-def _mended(text: str, places: list[_Cut]) -> _Cut:
-    """The last place at which no formatting is cut apart; else the last one, formatting closed and opened anew there."""
+def _choose_cut(text: str, places: list[_Cut]) -> _Cut:
+    """Return the last cut that goes through no formatting; else the last cut, with formatting closed and reopened."""
     last = places[-_TRIES:]
-    found = (_closed(text, cut, ("",)) for cut in reversed(last))
-    return next(filter(None, found), None) or _closed(text, last[-1], _CLOSERS) or last[-1]
+    found = (_balanced_cut(text, cut, ("",)) for cut in reversed(last))
+    return next(filter(None, found), None) or _balanced_cut(text, last[-1], _CLOSERS) or last[-1]
 
 
-def _closed(text: str, cut: _Cut, closers: tuple[str, ...]) -> _Cut | None:
-    """The cut with the first of the closers by which both sides show just what they show together."""
-    start = max(text.rfind("\n\n", 0, cut.at) + 1, cut.at - _AROUND)
+def _balanced_cut(text: str, cut: _Cut, closers: tuple[str, ...]) -> _Cut | None:
+    """Try the closers; return the cut with the first one after which both sides render the same text as the whole."""
+    start = max(text.rfind("\n\n", 0, cut.at) + 1, cut.at - _LOOKBACK_CHARS)
     end = text.find("\n\n", cut.after)
-    end = min(end if end >= 0 else len(text), cut.after + _AROUND // 4)
+    end = min(end if end >= 0 else len(text), cut.after + _LOOKBACK_CHARS // 4)
     left, right = text[start : cut.at].rstrip(), text[cut.after : end].lstrip()
     if not _MARKS.search(left):
         return cut
-    whole = _letters(text[start:end])
+    whole = _visible_text(text[start:end])
     for closer in closers:
-        if _letters(left + closer) + _letters(closer + right) == whole:
+        if _visible_text(left + closer) + _visible_text(closer + right) == whole:
             return _Cut(cut.at, cut.after, closer, closer)
     return None
 
 
-def _letters(text: str) -> str:
-    """What is seen of a text, without its white space."""
+def _visible_text(text: str) -> str:
+    """Return the visible text without white space."""
     return "".join(seen(text).split())
 
 
-def _reach(text: str, room: int) -> int:
-    """How many characters take at most ``room`` units; at least one, and none is halved."""
+def _prefix_length(text: str, room: int) -> int:
+    """Return how many characters take at most ``room`` units; at least one, never half a surrogate pair."""
     taken = 0
-    for at, letter in enumerate(text):
-        taken += 2 if letter > "\uffff" else 1
+    for at, reply in enumerate(text):
+        taken += 2 if reply > "\uffff" else 1
         if taken > room:
             return max(at, 1)
     return len(text)
 
 
-def _bare(text: str) -> str:
-    """Without empty lines at both ends."""
+def _strip_blank_lines(text: str) -> str:
+    """Strip empty lines at both ends."""
     return re.sub(r"\A(?:[ \t]*\n)+", "", text.rstrip())

@@ -1,4 +1,4 @@
-"""Webhook mode: Telegram calls the gateway, proves itself by a secret header, and calls again until it hears 200.
+"""Webhook mode: Telegram posts updates to the gateway, with a secret header, and repeats them until it gets 200.
 
 https://core.telegram.org/bots/api#setwebhook
 """
@@ -9,83 +9,88 @@ import json
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
-from claw import Inbound, PluginConfig, WebAnswer, WebRequest, WebRoute
+from claw import Inbound, PluginConfig
+from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
-from claw_telegram.inbound import Bot, Json, album_of
+from claw_telegram.inbound import Json, TelegramBot, album_of
 from claw_telegram.poller import read, together
 from claw_telegram.settings import Account
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
-CONNECTIONS = 40  # calls at once: those of an album wait for each other
+CONNECTIONS = 40  # parallel calls; the parts of an album wait for each other
 
 
 class Receiver:
-    """One account's end of its webhook. Closed until the channel runs.
+    """Receiver of one account's webhook calls. It refuses them until the channel runs.
 
-    :param house: the settings it belongs to; held, so that no other house's have the same id.
+    :param settings: the config settings it belongs to; held so that its ``id`` is not reused.
     """
 
-    def __init__(self, account: Account, house: object = None) -> None:
-        self.account, self._house, self._album_seconds = account, house, 0.0
-        self._bot: Bot | None = None
+    def __init__(self, account: Account, settings: object = None) -> None:
+        self.account, self._settings, self._album_seconds = account, settings, 0.0
+        self._bot: TelegramBot | None = None
         self._submit: Callable[[Inbound, Json], Awaitable[bool]] | None = None
         self._albums: dict[tuple[int, str], list[Json]] = {}
-        self._taken: dict[tuple[int, str], asyncio.Task[bool]] = {}
+        self._album_tasks: dict[tuple[int, str], asyncio.Task[bool]] = {}
 
     @property
     def route(self) -> WebRoute:
-        """For the gateway's listener."""
+        """The route for the gateway's HTTP listener."""
         return WebRoute(self.account.path, self.answer, self.admit)
 
     def open(
-        self, bot: Bot, submit: Callable[[Inbound, Json], Awaitable[bool]], *, album_seconds: float = 0.0
+        self,
+        bot: TelegramBot,
+        submit: Callable[[Inbound, Json], Awaitable[bool]],
+        *,
+        album_seconds: float = 0.0,
     ) -> None:
-        """The channel runs: calls are taken from now on.
+        """Accept calls from now on.
 
-        :param album_seconds: how long the parts of an album are waited for.
+        :param album_seconds: how long to wait for further parts of an album.
         """
         self._bot, self._submit, self._album_seconds = bot, submit, album_seconds
 
     async def close(self) -> None:
-        """Refuse calls; what waits for the rest of its album is given up, so that Telegram calls again."""
+        """Refuse calls from now on; incomplete albums are dropped, so that Telegram sends them again."""
         self._submit = None
-        waiting = list(self._taken.values())
+        waiting = list(self._album_tasks.values())
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
     def admit(self, request: WebRequest) -> WebAnswer | None:
-        """Judge the head alone: the secret in its header, compared in constant time."""
+        """Check the secret in the request header, in constant time, before the body is read."""
         given = request.headers.get(SECRET_HEADER, "").encode()
         if not self.account.secret or not hmac.compare_digest(given, self.account.secret.encode()):
             return WebAnswer(401)
         return None if self._submit else WebAnswer(503)
 
     async def answer(self, request: WebRequest) -> WebAnswer:
-        """200 once the update is on disk, also when it is nothing for us; 503 makes Telegram call again."""
+        """Answer 200 once the update is on disk or was skipped; 503 makes Telegram repeat the call."""
         if refusal := self.admit(request):
             return refusal
         update = _update(request.body)
         if update is None:
             return WebAnswer(400)
-        return WebAnswer(200 if await self._take(update) else 503)
+        return WebAnswer(200 if await self._accept(update) else 503)
 
-    async def _take(self, update: Json) -> bool:
+    async def _accept(self, update: Json) -> bool:
         album = album_of(update)
         if album is None:
-            return await self._hand_in([update])
+            return await self._submit_parts([update])
         self._albums.setdefault(album, []).append(update)
-        if album not in self._taken:
-            self._taken[album] = asyncio.create_task(self._whole(album))
+        if album not in self._album_tasks:
+            self._album_tasks[album] = asyncio.create_task(self._collect_album(album))
         try:
-            return await asyncio.shield(self._taken[album])
+            return await asyncio.shield(self._album_tasks[album])
         except asyncio.CancelledError:
-            if self._submit is None:  # we are stopping, not the caller
+            if self._submit is None:  # the channel is stopping; the caller is not at fault
                 return False
             raise
 
-    async def _whole(self, album: tuple[int, str]) -> bool:
-        """Wait until no further part comes, then hand all in as one."""
+    async def _collect_album(self, album: tuple[int, str]) -> bool:
+        """Wait until no further part comes, then submit the album as one message."""
         try:
             seen = 0
             while seen < len(self._albums[album]):
@@ -93,11 +98,11 @@ class Receiver:
                 await asyncio.sleep(self._album_seconds)
         finally:
             parts = self._albums.pop(album)
-            del self._taken[album]
+            del self._album_tasks[album]
         (ordered,) = together(sorted(parts, key=lambda part: int(part["update_id"])))
-        return await self._hand_in(ordered)
+        return await self._submit_parts(ordered)
 
-    async def _hand_in(self, parts: "list[Json] | tuple[Json, ...]") -> bool:
+    async def _submit_parts(self, parts: "list[Json] | tuple[Json, ...]") -> bool:
         if self._bot is None or self._submit is None:
             return False
         inbound = read(parts, self._bot)
@@ -105,11 +110,11 @@ class Receiver:
 
 
 _RECEIVERS: WeakValueDictionary[tuple[int, str], Receiver] = WeakValueDictionary()
-"""Both hooks (channels, routes) must answer with the same receiver, whichever is asked first."""
+"""Receivers by settings and account: both hooks (channels, routes) must return the same one, in either order."""
 
 
 def receiver_of(account: Account, config: PluginConfig) -> Receiver:
-    """The receiver of an account in this house."""
+    """Return the receiver of an account, created on first use."""
     key = (id(config.settings), account.name)
     found = _RECEIVERS.get(key)
     if found is None or found.account != account:
@@ -118,7 +123,7 @@ def receiver_of(account: Account, config: PluginConfig) -> Receiver:
 
 
 def _update(body: bytes) -> Json | None:
-    """The update in a body; None when it is none."""
+    """Parse the update in a body; None when it is not one."""
     try:
         update = json.loads(body)
     except (ValueError, RecursionError):

@@ -14,5 +14,5 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     from claw_tools_std import files, patch, search, shell, talk
 
     yield from (files.read, files.write, files.edit, patch.apply_patch, files.ls, search.grep, search.find)
-    yield from shell.Shell(config.settings.tools).tools()
+    yield from shell.ShellTools(config.settings.tools).tools()
     yield from (talk.message, talk.session_status)

@@ -1,9 +1,10 @@
-"""Whether a command needs no person, by ``tools.exec.allow`` and ``tools.exec.safeBins``: a decision over words.
+"""The decision whether a command needs approval, by ``tools.exec.allow`` and ``tools.exec.safeBins``. Pure:
+the caller
+resolves the paths of programs.
 
-Where a program lies is asked of the caller.
-
-A program on the list may do what it likes with files, but may not start another one (:mod:`claw_tools_std.starters`) nor
-run program text from the command line. A filter reads what comes in and writes what goes out, and touches no file.
+A program on the list may do what it likes with files, but may not start another one
+(:mod:`claw_tools_std.starters`) nor
+run program text from the command line. A filter reads its input and writes its output, and opens no file.
 """
 
 import os
@@ -19,7 +20,7 @@ from claw_tools_std.readers import READERS
 from claw_tools_std.starters import FRONTS, behind, starts
 
 SCRIPTS = ("python3", "python")
-"""What ``tools.exec.allow`` holds while nobody has written it."""
+"""Default of ``tools.exec.allow``."""
 
 INTERPRETERS = re.compile(
     r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi)?sh"
@@ -29,12 +30,13 @@ _VERSION = frozenset({"--version", "-V", "-v"})
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """What a filter may be given (GNU coreutils 9, grep 3).
+    """The arguments that a filter may have (GNU coreutils 9, grep 3).
 
     :param flags: letters of options without a value.
-    :param valued: letters of options whose value follows, attached or as the next word.
-    :param long: long options, whole; of those with ``=`` at the end the value stands behind ``=``, in the same word.
-    :param texts: how many words may stand that are no options.
+    :param valued: letters of options with a value, attached or as the next word.
+    :param long: long options, whole; for those with ``=`` at the end the value follows ``=`` in the same
+        word.
+    :param texts: maximum number of words that are not options.
     """
 
     flags: str
@@ -43,7 +45,7 @@ class _Filter:
     texts: int = 0
 
     def takes(self, words: Sequence[str]) -> bool:
-        """Whether these words name no file and no program."""
+        """Return true if these words name no file and no program."""
         rest, texts = list(words), 0
         while rest:
             word = rest.pop(0)
@@ -58,15 +60,15 @@ class _Filter:
                 texts += 1
         return texts <= self.texts
 
-    def _cluster(self, letters: str, rest: list[str]) -> bool:
-        for place, letter in enumerate(letters):
-            if letter in self.valued:
-                if letters[0].isdigit():  # head -5c FILE, tail -5c FILE: a number, its unit, and a file
+    def _cluster(self, replies: str, rest: list[str]) -> bool:
+        for place, reply in enumerate(replies):
+            if reply in self.valued:
+                if replies[0].isdigit():  # head -5c FILE, tail -5c FILE: a number, its unit, and a file
                     return False
-                if place + 1 == len(letters):  # its value is the next word
+                if place + 1 == len(replies):  # its value is the next word
                     return bool(rest and rest.pop(0))
                 return True
-            if letter not in self.flags:
+            if reply not in self.flags:
                 return False
         return True
 
@@ -100,17 +102,18 @@ _FILTERS = {
 
 
 def refusal(words: Sequence[str], settings: Any, real: Callable[[str], str]) -> ToolError | None:
-    """Why a person must be asked before these words are started; None: nobody must.
+    """Return why these words need a person's approval before they are started; None if they need none.
 
     :param settings: ``tools.exec``.
-    :param real: the resolved path of the program that a word names; raises ToolError for one that may not be started.
+    :param real: the resolved path of the program that a word names; raises ToolError for one that may not be
+        started.
     """
     word, path = words[0], real(words[0])
-    if _written_out(words, path, settings):
+    if _is_exact_entry(words, path, settings):
         return None
-    if not any(_fits(entry, word, path, settings) for entry in names(settings)):
+    if not any(_entry_matches(entry, word, path, settings) for entry in names(settings)):
         is_filter = word in settings.safe_bins and is_trusted(path, settings)
-        return _no_filter(words) if is_filter else _not_listed(word, path, settings)
+        return _filter_refusal(words) if is_filter else _not_listed(word, path, settings)
     called = {word.rsplit("/", 1)[-1], path.rsplit("/", 1)[-1]}
     if called & FRONTS and (inner := behind(words)):
         return refusal(inner, settings, real)
@@ -118,16 +121,18 @@ def refusal(words: Sequence[str], settings: Any, real: Callable[[str], str]) -> 
     if found := next(filter(None, told), ""):
         return ToolError(
             "with {option} {program} would start another program",
-            where="tools.exec.allow", option=found, program=word,
+            where="tools.exec.allow",
+            option=found,
+            program=word,
             fix="Leave it out; or an operator can add the whole command there as argv",
-        )  # fmt: skip
+        )
     if settings.strict_inline_eval and any(INTERPRETERS.fullmatch(name) for name in called):
-        return _no_script(words)
+        return _script_refusal(words)
     return None
 
 
 def is_trusted(path: str, settings: Any) -> bool:
-    """Whether a resolved path lies in ``tools.exec.trustedDirs``; without that list all do."""
+    """Return true if a resolved path lies in ``tools.exec.trustedDirs``; always true without that list."""
     folders = settings.trusted_dirs
     return not folders or any(
         path.startswith(f"{known.rstrip('/')}/")
@@ -137,26 +142,31 @@ def is_trusted(path: str, settings: Any) -> bool:
 
 
 def names(settings: Any) -> Sequence[str]:
-    """Bare names and patterns of ``tools.exec.allow``, or what stands for them."""
+    """Return the bare names and patterns of ``tools.exec.allow``, or the defaults."""
     allow = settings.allow if "allow" in settings.model_fields_set else SCRIPTS
     return [entry for entry in allow if isinstance(entry, str)]
 
 
-def _written_out(words: Sequence[str], path: str, settings: Any) -> bool:
-    """Whether the whole command stands in the list: ``{argv: […]}``, or ``{pattern: NAME, argv: [its arguments]}``."""
+def _is_exact_entry(words: Sequence[str], path: str, settings: Any) -> bool:
+    """Return true if the list has the whole command: ``{argv: […]}``, or ``{pattern: NAME, argv: [its
+    arguments]}``.
+    """
     for entry in settings.allow:
         if isinstance(entry, Mapping) and "argv" in entry:
             argv, pattern = list(entry["argv"] or ()), entry.get("pattern")
             if pattern is None:
                 if argv and argv == list(words):
                     return True
-            elif argv == list(words[1:]) and _fits(str(pattern), words[0], path, settings):
+            elif argv == list(words[1:]) and _entry_matches(str(pattern), words[0], path, settings):
                 return True
     return False
 
 
-def _fits(entry: str, word: str, path: str, settings: Any) -> bool:
-    """A bare name fits a word found in a trusted folder, a pattern with slashes the resolved path; * crosses no slash."""
+def _entry_matches(entry: str, word: str, path: str, settings: Any) -> bool:
+    """Match a bare name against a word found in a trusted folder, a pattern with slashes against the resolved
+    path; ``*``
+    does not match a slash.
+    """
     if "/" not in entry:
         return entry == word and is_trusted(path, settings)
     return path.count("/") == entry.count("/") and fnmatchcase(path, entry)
@@ -166,18 +176,21 @@ def _not_listed(word: str, path: str, settings: Any) -> ToolError:
     if not is_trusted(path, settings):
         return ToolError(
             "{program} is not in a trusted folder",
-            where="tools.exec.trustedDirs", program=path,
-            fix="An operator can add {folder}", folder=os.path.dirname(path),
-        )  # fmt: skip
+            where="tools.exec.trustedDirs",
+            program=path,
+            fix="An operator can add {folder}",
+            folder=os.path.dirname(path),
+        )
     return ToolError(
         "{program} is not among the programs that may run",
         where="tools.exec.allow",
         fix="An operator can add {program} there; these run already: {known}",
-        program=word, known=", ".join(sorted({*READERS, *settings.safe_bins, *names(settings)})),
-    )  # fmt: skip
+        program=word,
+        known=", ".join(sorted({*READERS, *settings.safe_bins, *names(settings)})),
+    )
 
 
-def _no_filter(words: Sequence[str]) -> ToolError | None:
+def _filter_refusal(words: Sequence[str]) -> ToolError | None:
     known = _FILTERS.get(words[0])
     if known is None:
         return ToolError(
@@ -187,19 +200,23 @@ def _no_filter(words: Sequence[str]) -> ToolError | None:
     if needs or not known.takes(words[1:]):
         return ToolError(
             "as a filter {program} may name no file and take only options that are known to touch none",
-            where="tools.exec.safeBins", program=words[0],
+            where="tools.exec.safeBins",
+            program=words[0],
             fix="Pipe the text into it; grep takes its pattern behind -e",
-        )  # fmt: skip
+        )
     return None
 
 
-def _no_script(words: Sequence[str]) -> ToolError | None:
-    """An interpreter runs a script file, not program text from the command line or a pipe."""
+def _script_refusal(words: Sequence[str]) -> ToolError | None:
+    """Refuse an interpreter that runs anything but a script file: program text from the command line or a
+    pipe.
+    """
     script = words[1] if len(words) > 1 else ""
     if (script in _VERSION and len(words) == 2) or (script and not script.startswith("-")):
         return None
     return ToolError(
         "{program} must be followed by a script file; program text and options before it are refused",
         where="tools.exec.strictInlineEval",
-        fix="Write the script with write, then run {program} FILE", program=words[0],
-    )  # fmt: skip
+        fix="Write the script with write, then run {program} FILE",
+        program=words[0],
+    )

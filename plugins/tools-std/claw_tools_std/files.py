@@ -1,4 +1,4 @@
-"""Files one at a time: read, write, edit, ls."""
+"""Tools for single files: read, write, edit, ls."""
 
 import base64
 import difflib
@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest, result_limit, tool
+from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest_argument, result_limit, tool
 
 MOST_READ_BYTES = 20_000_000
 MOST_EDIT_BYTES = 20_000_000
@@ -23,14 +23,14 @@ _IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": 
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     old_text: str
     new_text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some lines of a text.
+class TextPage:
+    """A range of lines of a text.
 
     :param last: number of the last line shown, 1-based.
     :param more: how many lines follow.
@@ -59,7 +59,7 @@ def read(
         return ToolResult(
             (words, Image(base64.b64encode(data).decode(), mime)), {"path": file_path, "mime": mime}
         )
-    page = paged(_text(data, file_path), offset or 1, limit or MOST_LINES, _room(context))
+    page = paged(_text(data, file_path), offset or 1, limit or MOST_LINES, _page_chars(context))
     text = page.text
     if page.more:
         text += f"\n[{page.more} more lines; go on with offset={page.last + 1}]"
@@ -75,7 +75,7 @@ def write(context: ToolContext, file_path: str, content: str) -> ToolResult:
     """Create or overwrite a file; missing folders are made."""
     data = encoded(content)
     context.files.write(file_path, data)
-    shown = context.files.show(file_path)
+    shown = context.files.display_path(file_path)
     return ToolResult(f"Wrote {len(data)} bytes to {shown}", {"path": shown, "bytesWritten": len(data)})
 
 
@@ -85,13 +85,13 @@ def edit(
     file_path: str,
     old_text: str | None = None,
     new_text: str | None = None,
-    edits: list[Change] | None = None,
+    edits: list[FileChange] | None = None,
     replace_all: bool | None = None,
 ) -> ToolResult:
     """Replace exact text that occurs once in a file; edits makes several changes in order, all or none."""
     changes = list(edits or ())
     if old_text is not None:
-        changes.insert(0, Change(old_text, new_text or ""))
+        changes.insert(0, FileChange(old_text, new_text or ""))
     if not changes:
         raise ToolError("nothing to change: give old_text and new_text, or edits")
     text = decoded(whole(context, file_path))
@@ -102,7 +102,7 @@ def edit(
         count += len(at)
         lines += at
     context.files.write(file_path, encoded(text))
-    shown = context.files.show(file_path)
+    shown = context.files.display_path(file_path)
     places = ", ".join(map(str, lines[:20])) + (", …" if len(lines) > 20 else "")
     word = "replacement" if count == 1 else "replacements"
     return ToolResult(
@@ -123,8 +123,9 @@ def ls(context: ToolContext, path: str = ".") -> ToolResult:
     return ToolResult(text or "(empty)\n", {"entries": details})
 
 
-def paged(text: str, first: int, limit: int, most_chars: int) -> Page:
-    """Lines ``first`` to ``first + limit - 1`` of ``text``, as long as they fit ``most_chars``; a very long line is cut.
+def paged(text: str, first: int, limit: int, most_chars: int) -> TextPage:
+    """Return lines ``first`` to ``first + limit - 1`` of ``text``, as far as they fit ``most_chars``; cut a
+    very long line.
 
     :raises ToolError: the text has no line ``first``.
     """
@@ -145,13 +146,13 @@ def paged(text: str, first: int, limit: int, most_chars: int) -> Page:
         used += len(short)
     last = start + len(shown)
     whole = "".join(shown)
-    return Page(whole.removesuffix("\n") if last < len(lines) else whole, last, len(lines) - last)
+    return TextPage(whole.removesuffix("\n") if last < len(lines) else whole, last, len(lines) - last)
 
 
 def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: str) -> tuple[str, list[int]]:
-    """Replace ``old`` by ``new``: the text and the line numbers of the places, as they were.
+    """Replace ``old`` by ``new``; return the text and the original line numbers of the places.
 
-    A file with CRLF line ends is matched, and kept, whatever line ends the model writes.
+    A file with CRLF line ends is matched, and keeps them, whatever line ends the model writes.
 
     :raises ToolError: not found (with the most similar line), or found more than once (with the lines).
     """
@@ -193,7 +194,7 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
 
 
 def whole(context: ToolContext, path: str) -> bytes:
-    """What a file holds that is to be changed.
+    """Read a file that is to be changed.
 
     :raises ToolError: it is larger than :data:`MOST_EDIT_BYTES`, which are held in memory.
     """
@@ -209,19 +210,19 @@ def whole(context: ToolContext, path: str) -> bytes:
 
 
 def image_type(data: bytes) -> str | None:
-    """The media type of a picture that models can see, by its first bytes."""
+    """Return the media type of a picture that models can see, by its first bytes."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((mime for magic, mime in _IMAGES.items() if data.startswith(magic)), None)
 
 
 def decoded(data: bytes) -> str:
-    """Bytes as text that :func:`encoded` turns back into the very same bytes, UTF-8 or not."""
+    """Decode bytes to text that :func:`encoded` turns back into the same bytes, UTF-8 or not."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
-    """Text as bytes: what :func:`decoded` took from a file comes out as it was."""
+    """Encode text to bytes, the inverse of :func:`decoded`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -244,7 +245,7 @@ def _line_numbers(text: str, places: list[int]) -> Iterator[int]:
 
 
 def _most_similar(text: str, old: str) -> str:
-    """Where a model probably meant: the line most like the first filled line of ``old``."""
+    """Return a hint at the line that is most similar to the first non-empty line of ``old``."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     lines = text.split("\n")[:20_000]
     stripped = [line.strip() for line in lines]
@@ -264,14 +265,14 @@ def _bytes(context: ToolContext, path: str) -> bytes:
     try:
         return context.files.read(path, MOST_READ_BYTES)
     except ToolError as refused:
-        hint = _neighbour(context, path)
+        hint = _similar_name(context, path)
         if hint:
             raise ToolError("{problem}. Did you mean {hint}?", problem=refused.problem, hint=hint) from None
         raise
 
 
-def _neighbour(context: ToolContext, path: str) -> str:
-    """A file of the same folder with a similar name, for a path that is not there; empty when there is none."""
+def _similar_name(context: ToolContext, path: str) -> str:
+    """Return a file of the same folder with a similar name, for a missing path; empty when there is none."""
     folder, name = posixpath.split(path)
     try:
         names = {entry.name for entry in context.files.entries(folder or ".")}
@@ -279,7 +280,7 @@ def _neighbour(context: ToolContext, path: str) -> str:
         return ""
     if not names or name in names or len(names) > MOST_NEIGHBOURS or len(name) > MOST_NAME_CHARS:
         return ""
-    best = nearest(name, names)
+    best = nearest_argument(name, names)
     return posixpath.join(folder, best) if difflib.SequenceMatcher(None, name, best).ratio() > 0.6 else ""
 
 
@@ -298,8 +299,10 @@ def _short_line(line: str) -> str:
     return f"{line[:MOST_LINE_CHARS]} [... {len(line) - MOST_LINE_CHARS} more chars in this line]{end}"
 
 
-def _room(context: ToolContext) -> int:
-    """How many characters a page may have, so that its last line, which tells how to go on, is not cut off later."""
+def _page_chars(context: ToolContext) -> int:
+    """Return the maximum size of a page, so that its last line, which says how to continue, is not
+    truncated later.
+    """
     window = context.status.get("context_tokens")
     return (
         min(MOST_CHARS, result_limit(window) - _HINT_CHARS)

@@ -1,9 +1,13 @@
-"""Which files a search sees: globs and ignore files as ripgrep reads them. Pure but for the files it is handed.
+"""The files that a search sees: globs and ignore files as ripgrep reads them. Pure except for the file access
+it is given.
 
-Facts from ripgrep 13 (crates ``ignore`` and ``globset``) and gitignore(5), held to by a test against ``rg`` itself:
-``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any depth; the last
-rule of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats ``.gitignore``; the latter
-counts only in a git repository and not above its root; a folder that is ignored is not entered.
+Facts from ripgrep 13 (crates ``ignore`` and ``globset``) and gitignore(5), verified by a test against ``rg``
+itself:
+``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any depth;
+the last
+rule of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats ``.gitignore``;
+the latter
+counts only in a git repository and not above its root; an ignored folder is not entered.
 """
 
 import re
@@ -23,17 +27,17 @@ _MATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class IgnoreRule:
     """One line of an ignore file. ``keep``: it began with ``!``."""
 
-    pattern: Any  # of regex, which can be told to give up
+    pattern: Any  # of the package regex, which supports a timeout
     only_folders: bool
     keep: bool
 
     def fits(self, path: str) -> bool:
-        """Whether it speaks of ``path``.
+        """Return true if the rule matches ``path``.
 
-        :raises ToolError: that is not found out in time: each star and choice may double the ways to try.
+        :raises ToolError: the match took too long: each star and choice may double the work.
         """
         try:
             return bool(self.pattern.fullmatch(path, timeout=_MATCH_SECONDS, concurrent=True))
@@ -42,7 +46,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class IgnoreLevel:
     """The ignore files of one folder, and those above it.
 
     :param base: path of the folder with a final slash, empty for the top.
@@ -50,39 +54,41 @@ class Level:
     """
 
     base: str
-    rules: dict[str, tuple[Rule, ...]]
+    rules: dict[str, tuple[IgnoreRule, ...]]
     is_repository: bool
-    above: "Level | None"
+    above: "IgnoreLevel | None"
 
-    def rule_for(self, path: str, is_folder: bool) -> Rule | None:
-        """The rule that decides about ``path``, which lies in or below this folder; None = nothing is said."""
-        in_repository = any(level.is_repository for level in self._upward())
+    def rule_for(self, path: str, is_folder: bool) -> IgnoreRule | None:
+        """Return the rule that decides about ``path``, in or below this folder; None if no rule matches."""
+        in_repository = any(level.is_repository for level in self._ancestors())
         for kind in (*IGNORE_FILES, _EXCLUDE):
             of_git = kind in (".gitignore", _EXCLUDE)
             if of_git and not in_repository:
                 continue
-            for level in self._upward():
+            for level in self._ancestors():
                 if rule := _last_match(level.rules.get(kind, ()), path[len(level.base) :], is_folder):
                     return rule
                 if of_git and level.is_repository:
                     break
         return None
 
-    def _upward(self) -> "Iterator[Level]":
-        level: Level | None = self
+    def _ancestors(self) -> "Iterator[IgnoreLevel]":
+        level: IgnoreLevel | None = self
         while level is not None:
             yield level
             level = level.above
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
-    """A glob that says which files are wanted: ``rg -g``. A file it names is seen although it is ignored or hidden."""
+class GlobSelection:
+    """A glob that selects files: ``rg -g``. A file that it matches is seen even if it is ignored or
+    hidden.
+    """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[IgnoreRule, ...]
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True = wanted, False = not, None = it says nothing (about a folder)."""
+        """Return True = selected, False = not selected, None = undecided (about a folder)."""
         if not self.rules:
             return None
         if rule := _last_match(self.rules, path, is_folder):
@@ -90,34 +96,37 @@ class Only:
         return None if is_folder or all(rule.keep for rule in self.rules) else False
 
 
-def only(glob: str | None) -> Only:
-    """Read a glob; ``!GLOB`` leaves files out. None, or a glob that names everything (``*``, ``**/*``): all that is
-    neither ignored nor hidden."""
+def only(glob: str | None) -> GlobSelection:
+    """Parse a glob; ``!GLOB`` excludes files. None, or a glob that matches everything (``*``, ``**/*``): all
+    files that
+    are neither ignored nor hidden.
+    """
     if not glob or not set(glob) - set("*/"):
-        return Only(())
+        return GlobSelection(())
     if len(glob) > MOST_GLOB_CHARS:
         raise ToolError("a glob has at most {most} characters", most=MOST_GLOB_CHARS)
     rule = _rule(glob.removeprefix("./"))
-    return Only((rule,) if rule else ())
+    return GlobSelection((rule,) if rule else ())
 
 
 def seen(
     folder: str,
-    wanted: Only,
+    wanted: GlobSelection,
     entries: Callable[[str], Any],
     read: Callable[[str, int], bytes],
     go_on: Callable[[], bool],
 ) -> Iterator[tuple[str, Any]]:
-    """Every regular file below ``folder`` that ``rg`` would search, by name: (path below ``folder``, its entry).
+    """Yield every regular file below ``folder`` that ``rg`` would search, by name: (path below ``folder``,
+    its entry).
 
     :param folder: relative to where ignore files may begin; rules of the folders above it count too.
-    :param entries: lists a folder; what it raises for a folder below leaves that one out.
-    :param read: the first so many bytes of a file.
-    :param go_on: asked before each entry.
+    :param entries: lists a folder; a folder below for which it raises is skipped.
+    :param read: reads that many bytes from the start of a file.
+    :param go_on: called before each entry; False stops.
     """
     top = _at(folder, entries, read)
     prefix = f"{folder}/" if folder not in ("", ".") else ""
-    waiting: list[tuple[str, Level, Iterator[Any]]] = [("", top, iter(entries(folder or ".")))]
+    waiting: list[tuple[str, IgnoreLevel, Iterator[Any]]] = [("", top, iter(entries(folder or ".")))]
     while waiting:
         below, level, rows = waiting[-1]
         row = next(rows, None)
@@ -127,7 +136,7 @@ def seen(
         if not go_on():
             return
         path, is_folder = below + row.name, row.kind == "dir"
-        if row.kind not in ("file", "dir") or not _passes(
+        if row.kind not in ("file", "dir") or not _is_selected(
             path, prefix + path, row.name, is_folder, level, wanted
         ):
             continue
@@ -141,7 +150,9 @@ def seen(
             waiting.append((f"{path}/", _level(f"{prefix}{path}/", found, read, level), iter(found)))
 
 
-def _passes(path: str, full: str, name: str, is_folder: bool, level: Level, wanted: Only) -> bool:
+def _is_selected(
+    path: str, full: str, name: str, is_folder: bool, level: IgnoreLevel, wanted: GlobSelection
+) -> bool:
     verdict = wanted.verdict(path, is_folder)
     if verdict is not None:
         return verdict
@@ -149,8 +160,8 @@ def _passes(path: str, full: str, name: str, is_folder: bool, level: Level, want
     return rule.keep if rule else not name.startswith(".")
 
 
-def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str, int], bytes]) -> Level:
-    """The level of ``folder``, with those of every folder above it, from the top down."""
+def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str, int], bytes]) -> IgnoreLevel:
+    """Return the level of ``folder``, with those of every folder above it, from the top down."""
     if folder.startswith("/"):
         return _level(f"{folder}/", tuple(entries(folder)), read, None)
     level, base = _level("", tuple(entries(".")), read, None), ""
@@ -161,16 +172,16 @@ def _at(folder: str, entries: Callable[[str], Any], read: Callable[[str, int], b
 
 
 def _level(
-    base: str, found: tuple[Any, ...], read: Callable[[str, int], bytes], above: Level | None
-) -> Level:
+    base: str, found: tuple[Any, ...], read: Callable[[str, int], bytes], above: IgnoreLevel | None
+) -> IgnoreLevel:
     names = {row.name for row in found}
     there = [name for name in IGNORE_FILES if name in names] + ([_EXCLUDE] if ".git" in names else [])
     if not there and above is None:
-        return Level(base, {}, False, None)
-    return Level(base, {name: _rules(base + name, read) for name in there}, ".git" in names, above)
+        return IgnoreLevel(base, {}, False, None)
+    return IgnoreLevel(base, {name: _rules(base + name, read) for name in there}, ".git" in names, above)
 
 
-def _rules(path: str, read: Callable[[str, int], bytes]) -> tuple[Rule, ...]:
+def _rules(path: str, read: Callable[[str, int], bytes]) -> tuple[IgnoreRule, ...]:
     try:
         text = read(path, MOST_IGNORE_BYTES).decode("utf-8", "replace")
     except Exception:  # noqa: BLE001  an ignore file that cannot be read ignores nothing
@@ -180,7 +191,7 @@ def _rules(path: str, read: Callable[[str, int], bytes]) -> tuple[Rule, ...]:
     )
 
 
-def _last_match(rules: tuple[Rule, ...], path: str, is_folder: bool) -> Rule | None:
+def _last_match(rules: tuple[IgnoreRule, ...], path: str, is_folder: bool) -> IgnoreRule | None:
     for rule in reversed(rules):
         if (is_folder or not rule.only_folders) and rule.fits(path):
             return rule
@@ -188,7 +199,7 @@ def _last_match(rules: tuple[Rule, ...], path: str, is_folder: bool) -> Rule | N
 
 
 @lru_cache(maxsize=4096)
-def _rule(line: str, in_file: bool = False) -> Rule | None:
+def _rule(line: str, in_file: bool = False) -> IgnoreRule | None:
     line = line.removesuffix("\r")
     if in_file and line.startswith("#"):
         return None
@@ -204,15 +215,15 @@ def _rule(line: str, in_file: bool = False) -> Rule | None:
     if not anchored and "/" not in line:
         line = f"**/{line}"
     if line.endswith("/**"):
-        line += "/*"  # what is in the folder, not the folder
+        line += "/*"  # the content of the folder, not the folder
     try:
-        return Rule(regex.compile(to_regex(line), regex.DOTALL), only_folders, keep)
+        return IgnoreRule(regex.compile(to_regex(line), regex.DOTALL), only_folders, keep)
     except (regex.error, RecursionError):
         return None
 
 
 def to_regex(glob: str) -> str:
-    """A glob as a regular expression for a whole path."""
+    """Translate a glob to a regular expression for a whole path."""
     out, at, depth = "", 0, 0
     while at < len(glob):
         char = glob[at]
@@ -246,7 +257,7 @@ def to_regex(glob: str) -> str:
 
 
 def _class(glob: str, at: int) -> tuple[str, int] | None:
-    """A character class that begins at ``at``, and where it ends; None when it is never closed."""
+    """Return the character class that begins at ``at``, and its end; None when it is not closed."""
     start = at + 1
     negated = glob[start : start + 1] in ("!", "^")
     start += negated

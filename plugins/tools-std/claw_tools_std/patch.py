@@ -1,9 +1,12 @@
-"""Patches over several files in the "*** Begin Patch" envelope: read, checked as a whole, and only then written.
+"""Patches over several files in the "*** Begin Patch" envelope: parsed, checked as a whole, and only then
+written.
 
-The envelope, as models know it from Codex (its ``apply_patch`` instructions): ``*** Add File:``, ``*** Update File:``
-(with ``*** Move to:``), ``*** Delete File:``; hunks begin with ``@@`` and perhaps a line to look for first, and have
-lines that begin with a blank (stays), ``-`` (goes) or ``+`` (comes). There are no line
-numbers: a hunk is found by its text.
+The envelope is that of Codex (instructions of its ``apply_patch``): ``*** Add File:``, ``*** Update File:``
+(with ``*** Move to:``), ``*** Delete File:``; hunks begin with ``@@`` and optionally a line to look for
+first. Their
+lines begin with a blank (context), ``-`` (removed) or ``+`` (added). There are no line numbers: a hunk is
+found by its
+text.
 """
 
 import posixpath
@@ -20,13 +23,15 @@ from claw_tools_std.files import decoded, encoded, whole
 _MARK = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@")
 MOST_WORK = 50_000_000
-"""Hunks times lines of the file they are looked for in."""
+"""Maximum of hunks times lines of the file they are searched in."""
 _LOOSER = (lambda line: line, str.rstrip, str.strip)
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One change inside a file: the line to look for first, the lines with their signs, whether it ends the file."""
+    """One change inside a file: the line to look for first, the lines with their signs, and whether it
+    ends the file.
+    """
 
     anchor: str
     lines: tuple[str, ...]
@@ -34,13 +39,15 @@ class Hunk:
 
     @property
     def old(self) -> list[str]:
-        """What must be there."""
+        """The lines that must be present."""
         return [line[1:] for line in self.lines if line[0] != "+"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What happens to one file. ``content`` is of an added file, ``hunks`` and ``target`` of an updated one."""
+class FileChange:
+    """The change of one file. ``content`` is for an added file, ``hunks`` and ``target`` for an updated
+    one.
+    """
 
     kind: Literal["Add", "Update", "Delete"]
     path: str
@@ -62,22 +69,25 @@ def apply_patch(context: ToolContext, input: str) -> ToolResult:
     try:
         for path, data in after.items():
             written.append(path)
-            _put(files, path, data)
+            _write_or_remove(files, path, data)
     except BaseException:
         for path in written:
             with suppress(ToolError):
-                _put(files, path, before[path])
+                _write_or_remove(files, path, before[path])
         raise
-    lines = [f"{_letter(step)} {step.path}" + (f" -> {step.target}" if step.target else "") for step in steps]
+    lines = [
+        f"{_status_letter(step)} {step.path}" + (f" -> {step.target}" if step.target else "")
+        for step in steps
+    ]
     count = len(steps)
     head = f"Patched {count} {'file' if count == 1 else 'files'}:\n"
     return ToolResult(head + "\n".join(lines), {"files": [step.target or step.path for step in steps]})
 
 
-def parsed(patch: str) -> tuple[Step, ...]:
-    """Read the envelope.
+def parsed(patch: str) -> tuple[FileChange, ...]:
+    """Parse the envelope.
 
-    :raises ToolError: naming the line that cannot be.
+    :raises ToolError: with the invalid line.
     """
     lines = [line.removesuffix("\r") for line in patch.strip().split("\n")]
     if not lines or lines[0].strip() != "*** Begin Patch":
@@ -91,9 +101,10 @@ def parsed(patch: str) -> tuple[Step, ...]:
 
 
 def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """The text after all hunks, each found behind the one before. Line ends and a missing last one stay as they were.
+    """Return the text after all hunks, each found behind the one before. Line ends and a missing final one
+    are kept.
 
-    :raises ToolError: a hunk is not there, with its first lines.
+    :raises ToolError: a hunk is not found, with its first lines.
     """
     windows = "\r\n" in text and text.count("\r\n") == text.count("\n")
     body = text.replace("\r\n", "\n") if windows else text
@@ -128,9 +139,9 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
 
 
 def _prepare(
-    step: Step, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
+    step: FileChange, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
 ) -> None:
-    """Work one step out, on top of the steps before it, without writing anything."""
+    """Compute one step, on top of the steps before it, without writing anything."""
     data = _current(step.path, context, before, after)
     if step.kind == "Add":
         if data is not None:
@@ -138,7 +149,7 @@ def _prepare(
         after[step.path] = encoded(step.content)
         return
     if data is None:
-        context.files.read(step.path, 1)  # says why, with the fence's own words
+        context.files.read(step.path, 1)  # raises the error of the workspace check
         raise ToolError("{path} was deleted earlier in this patch", path=step.path)
     if step.kind == "Delete":
         after[step.path] = None
@@ -154,18 +165,18 @@ def _prepare(
 def _current(
     path: str, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
 ) -> bytes | None:
-    """What the file holds at this point of the patch; None = there is none."""
+    """Return the content of the file at this point of the patch; None if it does not exist."""
     if path not in before:
         try:
             before[path] = whole(context, path)
         except ToolError:
-            if _is_there(context.files, path):
+            if _exists(context.files, path):
                 raise
             before[path] = None
     return after.get(path, before[path])
 
 
-def _is_there(files: Any, path: str) -> bool:
+def _exists(files: Any, path: str) -> bool:
     try:
         files.stat(path)
     except ToolError:
@@ -173,18 +184,18 @@ def _is_there(files: Any, path: str) -> bool:
     return True
 
 
-def _put(files: Any, path: str, data: bytes | None) -> None:
+def _write_or_remove(files: Any, path: str, data: bytes | None) -> None:
     if data is not None:
         files.write(path, data)
-    elif _is_there(files, path):
+    elif _exists(files, path):
         files.remove(path)
 
 
-def _letter(step: Step) -> str:
+def _status_letter(step: FileChange) -> str:
     return "R" if step.target else {"Add": "A", "Update": "M", "Delete": "D"}[step.kind]
 
 
-def _steps(lines: list[str]) -> Iterator[Step]:
+def _steps(lines: list[str]) -> Iterator[FileChange]:
     at = 0
     while at < len(lines):
         if not lines[at].strip():
@@ -205,11 +216,11 @@ def _steps(lines: list[str]) -> Iterator[Step]:
         at = end
 
 
-def _step(kind: str, path: str, body: list[str], first: int) -> Step:
+def _step(kind: str, path: str, body: list[str], first: int) -> FileChange:
     """:param first: number of the body's first line in the patch, for errors."""
     if kind == "Delete":
-        return Step("Delete", path)
-    while body and not body[-1]:  # between two files
+        return FileChange("Delete", path)
+    while body and not body[-1]:  # blank lines between two files
         body = body[:-1]
     if kind == "Add":
         for number, line in enumerate(body, first):
@@ -217,7 +228,7 @@ def _step(kind: str, path: str, body: list[str], first: int) -> Step:
                 raise ToolError(
                     "line {number} of the patch: a line of a new file begins with +", number=number
                 )
-        return Step("Add", path, "".join(f"{line[1:]}\n" for line in body))
+        return FileChange("Add", path, "".join(f"{line[1:]}\n" for line in body))
     target = ""
     if body and body[0].startswith("*** Move to: "):
         target = posixpath.normpath(body[0].removeprefix("*** Move to: ").strip())
@@ -225,7 +236,7 @@ def _step(kind: str, path: str, body: list[str], first: int) -> Step:
     hunks = tuple(_hunks(body, first))
     if not hunks and not target:
         raise ToolError("{path}: nothing is changed; add a hunk that begins with @@", path=path)
-    return Step("Update", path, hunks=hunks, target=target)
+    return FileChange("Update", path, hunks=hunks, target=target)
 
 
 def _hunks(body: list[str], first: int) -> Iterator[Hunk]:
@@ -241,7 +252,7 @@ def _hunks(body: list[str], first: int) -> Iterator[Hunk]:
         elif line[:1] in (" ", "-", "+"):
             lines.append(line)
         elif not line:
-            lines.append(" ")  # models leave the blank of an empty line out
+            lines.append(" ")  # models omit the blank of an empty line
         else:
             raise ToolError(
                 "line {number} of the patch begins neither with a blank, - nor +: {line}",
@@ -253,7 +264,7 @@ def _hunks(body: list[str], first: int) -> Iterator[Hunk]:
 
 
 def _found(lines: list[str], hunk: Hunk, start: int, label: str) -> int:
-    """The index in ``lines`` where ``hunk`` applies, at or behind ``start``."""
+    """Return the index in ``lines`` where ``hunk`` applies, at or behind ``start``."""
     if hunk.anchor:
         start = _find(lines, [hunk.anchor], start, label) + 1
     old = hunk.old
@@ -274,7 +285,7 @@ def _find(lines: list[str], wanted: list[str], start: int, label: str) -> int:
         have = _joined(map(loosely, lines[start:]))
         at = have.find(
             _joined(map(loosely, wanted))
-        )  # in one text: two long runs of like lines cost no square
+        )  # search in one string: two long runs of similar lines cost no quadratic time
         if at >= 0:
             return start + have.count("\n", 0, at)
     shown = "\n".join(wanted[:5])

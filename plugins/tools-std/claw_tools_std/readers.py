@@ -1,4 +1,4 @@
-"""Programs that only look, and only at files of this agent: which these are, and what of theirs is refused."""
+"""Programs that only read, and only files of this agent: their list, and their arguments that are refused."""
 
 import posixpath
 import re
@@ -15,7 +15,8 @@ READERS = frozenset({
 })  # fmt: skip
 # Readers whose words are no paths.
 _WORDS_ONLY = frozenset({"basename", "dirname", "echo", "expr", "false", "printf", "seq", "tr", "true"})
-# Long options that only look, of any reader. Others are refused, abbreviated ones too: GNU programs understand those.
+# Long options of any reader that only read. Others are refused, also abbreviations: GNU programs accept
+# those.
 _LONG_OPTIONS = frozenset(
     [
         "--after-context",
@@ -70,12 +71,15 @@ _LONG_OPTIONS = frozenset(
         "--words",
     ]
 )
-# Options by which a reader writes, sets, starts a program, follows links, or reads the names of further files; and
-# those whose value is a file, where letters stand before them: only behind the first letter is a value seen as one.
+# Options by which a reader writes, sets, starts a program, follows links, or reads the names of further
+# files; and
+# those whose value is a file, if they do not come first in a cluster: a value is only recognized behind the
+# first letter.
 _REFUSED = {
     "date": re.compile(r"-[a-zA-Z]*[sf].*|-[a-ce-zA-HJ-Z]+r.*"),
     "diff": re.compile(r"-[a-zA-Z0-9]*[rl].*|-[a-zA-Z0-9]+[XS].*|--recursive"),
-    "du": re.compile(r"-[a-zA-Z0-9]*[LDH].*|-[a-zA-Z0-9]+X.*|--files.*"),  # for them --files is --files0-from
+    # they take --files for --files0-from
+    "du": re.compile(r"-[a-zA-Z0-9]*[LDH].*|-[a-zA-Z0-9]+X.*|--files.*"),
     "file": re.compile(r"-[a-zA-Z0-9]*[CzZfmLE].*|--files.*"),
     "find": re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|files0-from|follow|L|H)"),
     "grep": re.compile(r"-[a-zA-Z0-9]*R.*|-[a-df-zA-Z0-9]+f.*"),
@@ -91,7 +95,7 @@ _REFUSED = {
 
 
 def check_reader(words: Sequence[str], context: ToolContext, folder: str = ".") -> None:
-    """Hold a reader to what it is for: looking, inside the fence.
+    """Refuse a command of a reader that does more than read inside the workspace.
 
     :param folder: where it is started, as the model wrote it.
     :raises ToolError: it may do more.
@@ -116,7 +120,9 @@ def check_reader(words: Sequence[str], context: ToolContext, folder: str = ".") 
 
 
 def _operands(words: Sequence[str]) -> list[str]:
-    """Words that are no options: ``-``, which is the input, and all behind ``--`` are none either."""
+    """Return the words that are not options; ``-`` (stdin) and all words behind ``--`` are not options
+    either.
+    """
     rest = list(words[1:])
     end = rest.index("--") if "--" in rest else len(rest)
     return [word for word in rest[:end] if word == "-" or not word.startswith("-")] + rest[end + 1 :]
@@ -127,7 +133,7 @@ def _sets_clock(before: str, word: str) -> bool:
 
 
 def _paths(words: Sequence[str]) -> list[str]:
-    """What in the words of a reader may be a path: operands, and values of options."""
+    """Return the words of a reader that may be paths: operands, and values of options."""
     name, rest = words[0], words[1:]
     if name in _WORDS_ONLY:
         return []
@@ -142,7 +148,9 @@ def _paths(words: Sequence[str]) -> list[str]:
 
 
 def _check_inside(program: str, path: str, context: ToolContext, folder: str) -> None:
-    """Refuse a word that names something outside of the fence, by ``..``, from the root, or through a link."""
+    """Refuse a word that names something outside of the workspace, by ``..``, from the root, or through a
+    link.
+    """
     there = posixpath.join(folder, path)
     try:
         kind = context.files.stat(there).kind

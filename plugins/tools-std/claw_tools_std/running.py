@@ -1,4 +1,4 @@
-"""A process group, what it said, and its end: nothing of it outlives the call or the session that started it."""
+"""A process group, its output, and its end: no process outlives the call or the session that started it."""
 
 import asyncio
 import fcntl
@@ -20,7 +20,9 @@ _CONTROLS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 
 
 class Output:
-    """What a process said: its beginning and its end, with the middle left out when it is more than ``limit`` bytes."""
+    """The output of a process: head and tail, with the middle left out when it is more than ``limit``
+    bytes.
+    """
 
     def __init__(self, limit: int) -> None:
         self._half = max(limit // 2, 1)
@@ -29,16 +31,16 @@ class Output:
         self.total = 0
 
     def add(self, data: bytes) -> None:
-        """Take more of it in."""
+        """Append output."""
         self.total += len(data)
-        room = self._half - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:] if room < len(data) else b""
+        free = self._half - len(self._head)
+        self._head += data[:free]
+        self._tail += data[free:] if free < len(data) else b""
         if len(self._tail) > 2 * self._half:
             del self._tail[: -self._half]
 
     def text(self, start: int = 0) -> str:
-        """What was said from byte ``start`` on, as far as it was kept."""
+        """Return the output from byte ``start`` on, as far as it was kept."""
         tail = bytes(self._tail[-self._half :])
         tail_start = self.total - len(tail)
         head = bytes(self._head[start:])
@@ -48,12 +50,12 @@ class Output:
         return _CONTROLS.sub(b"", head + gap + tail).decode("utf-8", "replace")
 
 
-class Running:
+class RunningCommand:
     """One started command and its process group.
 
-    :param outlet: where what it says can be read; :param inlet: where it can be written to, None = nowhere. Both are
-        pipes, or one terminal, of our own: asyncio would take a process for running as long as any child of it holds
-        its output open.
+    :param outlet: its output; :param inlet: its input, None = no input. Both are pipes of our own, or one
+        terminal:
+        asyncio would consider a process as running as long as any child of it holds its output open.
     """
 
     def __init__(
@@ -73,17 +75,19 @@ class Running:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Wait for the leader to end, then end what it left behind."""
+        """Wait for the leader to end, then end the rest of its group."""
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
-        with suppress(TimeoutError):  # no wait_for: in Python 3.11 it can lose a cancelling
+        with suppress(TimeoutError):  # no wait_for: in Python 3.11 it can lose a cancellation
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._silent.wait()
         self._close()
         return code
 
     async def kill(self) -> None:
-        """End the whole group: asked first, forced after :data:`KILL_AFTER_SECONDS`; forced at once when cancelled."""
+        """End the whole group: SIGTERM first, SIGKILL after :data:`KILL_AFTER_SECONDS`; SIGKILL at once
+        when cancelled.
+        """
         try:
             if self._signal(signal.SIGTERM):
                 async with asyncio.timeout(KILL_AFTER_SECONDS):
@@ -97,13 +101,13 @@ class Running:
         await self.wait()
 
     def kill_now(self) -> None:
-        """Force the group to end, without waiting."""
+        """Kill the group, without waiting."""
         self._signal(signal.SIGKILL)
 
     def write(self, data: bytes) -> None:
-        """Give the process something to read.
+        """Write to the input of the process.
 
-        :raises OSError: it reads no more, or not as fast.
+        :raises OSError: it does not read any more, or not fast enough.
         """
         if self._inlet is None:
             raise BrokenPipeError("it was started without an input")
@@ -111,7 +115,7 @@ class Running:
             data = data[os.write(self._inlet, data) :]
 
     def _signal(self, number: int) -> bool:
-        """Send to the group; False when nobody is left in it."""
+        """Send a signal to the group; return False when it has no process left."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -149,12 +153,12 @@ async def start(
     limit: int,
     pty: bool = False,
     stdin: bool = False,
-) -> Running:
+) -> RunningCommand:
     """Start a program in a process group of its own.
 
-    :param limit: how many bytes of what it says are kept.
-    :param pty: it sees a terminal.
-    :param stdin: it can be written to; else it reads nothing.
+    :param limit: how many bytes of its output are kept.
+    :param pty: give it a terminal.
+    :param stdin: give it an input; else it has none.
     :raises OSError: it cannot be started.
     """
     if pty:
@@ -185,4 +189,4 @@ async def start(
     finally:
         for handle in {theirs, source} - {asyncio.subprocess.DEVNULL}:
             os.close(handle)
-    return Running(process, Output(limit), outlet, inlet if inlet >= 0 else None)
+    return RunningCommand(process, Output(limit), outlet, inlet if inlet >= 0 else None)

@@ -1,4 +1,4 @@
-"""Many files at once: grep and find. They see what ripgrep sees (``glob``), and stop in time."""
+"""Tools for many files at once: grep and find. They see what ripgrep sees (``glob``), within a time limit."""
 
 import posixpath
 import time
@@ -21,8 +21,8 @@ _REPEAT = regex.compile(r"(.)\{\s*(\d+)", regex.DOTALL)
 
 
 @dataclass
-class Budget:
-    """What a search may still take: time, matching lines, characters. ``stopped`` says what ran out."""
+class SearchBudget:
+    """The remaining budget of a search: time, matching lines, characters. ``stopped`` says what ran out."""
 
     matches: int
     chars: int = MOST_CHARS
@@ -52,7 +52,7 @@ def grep(
 ) -> ToolResult:
     """Search files for a regex, line by line, as rg does (ignore files count); glob narrows files."""
     compiled = _compiled(pattern, bool(ignore_case))
-    budget = Budget(max(limit or 100, 1))
+    budget = SearchBudget(max(limit or 100, 1))
     around = min(max(context or 0, 0), 20)
     lines: list[str] = []
     found = 0
@@ -69,14 +69,14 @@ def grep(
             budget.stopped = budget.stopped or "more matches left out"
         if budget.stopped:
             break
-    return _told(lines, found, "No matches.", budget, "narrow path, glob or pattern")
+    return _formatted(lines, found, "No matches.", budget, "narrow path, glob or pattern")
 
 
 @tool
 def find(context: ToolContext, pattern: str, path: str = ".", limit: int | None = None) -> ToolResult:
     """Find files by glob (*.py, src/**/*.ts), as rg --files -g does."""
-    budget = Budget(max(limit or 500, 1))
-    top = _top(path)
+    budget = SearchBudget(max(limit or 500, 1))
+    top = _normalized(path)
     lines: list[str] = []
     for below, _ in globs.seen(
         top, globs.only(pattern), context.files.entries, context.files.read, budget.go_on
@@ -87,10 +87,10 @@ def find(context: ToolContext, pattern: str, path: str = ".", limit: int | None 
         lines.append(posixpath.join("" if top == "." else top, below))
         budget.matches -= 1
         budget.chars -= len(lines[-1])
-    return _told(lines, len(lines), "No files.", budget, "narrow path or pattern")
+    return _formatted(lines, len(lines), "No files.", budget, "narrow path or pattern")
 
 
-def _told(lines: list[str], found: int, nothing: str, budget: Budget, advice: str) -> ToolResult:
+def _formatted(lines: list[str], found: int, nothing: str, budget: SearchBudget, advice: str) -> ToolResult:
     text = "".join(f"{line}\n" for line in lines) or f"{nothing}\n"
     if budget.stopped:
         text += f"[{budget.stopped}; {advice}]\n"
@@ -111,25 +111,27 @@ def _compiled(pattern: str, ignore_case: bool) -> Any:
 
 
 def _repeats(pattern: str) -> float:
-    """How often its parts are laid out in memory when it is compiled: ``(?:a{9}){9}`` is laid out 81 times."""
+    """Return how often its parts are expanded in memory when it is compiled: ``(?:a{9}){9}`` is expanded
+    81 times.
+    """
     alone, nested = float(len(pattern)), 1.0
     for before, count in _REPEAT.findall(pattern):
-        if before in ")}?+*" or before.isspace():  # of a group, or of something repeated already
+        if before in ")}?+*" or before.isspace():  # of a group, or of a repetition
             nested *= max(float(count), 1.0)
         else:
             alone += float(count)
     return alone * nested
 
 
-def _top(path: str) -> str:
+def _normalized(path: str) -> str:
     return posixpath.normpath(path)
 
 
 def _texts(
-    context: ToolContext, path: str, wanted: globs.Only, budget: Budget
+    context: ToolContext, path: str, wanted: globs.GlobSelection, budget: SearchBudget
 ) -> Iterator[tuple[str, bytes]]:
-    """Every text file to search: its path as shown, and what it holds."""
-    top, files = _top(path), context.files
+    """Yield every text file to search: its path as shown, and its content."""
+    top, files = _normalized(path), context.files
     if files.stat(top).kind == "file":
         yield top, files.read(top, MOST_FILE_BYTES)
         return
@@ -137,7 +139,7 @@ def _texts(
         shown = posixpath.join("" if top == "." else top, below)
         try:
             data = files.read(shown, MOST_FILE_BYTES)
-        except ToolError:  # gone, or not readable: the others are
+        except ToolError:  # deleted, or not readable: go on with the others
             continue
         if not budget.go_on():
             return
@@ -157,12 +159,16 @@ def _decoded(data: bytes) -> str:
 
 
 def _text_end(end: int, line_start: int) -> int:
-    """Where rg stops in a file with a NUL: at once when it is in the first 64 KiB, else before the NUL's line."""
+    """Return where rg stops in a file with a NUL: at once when it is in the first 64 KiB, else before the
+    NUL's line.
+    """
     return 0 if end < 65536 else line_start
 
 
-def _blocks(text: str, pattern: Any, around: int, budget: Budget) -> list[list[tuple[int, str, bool]]]:
-    """Blocks of (line number, line, is a match), with ``around`` lines of context; blocks that touch are one."""
+def _blocks(text: str, pattern: Any, around: int, budget: SearchBudget) -> list[list[tuple[int, str, bool]]]:
+    """Return blocks of (line number, line, is a match), with ``around`` lines of context; adjacent blocks
+    are merged.
+    """
     if not _may_match(text, pattern, budget):
         return []
     lines = text.split("\n")
@@ -181,7 +187,7 @@ def _blocks(text: str, pattern: Any, around: int, budget: Budget) -> list[list[t
     return blocks
 
 
-def _hits(lines: list[str], pattern: Any, budget: Budget) -> Iterator[int]:
+def _hits(lines: list[str], pattern: Any, budget: SearchBudget) -> Iterator[int]:
     for index, line in enumerate(lines):
         if _hit(line, pattern, budget):
             if budget.matches <= 0:
@@ -193,16 +199,18 @@ def _hits(lines: list[str], pattern: Any, budget: Budget) -> Iterator[int]:
             return
 
 
-def _may_match(text: str, pattern: Any, budget: Budget) -> bool:
-    """One look at the whole text, which spares the lines of most files; for patterns that cannot tell the difference."""
+def _may_match(text: str, pattern: Any, budget: SearchBudget) -> bool:
+    """Search the whole text once, to skip the lines of most files; for patterns where the result is the
+    same.
+    """
     if any(part in pattern.pattern for part in ("(?", r"\A", r"\Z", r"\G")):
         return True
     return _hit(text, pattern, budget) or bool(budget.stopped)
 
 
-def _hit(text: str, pattern: Any, budget: Budget) -> bool:
+def _hit(text: str, pattern: Any, budget: SearchBudget) -> bool:
     try:
-        # Lets other threads run meanwhile, and gives up in time: a pattern of a model may take for ever.
+        # Lets other threads run meanwhile, and has a timeout: a model's pattern may take exponential time.
         return pattern.search(text, timeout=budget.seconds_left(), concurrent=True) is not None
     except TimeoutError:
         budget.stopped = f"stopped after {MOST_SECONDS:g} s: the pattern takes too long"

@@ -1,4 +1,4 @@
-"""Commands: exec runs one, process looks after those that run in the background."""
+"""Commands: exec runs one, process manages those in the background."""
 
 import asyncio
 import atexit
@@ -7,55 +7,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
+from claw import Tool, ToolContext, ToolError, ToolResult, nearest_argument, tool
 
 from claw_tools_std import programs, running
 
 MOST_SECONDS = 3600.0
 MOST_RUNNING = 16
 MOST_COMMAND_CHARS = 100_000
-"""Linux takes no single word above 128 KiB, and a shell is given the line as one."""
+"""Linux limits a single word to 128 KiB, and a shell gets the line as one word."""
 MOST_ENDED = 16
 KEPT_BYTES = 900_000
-"""Of what a command says; of more, the middle goes. A model is shown ``tools.exec.maxOutputChars`` of it."""
+"""Bytes of output kept per command; the middle of a longer one is dropped. A model sees
+``tools.exec.maxOutputChars``.
+"""
 _SETTLE_SECONDS = 0.25
 _LOG_LINES = 200
 
 
 @dataclass
-class Session:
-    """A command in the background of one conversation.
+class BackgroundCommand:
+    """A background command of one conversation.
 
-    :param seen: how many bytes of its output a poll has told already.
+    :param seen: how many bytes of its output polls have returned already.
     """
 
     id: str
     conversation: str
     command: str
-    running: running.Running
+    running: running.RunningCommand
     waiting: "asyncio.Task[int]"
     seen: int = 0
 
     @property
     def state(self) -> str:
-        """In words."""
+        """The state in words."""
         code = self.running.code
         return "running" if code is None else _ended(code)
 
 
-class Shell:
-    """The two tools, and what they have running. One for each time the plugin is loaded.
+class ShellTools:
+    """The two tools, and their running commands. One instance for each time the plugin is loaded.
 
-    :param house: ``tools`` of the config file; an agent's own ``tools.exec`` comes before it.
+    :param tools_settings: ``tools`` of the config file; an agent's own ``tools.exec`` overrides it.
     """
 
-    def __init__(self, house: Any) -> None:
-        self._house = house
-        self._sessions: dict[str, Session] = {}
+    def __init__(self, tools_settings: Any) -> None:
+        self._tools_settings = tools_settings
+        self._sessions: dict[str, BackgroundCommand] = {}
         self._count = 0
 
     def tools(self) -> tuple[Tool, Tool]:
-        """exec and process."""
+        """Return exec and process."""
 
         async def run(
             context: ToolContext,
@@ -107,7 +109,7 @@ class Shell:
         pty: bool,
         background: bool,
     ) -> ToolResult:
-        settings = programs.settings_of(self._house, context)
+        settings = programs.settings_of(self._tools_settings, context)
         if len(line) > MOST_COMMAND_CHARS:
             raise ToolError(
                 "a command has at most {most} characters",
@@ -116,7 +118,7 @@ class Shell:
             )
         if background:
             self._check_room(context.session_key, settings.background)
-        command, folder = await _let_through(line, workdir, settings, context)
+        command, folder = await _authorize(line, workdir, settings, context)
         try:
             argv = context.wrap([command.program, *command.argv[1:]]) if context.wrap else command.argv
             started = await running.start(
@@ -149,7 +151,7 @@ class Shell:
         text = _said(started.output.text())
         if (
             code or len(text) > settings.max_output_chars
-        ):  # of a cut answer that tells how it ended, the end is shown
+        ):  # of a truncated output with an exit status, show the end
             text += f"[{_ended(code)}]"
         details = {"exitCode": code, "bytes": started.output.total}
         return ToolResult(
@@ -164,19 +166,21 @@ class Shell:
                 "{most} commands run in the background already; kill one first", most=MOST_RUNNING
             )
 
-    async def _keep(self, conversation: str, line: str, started: running.Running, most: int) -> ToolResult:
-        """Put a started command among the sessions; wait a moment, since many that fail do so at once."""
+    async def _keep(
+        self, conversation: str, line: str, started: running.RunningCommand, most: int
+    ) -> ToolResult:
+        """Add a started command to the sessions; wait a moment, since many that fail do so at once."""
         if not self._sessions:
             atexit.register(self._kill_now)
         self._count += 1
         waiting = asyncio.create_task(started.wait(), name=f"background {started.pid}")
-        session = Session(f"p{self._count}", conversation, line, started, waiting)
+        session = BackgroundCommand(f"p{self._count}", conversation, line, started, waiting)
         self._sessions[session.id] = session
         ended = [each for each in self._of(conversation) if each.running.code is not None]
         for old in ended[:-MOST_ENDED]:
             del self._sessions[old.id]
         await asyncio.wait({waiting}, timeout=_SETTLE_SECONDS)
-        news = self._news(session)
+        news = self._new_output(session)
         text = f"Session {session.id} (pid {started.pid}): {session.state}\n{news}"
         details = {"sessionId": session.id, "pid": started.pid, "exitCode": started.code}
         return ToolResult(text, details, most_chars=most)
@@ -194,7 +198,7 @@ class Shell:
             rows = [f"{s.id}  {s.state}  {_age(s)}  {s.command[:200]}" for s in self._of(context.session_key)]
             return ToolResult("\n".join(rows) or "No background commands.", {"sessions": len(rows)})
         session = self._find(context.session_key, session_id)
-        most = programs.settings_of(self._house, context).max_output_chars
+        most = programs.settings_of(self._tools_settings, context).max_output_chars
         if action == "log":
             page = _page(session.running.output.text(), offset, limit)
             return ToolResult(page, {"state": session.state}, most_chars=most)
@@ -203,28 +207,28 @@ class Shell:
             await asyncio.sleep(_SETTLE_SECONDS)
         elif action == "kill":
             await self._end(session)
-        text = f"{session.id}: {session.state}\n{self._news(session)}"
+        text = f"{session.id}: {session.state}\n{self._new_output(session)}"
         return ToolResult(text, {"state": session.state, "exitCode": session.running.code}, most_chars=most)
 
-    def _of(self, conversation: str) -> list[Session]:
-        """Sessions of one conversation: another's are none of its business."""
+    def _of(self, conversation: str) -> list[BackgroundCommand]:
+        """Return the sessions of one conversation; those of others are not visible to it."""
         return [session for session in self._sessions.values() if session.conversation == conversation]
 
-    def _find(self, conversation: str, session_id: str | None) -> Session:
+    def _find(self, conversation: str, session_id: str | None) -> BackgroundCommand:
         there = {session.id: session for session in self._of(conversation)}
         if session_id in there:
             return there[session_id]
-        hint = f"; did you mean {nearest(session_id or '', there)}?" if there else "; none runs"
+        hint = f"; did you mean {nearest_argument(session_id or '', there)}?" if there else "; none runs"
         raise ToolError(
             "there is no background command {id}{hint}", id=session_id or "without session_id", hint=hint
         )
 
-    def _news(self, session: Session) -> str:
+    def _new_output(self, session: BackgroundCommand) -> str:
         text = session.running.output.text(session.seen)
         session.seen = session.running.output.total
         return text or "(nothing new)"
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: BackgroundCommand) -> None:
         if session.running.code is None:
             await session.running.kill()
         await asyncio.wait({session.waiting})
@@ -235,10 +239,11 @@ class Shell:
                 session.running.kill_now()
 
 
-async def _let_through(
+async def _authorize(
     line: str, workdir: str, settings: Any, context: ToolContext
-) -> tuple[programs.Command, Path]:
-    """What to start and where, by the settings or by a person; what they allowed is what is started.
+) -> tuple[programs.ShellCommand, Path]:
+    """Return what to start and where, allowed by the settings or by a person; start exactly what the person
+    allowed.
 
     :raises ToolError: it may not run.
     """
@@ -266,7 +271,7 @@ async def _let_through(
     return command, folder
 
 
-def _write(session: Session, data: str | None) -> None:
+def _write(session: BackgroundCommand, data: str | None) -> None:
     if session.running.code is not None:
         raise ToolError("{id} has ended: {state}", id=session.id, state=session.state)
     if not data:
@@ -278,7 +283,7 @@ def _write(session: Session, data: str | None) -> None:
 
 
 def _page(text: str, offset: int | None, limit: int | None) -> str:
-    """Lines of a log: the last ones, or from line ``offset`` (1-based) on."""
+    """Return lines of a log: the last ones, or from line ``offset`` (1-based) on."""
     lines = text.splitlines()
     most = max(limit or _LOG_LINES, 1)
     start = max(len(lines) - most, 0) if offset is None else max(offset, 1) - 1
@@ -298,5 +303,5 @@ def _ended(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"ended by signal {-code}"
 
 
-def _age(session: Session) -> str:
+def _age(session: BackgroundCommand) -> str:
     return f"{time.monotonic() - session.running.began:.0f} s"

@@ -1,7 +1,9 @@
-"""Programs that start other programs, and how they are told to: who is on the list may do much, but not this. Pure.
+"""Programs that can start other programs, and the arguments by which they do: a program on the allow list may
+not. Pure.
 
-Facts from the manuals of GNU coreutils 9, findutils 4, tar 1.34, git 2.39, rsync 3.2, zip 3.0, OpenSSH 9, ripgrep 13.
-GNU programs take a long option by any beginning that is not ambiguous, so any beginning counts here.
+Facts from the manuals of GNU coreutils 9, findutils 4, tar 1.34, git 2.39, rsync 3.2, zip 3.0, OpenSSH 9,
+ripgrep 13.
+GNU programs accept any unambiguous prefix of a long option, so any prefix counts here.
 """
 
 import re
@@ -9,24 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FRONTS = frozenset({"env", "nice", "nohup", "setsid", "timeout"})
-"""Programs that run the rest of their words: :func:`behind` says which words these are."""
+"""Programs that run the rest of their words: :func:`behind` returns these words."""
 
-_TOLD = frozenset({
+_RUN_ANYTHING = frozenset({
     "ash", "at", "awk", "batch", "busybox", "chroot", "chrt", "crontab", "doas", "ed", "emacs", "entr", "ex", "expect",
     "flock", "gawk", "gdb", "ionice", "ld.so", "less", "ltrace", "man", "mawk", "more", "mosh", "nano", "nawk",
     "nsenter", "parallel", "pkexec", "runuser", "scp", "screen", "script", "setpriv", "sftp", "ssh", "stdbuf", "strace",
     "su", "sudo", "systemd-run", "taskset", "tmux", "toybox", "unshare", "vi", "view", "vim", "vimdiff", "watch", "xargs",
 })  # fmt: skip
-"""Programs that run what their words or their files say, in more ways than a list could hold."""
+"""Programs that run commands from their words or files, in more ways than a list could hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What makes a program start another one.
+    """The options by which a program starts another one.
 
-    :param long: long options, whole; any beginning of one counts.
+    :param long: long options, whole; any prefix of one counts.
     :param short: letters of short options, alone or in a cluster.
-    :param words: a pattern that a whole word may fit.
+    :param words: a pattern for a whole word.
     """
 
     long: tuple[str, ...] = ()
@@ -37,7 +39,7 @@ class _Options:
         name = word.partition("=")[0]
         if name.startswith("--"):
             return len(name) > 2 and any(option.startswith(name) for option in self.long)
-        cluster = len(word) > 1 and word[0] == "-" and any(letter in self.short for letter in word[1:])
+        cluster = len(word) > 1 and word[0] == "-" and any(reply in self.short for reply in word[1:])
         return cluster or bool(self.words and re.fullmatch(self.words, word))
 
 
@@ -47,7 +49,8 @@ _STARTING = {
     "install": _Options(("--strip-program",)),
     "rg": _Options(("--pre", "--hostname-bin")),
     "rsync": _Options(("--rsh", "--rsync-path"), "e"),
-    "sed": _Options(words="(?!--sandbox$).*"),  # its e runs a command, its w writes: only --sandbox takes them away
+    # its e runs a command, its w writes: only --sandbox disables them
+    "sed": _Options(words="(?!--sandbox$).*"),
     "sort": _Options(("--compress-program",)),
     "split": _Options(("--filter",)),
     "sqlite3": _Options(words=r"-(-)?(cmd|init).*|\s*\..*"),
@@ -65,7 +68,7 @@ _STARTING = {
 }  # fmt: skip
 _SAME = {"fdfind": "fd", "gtar": "tar", "bsdtar": "tar", "gsed": "sed", "gfind": "find", "gsort": "sort"}
 
-# Its commands that start nothing they are told to; an alias is none of them.
+# Its subcommands that start no configured program; an alias is none of them.
 _GIT = frozenset({
     "add", "am", "apply", "bisect", "blame", "branch", "cat-file", "check-ignore", "checkout", "cherry", "cherry-pick",
     "clean", "clone", "commit", "count-objects", "describe", "diff", "diff-index", "diff-tree", "fetch", "format-patch",
@@ -88,7 +91,7 @@ _GIT_WORDS = {"bisect": {"run", "visualize", "view"}, "submodule": {"foreach", "
 
 
 def behind(words: Sequence[str]) -> tuple[str, ...]:
-    """The words that a program of :data:`FRONTS` starts; empty when that is not plain to see."""
+    """Return the words that a program of :data:`FRONTS` starts; empty when they are not clear."""
     rest = tuple(words[1:])
     if words[0].rsplit("/", 1)[-1] == "timeout":
         rest = rest[1:] if rest and re.fullmatch(r"[0-9.]+[smhd]?", rest[0]) else ()
@@ -96,9 +99,11 @@ def behind(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def starts(program: str, words: Sequence[str]) -> str:
-    """The word by which ``program`` (a bare name) would start another one; the name itself when any word may; or ''."""
+    """Return the word by which ``program`` (a bare name) would start another one; its own name when any
+    word may; or ''.
+    """
     name = _SAME.get(program, program)
-    if name in _TOLD:
+    if name in _RUN_ANYTHING:
         return program
     if name == "git":
         return _git(words)

@@ -1,4 +1,4 @@
-"""Talking: a message into the current conversation, and what the turn knows of itself."""
+"""Conversation tools: a message into the current conversation, and the status of the session."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -31,20 +31,22 @@ async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
     :param options: of a poll
     """
     talk = context.talk
-    where = talk.place(target or to, channel, account)
+    where = talk.resolve_address(target or to, channel, account)
     ids: tuple[str, ...] = (message_id,) if message_id else ()
     if action in ("send", "reply"):
         ids = await _said(context, message, tuple(attachments or ()), where, action, message_id)
     elif action == "react":
-        await talk.react(_wanted(emoji, "emoji", action), message_id, remove, where)
+        await talk.react(_required(emoji, "emoji", action), message_id, remove, where)
     elif action == "edit":
-        await talk.edit(_wanted(message_id, "message_id", action), _wanted(message, "message", action), where)
+        await talk.edit(
+            _required(message_id, "message_id", action), _required(message, "message", action), where
+        )
     elif action == "delete":
-        await talk.delete(_wanted(message_id, "message_id", action), where)
+        await talk.delete(_required(message_id, "message_id", action), where)
     else:
         if len(options or ()) < 2:
             raise ToolError("a poll needs at least two options")
-        ids = await talk.poll(_wanted(message, "message", action), options or (), where)
+        ids = await talk.poll(_required(message, "message", action), options or (), where)
     done = {"send": "Sent", "reply": "Sent", "react": "Reacted", "edit": "Edited", "delete": "Deleted"}
     count = f" with {len(attachments)} attachments" if attachments else ""
     return ToolResult(f"{done.get(action, 'Asked')}{count}.", {"action": action, "messageIds": list(ids)})
@@ -60,12 +62,12 @@ async def _said(
         raise ToolError("there is nothing to send: message is empty")
     quoted = message_id or None
     if action == "reply":
-        quoted = _wanted(message_id or context.talk.answered(where), "message_id", action)
+        quoted = _required(message_id or context.talk.answered_message_id(where), "message_id", action)
     ids: tuple[str, ...] = await context.talk.send(text, paths, where, quoted)
     return ids
 
 
-def _wanted(value: str, name: str, action: str) -> str:
+def _required(value: str, name: str, action: str) -> str:
     if not value.strip():
         raise ToolError("{action} needs {name}", action=action, name=name)
     return value
@@ -92,7 +94,9 @@ def session_status(context: ToolContext) -> ToolResult:
 
 
 def _zone(name: str) -> tuple[str, datetime]:
-    """The zone and the time there; the zone of this machine when none is configured or it is not known here."""
+    """Return the zone and the time there; the zone of this machine when none is configured or it is
+    unknown.
+    """
     now = datetime.now(UTC)
     if name:
         try:

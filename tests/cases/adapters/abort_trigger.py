@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.abort import is_abort
+from claw_gateway.abort_words import is_abort
 
-FUNCTIONS = ("claw.abort:is_abort",)
+FUNCTIONS = ("claw_gateway.abort_words:is_abort",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

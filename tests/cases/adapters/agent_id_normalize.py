@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.config.names import normalise_agent_id
+from claw.config.paths import normalise_agent_id
 
-FUNCTIONS = ("claw.config.names:normalise_agent_id",)
+FUNCTIONS = ("claw.config.paths:normalise_agent_id",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -6,33 +6,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from claw.app import from_terminal
-from claw.event import Event, RunEnded, Said, StepEnded, ToolEnded
-from claw.gate import Caller, prepare
-from claw.loop import Steps, run_loop
-from claw.provider import Finished, ModelEvent
-from claw.testing import FakeProvider, FakeTool, House
-from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User
+from claw.agent.loop import LoopCallbacks, run_loop
+from claw.agent.tool_gate import Caller, prepare
+from claw.app import terminal_message
+from claw.contracts.events import Event, MessageRecorded, RunEnded, StepEnded, ToolEnded
+from claw.contracts.provider import Finished, ModelEvent
+from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User
+from claw.testing import FakeProvider, FakeTool, Harness
 
-FUNCTIONS = ("claw.loop:run_loop", "claw.gate:prepare")
+FUNCTIONS = ("claw.agent.loop:run_loop", "claw.agent.tool_gate:prepare")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
-    async with House(FakeProvider(), tools=[_tool(tool) for tool in given["tools"]], home=tmp_path) as house:
+    async with Harness(
+        FakeProvider(), tools=[_tool(tool) for tool in given["tools"]], home=tmp_path
+    ) as harness:
         told: list[Event] = []
 
         async def note(event: Event) -> None:
             told.append(event)
 
-        stage = await house.app.stage(from_terminal(given["prompt"]))
-        caller = Caller("t", from_terminal(given["prompt"]), stage, house.app.rooms, note)
+        stage = await harness.app.resolve_turn(terminal_message(given["prompt"]))
+        caller = Caller("t", terminal_message(given["prompt"]), stage, harness.app.runtime, note)
         turns = iter(given["turns"])
 
         async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
             yield Finished(_answer(next(turns)))
 
-        steps = Steps(
+        steps = LoopCallbacks(
             ask=ask,
             prepare=partial(prepare, caller=caller),
             emit=note,
@@ -74,7 +76,7 @@ def _polled(polls: list[list[str]]) -> Any:
 
 
 def _compare(expect: dict[str, Any], told: list[Event]) -> None:
-    messages = [event.message for event in told if isinstance(event, Said)]
+    messages = [event.message for event in told if isinstance(event, MessageRecorded)]
     assert len(messages) == len(expect["messages"])
     for message, wanted in zip(messages, expect["messages"], strict=True):
         _same(message, wanted)
@@ -94,7 +96,7 @@ def _same(message: Message, wanted: dict[str, Any]) -> None:
         assert wanted["stop_reason"] == message.stop_reason
         assert wanted["tool_calls"] == [call.id for call in message.tool_calls]
     else:
-        assert isinstance(message, ToolResult)
+        assert isinstance(message, ToolResultMessage)
         assert (wanted["role"], wanted["tool_call_id"]) == ("tool_result", message.call_id)
         assert wanted["is_error"] == message.is_error
         if "text" in wanted:

@@ -4,9 +4,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from claw.cooldown import Rules, Use, after_failure
+from claw_models.cooldown import CooldownRules, KeyState, after_failure
 
-FUNCTIONS = ("claw.cooldown:after_failure",)
+FUNCTIONS = ("claw_models.cooldown:after_failure",)
 _HOUR = 3600.0
 
 
@@ -18,7 +18,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         "disabled_most_seconds": "billing_max_hours",
         "window_seconds": "failure_window_hours",
     }
-    rules = Rules(
+    rules = CooldownRules(
         slow_down_most_seconds=inf,
         **{name: config[key] * _HOUR for name, key in hours.items() if key in config},
     )
@@ -31,9 +31,9 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     } == case["expect"]
 
 
-def use_of(known: dict[str, Any]) -> Use:
+def use_of(known: dict[str, Any]) -> KeyState:
     """The table's counters as ours."""
-    return Use(
+    return KeyState(
         last_used=known.get("last_used", 0) / 1000,
         failures=known.get("error_count", 0),
         counts=known.get("failure_counts", {}),

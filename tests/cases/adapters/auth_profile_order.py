@@ -3,18 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from claw.auth import Credential, in_order
+from claw.contracts.provider import Credential
+from claw_models.credentials import ordered_keys
 
 from cases.adapters.auth_profile_cooldown import use_of
 
-FUNCTIONS = ("claw.auth:in_order",)
+FUNCTIONS = ("claw_models.credentials:ordered_keys",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     keys = [key_of(name, profile) for name, profile in given["profiles"].items()]
     uses = {name: use_of(known) for name, known in given["usage"].items()}
-    tried = in_order(
+    tried = ordered_keys(
         keys,
         given["order"] or (),
         uses=uses,

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from claw.prompt import ContextFile, bootstrap
+from claw.contracts.prompt import ContextFile, fit_context_files
 
-FUNCTIONS = ("claw.prompt:bootstrap",)
+FUNCTIONS = ("claw.contracts.prompt:fit_context_files",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     files = [ContextFile(file["path"], _text(file)) for file in given["files"]]
 
-    kept = bootstrap(files, given.get("max_chars", 20_000), given.get("total_max_chars", 150_000))
+    kept = fit_context_files(files, given.get("max_chars", 20_000), given.get("total_max_chars", 150_000))
 
     texts = {file.path: file.text or "" for file in files}
     assert any(_fits(wanted["files"], kept, texts) for wanted in (case["expect"], *case.get("also_ok", ())))

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.split import by_size
-from claw.transcript import Text, User, estimate_tokens
+from claw.contracts.transcript import Text, User, estimate_tokens
+from claw_context.split import split_by_size
 
-FUNCTIONS = ("claw.compaction.split:by_size",)
+FUNCTIONS = ("claw_context.split:split_by_size",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     costs = [estimate_tokens(User((Text("x" * chars),))) for chars in case["input"]["message_chars"]]
-    chunks = [list(piece) for piece in by_size(costs, case["input"]["max_tokens"])]
+    chunks = [list(piece) for piece in split_by_size(costs, case["input"]["max_tokens"])]
     assert any(chunks == answer["chunks"] for answer in (case["expect"], *case.get("also_ok", ())))

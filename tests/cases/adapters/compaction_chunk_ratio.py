@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.split import chunk_ratio
-from claw.transcript import Text, User, estimate_tokens
+from claw.contracts.transcript import Text, User, estimate_tokens
+from claw_context.split import chunk_ratio
 
-FUNCTIONS = ("claw.compaction.split:chunk_ratio",)
+FUNCTIONS = ("claw_context.split:chunk_ratio",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.cut import cut_point
-from claw.transcript import estimate_tokens
+from claw.contracts.transcript import estimate_tokens
+from claw_context.cut import cut_point
 
 from cases.conversations import message
 
-FUNCTIONS = ("claw.compaction.cut:cut_point",)
+FUNCTIONS = ("claw_context.cut:cut_point",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -16,4 +16,4 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     cut = cut_point(messages, [estimate_tokens(m) for m in messages], case["input"]["keep_recent_tokens"])
     wanted = case["expect"]
     assert (cut.first_kept, cut.turn_start) == (wanted["first_kept_index"], wanted["turn_start_index"])
-    assert cut.splits_a_turn is wanted["is_split_turn"]
+    assert cut.splits_turn is wanted["is_split_turn"]

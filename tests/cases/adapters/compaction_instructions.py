@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.instructions import IDENTIFIER_RULE, extra
+from claw_context.instructions import IDENTIFIER_RULE, extra_instructions
 
-FUNCTIONS = ("claw.compaction.instructions:extra",)
+FUNCTIONS = ("claw_context.instructions:extra_instructions",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     own, focus = given["identifier_instructions"], given["custom_instructions"]
-    text = extra(given["identifier_policy"], own, focus)
+    text = extra_instructions(given["identifier_policy"], own, focus)
     rules = [rule for rule in (IDENTIFIER_RULE, (own or "").strip()) if rule and rule in text]
     has_focus = bool(focus) and focus in text
     ordered = has_focus and all(text.index(rule) < text.index(focus) for rule in rules)

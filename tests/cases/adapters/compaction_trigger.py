@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.budget import is_over
+from claw_context.budget import is_over
 
-FUNCTIONS = ("claw.compaction.budget:is_over",)
+FUNCTIONS = ("claw_context.budget:is_over",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

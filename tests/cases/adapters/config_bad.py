@@ -8,21 +8,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from claw.app import look_round
-from claw.catalog import CORE_TOOLS
+from claw.app import load_setup
 from claw.config import load
-from claw.config.check import Known, check as check_names
-from claw.config.view import PluginConfig
-from claw.errors import ConfigError
-from claw.gateway.reload import judge
-from claw.guard.fetch import Network
-from claw.host import Host
+from claw.config.checks import InstalledNames, check_installed as check_names
+from claw.config.plugin_view import PluginConfig
+from claw.contracts.errors import ConfigError
+from claw.host.manager import Host
+from claw.policy.catalog import CORE_TOOLS
+from claw.security.http_client import HttpClients
+from claw_gateway.process.reload import reread_config
 
 FUNCTIONS = (
     "claw.config:load",
-    "claw.config.check:check",
-    "claw.gateway.reload:judge",
-    "claw.host:Host.ask",
+    "claw.config.checks:check_installed",
+    "claw_gateway.process.reload:reread_config",
+    "claw.host.manager:Host.ask",
 )
 
 _CHANNELS = {"feishu", "telegram"}  # whose plugins judge their own keys
@@ -47,23 +47,23 @@ def _tell_live(case: dict[str, Any], home: Path) -> list[str]:
     [path] = home.glob("config.*")
     wrong, environ = path.read_bytes(), {"CLAW_HOME": str(home)}
     path.write_text("{}")
-    running = look_round(environ, ())
+    running = load_setup(environ, ())
     path.write_bytes(wrong)
-    verdict = judge(environ, running)
-    assert verdict.house is None
+    verdict = reread_config(environ, running)
+    assert verdict.setup is None
     return [verdict.problem]
 
 
 def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
     """Why the host sets the channel's plugin aside."""
-    house = look_round({"CLAW_HOME": str(home)})
+    setup = load_setup({"CLAW_HOME": str(home)})
     [name] = case["config"]["channels"]
-    view = PluginConfig(house.config, name, Network().client, home / "plugins" / name)
-    host = Host(house.standings, lambda id: view, home / "plugins")
+    view = PluginConfig(setup.config, name, HttpClients().client, home / "plugins" / name)
+    host = Host(setup.plugin_states, lambda id: view, home / "plugins")
     assert host.ask(name) is None
-    [standing] = [one for one in host.standings if one.id == name]
-    assert standing.stage == "config"
-    return [f"{standing.why}. {standing.mend}"]
+    [state] = [one for one in host.standings if one.id == name]
+    assert state.stage == "config"
+    return [f"{state.why}. {state.fix}"]
 
 
 def _tell(case: dict[str, Any], home: Path) -> list[str]:
@@ -79,7 +79,7 @@ def _tell(case: dict[str, Any], home: Path) -> list[str]:
         assert refused.exit_code == 3
         return [str(refused)]
     assert case["effect"] in ("warn", "part_disabled")
-    known = Known(
+    known = InstalledNames(
         plugins=frozenset({"demo", "anthropic", "telegram", "feishu"}),
         channels=frozenset({"terminal", "telegram", "feishu", "discord"}),
         providers=frozenset({"anthropic", "openai"}),

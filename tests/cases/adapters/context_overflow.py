@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.failure import is_overflow
+from claw_provider_sdk.errors import is_overflow
 
-FUNCTIONS = ("claw.failure:is_overflow",)
+FUNCTIONS = ("claw_provider_sdk.errors:is_overflow",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from claw.pruning import Pruning, prune
+from claw_context.pruning import Pruning, prune
 
 from cases.conversations import message
 
-FUNCTIONS = ("claw.pruning:prune",)
+FUNCTIONS = ("claw_context.pruning:prune",)
 
 NAMES = {
     "keep_last_assistants": "keep_last_assistants",

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from claw.errors import ToolError
-from claw.guard.command import split_steps
+from claw.contracts.errors import ToolError
+from claw.security.command_line import split_commands
 from claw_tools_std.allowed import refusal
 
-FUNCTIONS = ("claw.guard.command:split_steps", "claw_tools_std.allowed:refusal")
+FUNCTIONS = ("claw.security.command_line:split_commands", "claw_tools_std.allowed:refusal")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -31,6 +31,6 @@ def _must_prompt(case: dict[str, Any]) -> bool:
     if policy["ask"] == "always" or policy["mode"] == "full":
         return bool(policy["ask"] == "always")
     try:
-        return any(refusal(step.words, settings, real) for step in split_steps(case["command"]))
+        return any(refusal(step.words, settings, real) for step in split_commands(case["command"]))
     except ToolError:
         return True

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.failure import reason_of
+from claw_provider_sdk.errors import reason_of
 
-FUNCTIONS = ("claw.failure:reason_of",)
+FUNCTIONS = ("claw_provider_sdk.errors:reason_of",)
 _NAMES = {
     **dict.fromkeys(
         ("server", "network", "truncated", "timeout"), "timeout"

@@ -5,18 +5,20 @@ import re
 from pathlib import Path
 from typing import Any
 
-from claw.envelope import before, trusted
-from claw.message import Address, Around, Heard, Inbound, Sender
+from claw.contracts.messages import Address, Inbound, MessageContext, QuotedMessage, Sender
+from claw.security.untrusted_text import metadata_before, trusted_facts
 
-FUNCTIONS = ("claw.envelope:before", "claw.envelope:trusted")
+FUNCTIONS = ("claw.security.untrusted_text:metadata_before", "claw.security.untrusted_text:trusted_facts")
 _BLOCK = r"^([^\n]+ \(untrusted[^\n]*\)):\n```json\n(.*?)\n```$"
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     inbound, wanted = _inbound(case["input"]["ctx"]), case["expect"]
 
-    facts = trusted(inbound)
-    blocks = {title: json.loads(body) for title, body in re.findall(_BLOCK, before(inbound), re.M | re.S)}
+    facts = trusted_facts(inbound)
+    blocks = {
+        title: json.loads(body) for title, body in re.findall(_BLOCK, metadata_before(inbound), re.M | re.S)
+    }
 
     assert facts | _told(wanted["trusted"]) == facts
     assert list(blocks) == wanted.get("untrusted_blocks", list(blocks))
@@ -33,7 +35,7 @@ def _inbound(ctx: dict[str, Any]) -> Inbound:
     def text(*names: str) -> str:
         return next((str(ctx[name]) for name in names if ctx.get(name) is not None), "")
 
-    quote = Heard(text("reply_to_body"), text("reply_to_sender"), text("reply_to_id"))
+    quote = QuotedMessage(text("reply_to_body"), text("reply_to_sender"), text("reply_to_id"))
     return Inbound(
         Address(text("channel"), text("chat_id"), thread=text("thread_id", "topic_id") or None),
         text("text"),
@@ -43,7 +45,7 @@ def _inbound(ctx: dict[str, Any]) -> Inbound:
         chat_type=text("chat_type") or "direct",
         mentions_us=bool(ctx.get("was_mentioned")),
         reply_to=text("reply_to_id") or None,
-        around=Around(
+        around=MessageContext(
             chat_name=text("group_channel", "group_subject"),
             space=text("group_space"),
             label=text("conversation_label"),
@@ -53,7 +55,7 @@ def _inbound(ctx: dict[str, Any]) -> Inbound:
             forwarded_from=text("forwarded_from"),
             is_forum=bool(ctx.get("is_forum")),
             history=tuple(
-                Heard(one["body"], one.get("sender") or "", sent_at=_seconds(one, "timestamp"))
+                QuotedMessage(one["body"], one.get("sender") or "", sent_at=_seconds(one, "timestamp"))
                 for one in ctx.get("history", ())
             ),
         ),

@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from claw.record import Header, encode
-from claw.session import Session, Sessions
-from claw.store import Database
-from claw.transcript import Message, Text, ToolCall, ToolResult, User
+from claw.contracts.transcript import Message, Text, ToolCall, ToolResultMessage, User
+from claw.storage.database import Database
+from claw.storage.records import SessionHeader, encode_record
+from claw.storage.sessions import Session, SessionStore
 
-FUNCTIONS = ("claw.session:Sessions.open", "claw.session:Session.append", "claw.transcript:sendable")
+FUNCTIONS = (
+    "claw.storage.sessions:SessionStore.open",
+    "claw.storage.sessions:Session.append",
+    "claw.contracts.transcript:sendable",
+)
 _KEY = "agent:a:main"
 _BOM = b"\xef\xbb\xbf"
 
@@ -47,9 +51,9 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     _check_request(case, messages)
 
 
-def _sessions(home: Path) -> Sessions:
-    sessions = Sessions(home, Database(home / "state.db"))
-    sessions.point(_KEY, "a", "s1")
+def _sessions(home: Path) -> SessionStore:
+    sessions = SessionStore(home, Database(home / "state.db"))
+    sessions.assign(_KEY, "a", "s1")
     return sessions
 
 
@@ -86,7 +90,7 @@ def _file(case: dict[str, Any]) -> bytes:
     for line in data.removeprefix(mark).split(b"\n"):
         ours, parent = _line(line, parent)
         body.append(ours)
-    header = encode(Header(id="s1", timestamp="2026-03-01T00:00:00.000Z", key=_KEY))[1]
+    header = encode_record(SessionHeader(id="s1", timestamp="2026-03-01T00:00:00.000Z", key=_KEY))[1]
     match case["header"]:
         case "auto":
             return header + mark + b"\n".join(body)
@@ -157,11 +161,13 @@ def _sidecars(case: dict[str, Any], path: Path) -> None:
 
 
 def _check_request(case: dict[str, Any], messages: Sequence[Message]) -> None:
-    results = [message.call_id for message in messages if isinstance(message, ToolResult)]
+    results = [message.call_id for message in messages if isinstance(message, ToolResultMessage)]
     for place, message in enumerate(messages):
         calls = [block.id for block in message.content if isinstance(block, ToolCall)]
         behind = [
-            m.call_id for m in messages[place + 1 : place + 1 + len(calls)] if isinstance(m, ToolResult)
+            m.call_id
+            for m in messages[place + 1 : place + 1 + len(calls)]
+            if isinstance(m, ToolResultMessage)
         ]
         assert behind == calls
     for call in case.get("context_must_answer", ()):

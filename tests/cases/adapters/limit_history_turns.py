@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User, limit_turns
+from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User, limit_turns
 
-FUNCTIONS = ("claw.transcript:limit_turns",)
+FUNCTIONS = ("claw.contracts.transcript:limit_turns",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -25,4 +25,4 @@ def _message(index: int, role: str) -> Message:
             return Assistant(said)
         case "t":
             return Assistant((*said, ToolCall(str(index), "read", {})))
-    return ToolResult(str(index - 1), "read", said)
+    return ToolResultMessage(str(index - 1), "read", said)

@@ -3,19 +3,23 @@
 from pathlib import Path
 from typing import Any
 
-from claw.config.tools import LoopDetection
-from claw.loops import Made, limits_of, look, made, outcome_of
+from claw.config.agents import LoopDetection
+from claw_loop_guard.detector import CallRecord, call_record, detect_loop, limits_of, outcome_of
 
-FUNCTIONS = ("claw.loops:look", "claw.loops:made", "claw.loops:limits_of")
+FUNCTIONS = (
+    "claw_loop_guard.detector:detect_loop",
+    "claw_loop_guard.detector:call_record",
+    "claw_loop_guard.detector:limits_of",
+)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     limits = limits_of(LoopDetection.model_validate(case["input"]["config"]))
-    history: list[Made] = []
+    history: list[CallRecord] = []
     first: dict[tuple[str, str], dict[str, Any]] = {}
     for number, call in enumerate(case["input"]["calls"], 1):
-        now = made(call["tool"], call["args"])
-        if sign := look(history, now, limits):
+        now = call_record(call["tool"], call["args"])
+        if sign := detect_loop(history, now, limits):
             event = {
                 "before_call": number,
                 "count": sign.count,

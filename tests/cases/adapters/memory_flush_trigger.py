@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.budget import flush_is_due, threshold
+from claw_context.budget import flush_is_due, threshold
 
-FUNCTIONS = ("claw.compaction.budget:flush_is_due", "claw.compaction.budget:threshold")
+FUNCTIONS = ("claw_context.budget:flush_is_due", "claw_context.budget:threshold")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

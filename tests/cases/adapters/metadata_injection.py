@@ -11,21 +11,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
-from claw.envelope import CLOSES, OPENS, before, contained, group_context, spoken, trusted
-from claw.message import Address, Around, Attachment, Heard, Inbound, Sender
-from claw.prompt import PromptFacts, inbound_context
-from claw.provider import ToolSpec
+from claw.contracts.messages import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
+from claw.contracts.prompt import PromptFacts, inbound_context
+from claw.contracts.provider import ToolSpec
+from claw.security.untrusted_text import (
+    CLOSES,
+    OPENS,
+    group_context,
+    metadata_before,
+    trusted_facts,
+    user_text,
+    wrap_untrusted,
+)
+from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble
 
 FUNCTIONS = (
-    "claw.envelope:before",
-    "claw.envelope:spoken",
-    "claw.envelope:group_context",
-    "claw.envelope:contained",
-    "claw.prompt:inbound_context",
+    "claw.security.untrusted_text:metadata_before",
+    "claw.security.untrusted_text:user_text",
+    "claw.security.untrusted_text:group_context",
+    "claw.security.untrusted_text:wrap_untrusted",
+    "claw.contracts.prompt:inbound_context",
     "claw_skills:skills_section",
 )
 
@@ -56,11 +64,11 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
 
 def _seen(where: str, fields: dict[str, Any], tmp_path: Path) -> str:
     if where == "tool_result":
-        return contained(fields["tool_result"])
+        return wrap_untrusted(fields["tool_result"])
     if where == "system_prompt":
         return _system_prompt(fields, tmp_path)
     inbound = _inbound(fields)
-    return inbound_context(trusted(inbound)) + "\n\n" + before(inbound) + spoken(inbound)
+    return inbound_context(trusted_facts(inbound)) + "\n\n" + metadata_before(inbound) + user_text(inbound)
 
 
 def _inbound(fields: dict[str, Any]) -> Inbound:
@@ -74,10 +82,10 @@ def _inbound(fields: dict[str, Any]) -> Inbound:
         attachments=tuple(
             Attachment("file", one["name"], one.get("mime", "")) for one in fields.get("attachments", ())
         ),
-        around=Around(
+        around=MessageContext(
             chat_name=fields["chat_title"],
             thread_name=fields.get("topic", ""),
-            quoted=Heard(quote) if quote else None,
+            quoted=QuotedMessage(quote) if quote else None,
             forwarded_from=fields.get("forwarded_from", ""),
         ),
     )
@@ -100,9 +108,9 @@ def _system_prompt(fields: dict[str, Any], tmp_path: Path) -> str:
         tmp_path,
         channel="feishu",
         extra=group_context(inbound),
-        inbound_meta=trusted(inbound),
+        inbound_meta=trusted_facts(inbound),
     )
-    text = assemble((*sections(), skills_section({}, None)), facts)[0].whole
+    text = assemble((*standard_sections(), skills_section({}, None)), facts)[0].whole
     assert not skill or f"<name>{skill['name']}</name>" in text
     assert fields["chat_title"] in text
     return text

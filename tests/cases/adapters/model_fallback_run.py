@@ -8,17 +8,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from claw.auth import Credential
-from claw.errors import ProviderError
-from claw.event import AttemptFailed, Event
-from claw.failure import failed
-from claw.fallback import candidates, with_fallback
-from claw.provider import Ask, Finished, ModelEvent, Request, SystemPrompt
-from claw.transcript import Assistant, Text
+from claw.agent.models import candidates
+from claw.contracts.errors import ProviderError
+from claw.contracts.events import AttemptFailed, Event
+from claw.contracts.extensions import ModelOptions
+from claw.contracts.provider import Credential, Finished, ModelCall, ModelEvent, Request, SystemPrompt
+from claw.contracts.transcript import Assistant, Text
+from claw_models.failover import with_fallback
+from claw_provider_sdk.errors import provider_error
 
 from cases.adapters.failover_reason import in_table, kind_of
 
-FUNCTIONS = ("claw.fallback:candidates", "claw.fallback:with_fallback")
+FUNCTIONS = ("claw.agent.models:candidates", "claw_models.failover:with_fallback")
 
 
 class Scripted:
@@ -45,7 +46,7 @@ class Scripted:
             task.cancel()
             await asyncio.sleep(0)
         if not does.get("ok"):
-            raise failed(name, status=does.get("status"), kind=kind_of(does), text=does["message"])
+            raise provider_error(name, status=does.get("status"), kind=kind_of(does), text=does["message"])
         yield Finished(Assistant((Text("fine"),)))
 
 
@@ -69,7 +70,7 @@ async def outcome(models: Any, script: dict[str, Any]) -> dict[str, Any]:
         if isinstance(told, AttemptFailed):
             attempts.append({"model": told.model, "reason": in_table(told.reason)})
 
-    ask = with_fallback(models, providers, tried, note, emit=note)
+    ask = with_fallback(models, providers, tried, options=ModelOptions(notice=note, emit=note))
     listening = asyncio.ensure_future(_answer(ask))
     try:
         answered = await listening
@@ -81,7 +82,7 @@ async def outcome(models: Any, script: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "success", "model": answered, "calls": calls, "attempts": attempts}
 
 
-async def _answer(ask: Ask) -> str:
+async def _answer(ask: ModelCall) -> str:
     async for event in ask((), "auto"):
         if isinstance(event, Finished):
             return event.message.model

@@ -5,15 +5,15 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from claw.errors import ToolError
-from claw.guard.fence import Fence, Root
-from claw.guard.names import session_file
+from claw.contracts.errors import ToolError
+from claw.security.workspace_fs import Root, WorkspaceFiles
+from claw.storage.files import session_file
 
 FUNCTIONS = (
-    "claw.guard.fence:Fence.read",
-    "claw.guard.fence:Fence.write",
-    "claw.guard.fence:Fence.entries",
-    "claw.guard.names:session_file",
+    "claw.security.workspace_fs:WorkspaceFiles.read",
+    "claw.security.workspace_fs:WorkspaceFiles.write",
+    "claw.security.workspace_fs:WorkspaceFiles.entries",
+    "claw.storage.files:session_file",
 )
 LATER = {f"pe-s{number:03}": "a later issue: claw unpacks nothing yet" for number in range(82, 90)}
 
@@ -32,7 +32,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         assert session_file(sessions, path).parent == sessions
         return
     workspace = ground / case["workspace"]
-    answer, refused = _call(case["tool"], Fence([Root(workspace, write=True)], workspace), path)
+    answer, refused = _call(case["tool"], WorkspaceFiles([Root(workspace, write=True)], workspace), path)
     assert "CANARY-SECRET" not in answer
     assert _outside(ground, case["workspace"]) == before
     assert refused is not case["allowed"], answer
@@ -44,7 +44,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
             assert answer == Path(full).read_text(encoding="utf-8")
 
 
-def _call(tool: str, fence: Fence, path: Any) -> tuple[str, bool]:
+def _call(tool: str, fence: WorkspaceFiles, path: Any) -> tuple[str, bool]:
     try:
         if tool == "write":
             fence.write(path, _WRITTEN)

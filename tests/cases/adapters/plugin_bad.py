@@ -14,18 +14,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from claw.app import App, from_terminal, look_round
-from claw.hookspecs import hookimpl
-from claw.manifest import look
-from claw.serve import Serving
-from claw.stage import Wish
-from claw.testing import FakeChannel, FakeProvider, says
-from claw.transcript import ToolResult
-from claw.wall import Leeway
+from claw.agent.turn_context import TurnOptions
+from claw.app import App, load_setup, terminal_message
+from claw.contracts.transcript import ToolResultMessage
+from claw.host.hookspecs import hookimpl
+from claw.host.isolation import Timeouts
+from claw.host.manifest import find_plugin
+from claw.testing import FakeChannel, FakeProvider, says, standard_plugins
+from claw_gateway.supervisor import ChannelServer
 
 from cases.made import plugins as made
 
-FUNCTIONS = ("claw.host:Host.gather",)
+FUNCTIONS = ("claw.host.manager:Host.gather",)
 STATES = {
     "quarantined": "failed",
     "loaded": "active",
@@ -85,18 +85,22 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
     plugin = made.plugin(case, site, tmp_path)
     (site / "plugin_good").mkdir()
     (site / "plugin_good" / "__init__.py").write_text(GOOD)
-    found = [*plugin.found, look("good", "plugin_good", "claw-plugin-good", "1.0")]
+    found = [
+        *standard_plugins(),
+        *plugin.found,
+        find_plugin("good", "plugin_good", "claw-plugin-good", "1.0"),
+    ]
     fakes = Fakes(*plugin.answers, *[says("a reply")] * 3)
-    complaints: list[str] = []
+    log_lines: list[str] = []
     started = time.monotonic()
     app = App(
-        look_round(_environ(tmp_path, plugin.config), found),
+        load_setup(_environ(tmp_path, plugin.config), found),
         guests={"fakes": fakes},
-        complain=complaints.append,
-        leeway=Leeway(pause_seconds=0.01),
+        log=log_lines.append,
+        timeouts=Timeouts(pause_seconds=0.01),
     )
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(Serving(app).run(stop))
+    serving = asyncio.ensure_future(ChannelServer(app).run(stop))
     try:
         fakes.alpha.says("hello")
         await _until(
@@ -107,9 +111,11 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
         if plugin.after:
             await plugin.after(app, fakes)
         if plugin.reviews:
-            assert "good_news" in (await app.stage(from_terminal(""))).tools
+            assert "good_news" in (await app.resolve_turn(terminal_message(""))).tools
         else:
-            assert (await app.call_tool("good_news", {}, from_terminal(""), Wish())).content == "all is well"
+            assert (
+                await app.call_tool("good_news", {}, terminal_message(""), TurnOptions())
+            ).content == "all is well"
     finally:
         stop.set()
         await asyncio.wait_for(serving, 20)
@@ -117,9 +123,9 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
     if limit := expect.get("within_s"):
         assert time.monotonic() - started < limit
     if expect.get("log_names_plugin") and plugin.named:
-        assert any(plugin.id in line for line in complaints), complaints
+        assert any(plugin.id in line for line in log_lines), log_lines
     _states(app, plugin, expect, [*extra.get("state_may_be", ()), *case.get("state_may_be", ())])
-    _extras(app, plugin, fakes, extra, complaints, case, tmp_path)
+    _extras(app, plugin, fakes, extra, log_lines, case, tmp_path)
 
 
 def _environ(tmp_path: Path, config: dict[str, Any]) -> dict[str, str]:
@@ -146,7 +152,7 @@ async def _until(true: Any, seconds: float) -> None:
 def _states(app: App, plugin: Any, expect: dict[str, Any], may_be: list[str]) -> None:
     if "plugin_state" not in expect or plugin.state_of is None:
         return
-    state = STATES[{standing.id: standing.state for standing in app.host.standings}[plugin.state_of]]
+    state = STATES[{state.id: state.state for state in app.host.standings}[plugin.state_of]]
     allowed = {expect["plugin_state"], *may_be, *plugin.also}
     assert state in allowed, f"{state} is none of {allowed}"
 
@@ -156,15 +162,15 @@ def _extras(
     plugin: Any,
     fakes: Fakes,
     extra: dict[str, Any],
-    complaints: list[str],
+    log_lines: list[str],
     case: dict[str, Any],
     tmp_path: Path,
 ) -> None:
-    told = "\n".join(complaints)
+    told = "\n".join(log_lines)
     if extra.get("code_not_imported"):
         assert not (tmp_path / "imported").exists()
     for name in extra.get("tools_absent", ()):
-        assert name not in {tool.name for tool in app.kit.tools}
+        assert name not in {tool.name for tool in app.registry.tools}
     if extra.get("message_names_both"):
         assert "good" in told
         assert plugin.id in told
@@ -174,7 +180,10 @@ def _extras(
         assert "in the place of claw's own" in told
     if extra.get("tool_call") == "denied" or case["expect"].get("tool_error"):
         results = [
-            m for heard in fakes.model.requests for m in heard.request.messages if isinstance(m, ToolResult)
+            m
+            for heard in fakes.model.requests
+            for m in heard.request.messages
+            if isinstance(m, ToolResultMessage)
         ]
         assert any(result.is_error for result in results)
     if "session_growth_max_kb" in extra:

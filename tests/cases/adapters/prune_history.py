@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from claw.compaction.split import prune_history
+from claw_context.split import prune_history
 
 from cases.conversations import id_of, message
 
-FUNCTIONS = ("claw.compaction.split:prune_history",)
+FUNCTIONS = ("claw_context.split:prune_history",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from claw.guard.redact import redact
+from claw.security.redaction import redact
 
-FUNCTIONS = ("claw.guard.redact:redact",)
+FUNCTIONS = ("claw.security.redaction:redact",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from claw.directives import parse, silent_tokens
+from claw.agent.outcome import parse_reply, silent_tokens
 
-FUNCTIONS = ("claw.directives:parse",)
+FUNCTIONS = ("claw.agent.outcome:parse_reply",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given, wanted = case["input"], case["expect"]
 
-    reply = parse(
+    reply = parse_reply(
         given["text"],
         silent_tokens=silent_tokens("NO_REPLY"),
         message_id=given.get("current_message_id") or "",

@@ -3,28 +3,28 @@
 from pathlib import Path
 from typing import Any
 
-from claw.record import (
+from claw.contracts.transcript import Assistant, Message, Text, User
+from claw.storage.records import (
     BRANCH_SUMMARY,
     SUMMARY,
     BranchSummary,
-    Compaction,
+    CompactionRecord,
     CustomMessage,
     Entry,
     MessageRecord,
     ModelChange,
-    Other,
     ThinkingLevelChange,
-    context,
+    UnknownRecord,
+    build_context,
 )
-from claw.transcript import Assistant, Message, Text, User
 
-FUNCTIONS = ("claw.record:context",)
+FUNCTIONS = ("claw.storage.records:build_context",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     leaf = {"leaf": given["leaf_id"]} if "leaf_id" in given else {}
-    found = context([_entry(raw) for raw in given["entries"]], **leaf)
+    found = build_context([_entry(raw) for raw in given["entries"]], **leaf)
     assert {
         "context": [_words(message) for message in found.messages],
         "thinking_level": found.thinking_level,
@@ -42,11 +42,13 @@ def _entry(raw: dict[str, Any]) -> Entry:
             return MessageRecord(message=message, **place)
         case "compaction":
             kept, tokens = raw["first_kept_id"], raw["tokens_before"]
-            return Compaction(summary=raw["summary"], first_kept_entry_id=kept, tokens_before=tokens, **place)
+            return CompactionRecord(
+                summary=raw["summary"], first_kept_entry_id=kept, tokens_before=tokens, **place
+            )
         case "branch_summary":
             return BranchSummary(summary=raw["summary"], from_id=raw.get("from_id") or "", **place)
         case "custom":
-            return Other(raw=raw, **place)
+            return UnknownRecord(raw=raw, **place)
         case "custom_message":
             return CustomMessage(content=(Text(raw["text"]),), **place)
         case "thinking_level_change":

@@ -4,18 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from claw.record import Header, read
-from claw.session import Sessions
-from claw.store import Database
+from claw.storage.database import Database
+from claw.storage.records import SessionHeader, parse_session
+from claw.storage.sessions import SessionStore
 
-FUNCTIONS = ("claw.session:Sessions.open", "claw.record:read")
+FUNCTIONS = ("claw.storage.sessions:SessionStore.open", "claw.storage.records:parse_session")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
     before = case["input"]["file_text"].encode()
-    reading = read(before)
-    sessions = Sessions(tmp_path, Database(tmp_path / "state.db"))
-    sessions.point("agent:a:main", "a", "s1")
+    reading = parse_session(before)
+    sessions = SessionStore(tmp_path, Database(tmp_path / "state.db"))
+    sessions.assign("agent:a:main", "a", "s1")
     path = sessions.path_of("a", "s1")
     path.parent.mkdir(parents=True)
     path.write_bytes(before)
@@ -38,6 +38,6 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     assert any(all(found[key] == value for key, value in answer.items()) for answer in answers), found
     if reading.reason:
         # A lost first line costs no more than itself (P41): what else can be read goes on in the fresh session.
-        assert kept == [record.id for record in read(before, Header(id="s1")).entries]
+        assert kept == [record.id for record in parse_session(before, SessionHeader(id="s1")).entries]
         aside = [*path.parent.glob("*.bad.*"), *path.parent.glob("*.bak.*")]
         assert [file.read_bytes() for file in aside] == ([before] if before.strip() else [])

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from claw.config.sessions import Reset, SessionSettings
-from claw.freshness import is_fresh, reset_policy
+from claw.config.models import Reset, SessionSettings
+from claw.storage.freshness import is_fresh, reset_policy
 
-FUNCTIONS = ("claw.freshness:is_fresh", "claw.freshness:reset_policy")
+FUNCTIONS = ("claw.storage.freshness:is_fresh", "claw.storage.freshness:reset_policy")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.route import build_key
+from claw.agent.routing import build_key
 
-FUNCTIONS = ("claw.route:build_key",)
+FUNCTIONS = ("claw.agent.routing:build_key",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

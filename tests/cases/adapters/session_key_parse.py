@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from claw.route import parse_key
+from claw.agent.routing import parse_key
 
-FUNCTIONS = ("claw.route:parse_key",)
+FUNCTIONS = ("claw.agent.routing:parse_key",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

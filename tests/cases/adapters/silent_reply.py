@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from claw.directives import may_become_silent, parse, silent_tokens
+from claw.agent.outcome import may_become_silent, parse_reply, silent_tokens
 
 FUNCTIONS = (
-    "claw.directives:parse",
-    "claw.directives:may_become_silent",
-    "claw.directives:silent_tokens",
+    "claw.agent.outcome:parse_reply",
+    "claw.agent.outcome:may_become_silent",
+    "claw.agent.outcome:silent_tokens",
 )
 
 
@@ -16,7 +16,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     given, wanted = case["input"], case["expect"]
     tokens = silent_tokens(given.get("token", "NO_REPLY"))
 
-    reply = parse(given["text"], silent_tokens=tokens)
+    reply = parse_reply(given["text"], silent_tokens=tokens)
     found = {
         "is_silent": reply.silent,
         "stripped": reply.text,

@@ -6,19 +6,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from claw.builtin.sections import sections
 from claw.config.agents import AgentSettings
-from claw.guard.admission import owner_hash
-from claw.prompt import ContextFile, PromptFacts
-from claw.provider import ToolSpec
+from claw.contracts.prompt import ContextFile, PromptFacts
+from claw.contracts.provider import ToolSpec
+from claw.security.admission import owner_hash
 from claw_memory.section import recall_section
+from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble
 
 FUNCTIONS = (
-    "claw.prompt:standing",
-    "claw.prompt:together",
-    "claw.builtin.sections:sections",
+    "claw.contracts.prompt:ordered_sections",
+    "claw.contracts.prompt:join_sections",
+    "claw_prompt.sections:standard_sections",
     "claw_skills:skills_section",
     "claw_memory.section:recall_section",
 )
@@ -45,7 +45,9 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         extra=given["extra"] or "",
     )
 
-    prompt, _ = assemble((*sections(), skills_section({}, None), recall_section(lambda agent: None)), facts)
+    prompt, _ = assemble(
+        (*standard_sections(), skills_section({}, None), recall_section(lambda agent: None)), facts
+    )
 
     lines = prompt.whole.splitlines()
     headings = [found[1] for line in lines if (found := re.match(r"##? (.+)", line))]

@@ -3,19 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from claw.transcript import (
+from claw.contracts.transcript import (
     Assistant,
     Image,
     Message,
     Text,
     Thinking,
     ToolCall,
-    ToolResult,
+    ToolResultMessage,
     User,
     estimate_tokens,
 )
 
-FUNCTIONS = ("claw.transcript:estimate_tokens",)
+FUNCTIONS = ("claw.contracts.transcript:estimate_tokens",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def _message(raw: dict[str, Any]) -> Message:
                 ToolCall("c", call["name"], call["arguments"]) for call in raw.get("tool_calls", ())
             )
             return Assistant((Thinking(raw.get("thinking", "")), Text(raw["text"]), *calls))
-    return ToolResult("c", "read", shown, details=raw.get("details"))
+    return ToolResultMessage("c", "read", shown, details=raw.get("details"))

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claw.catalog import PROFILES
 from claw.config import load
-from claw.message import Sender
-from claw.policy import Run, ToolFact, resolve
+from claw.contracts.messages import Sender
+from claw.policy import RunFacts, ToolFact, resolve_tools
+from claw.policy.catalog import PROFILES
 
-FUNCTIONS = ("claw.policy:resolve", "claw.policy:judge", "claw.policy:layers_for")
+FUNCTIONS = ("claw.policy:resolve_tools", "claw.policy:judge_tools", "claw.policy:layers_for")
 
 AGENT = "tester"
 
@@ -27,9 +27,9 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         for tool in case["tools"]
     ]
 
-    judgement = resolve(config, run_of(context), facts)
+    judgement = resolve_tools(config, run_of(context), facts)
 
-    assert list(judgement.standing) == case["expected"]
+    assert list(judgement.allowed_names) == case["expected"]
     if "expectedOwners" in case:
         assert list(judgement.owners) == case["expectedOwners"]
     if "unknown" in case:
@@ -37,21 +37,21 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 def loaded(given: dict[str, Any], context: dict[str, Any], home: Path) -> Any:
-    house, agent = dict(given.get("tools", {})), dict(given.get("agent", {}))
-    strange = [section.pop("profile", None) if unfit(section) else None for section in (house, agent)]
+    harness, agent = dict(given.get("tools", {})), dict(given.get("agent", {}))
+    strange = [section.pop("profile", None) if unfit(section) else None for section in (harness, agent)]
     by_provider = {
         name: {key: value for key, value in entry.items() if not (key == "profile" and unfit(entry))}
-        for name, entry in house.get("byProvider", {}).items()
+        for name, entry in harness.get("byProvider", {}).items()
     }
     if by_provider:
-        house["byProvider"] = by_provider
+        harness["byProvider"] = by_provider
     if "sandbox" in given:
-        house["sandbox"] = {"tools": given["sandbox"]}
+        harness["sandbox"] = {"tools": given["sandbox"]}
     if "agentSandbox" in given:
         agent["sandbox"] = {"tools": given["agentSandbox"]}
     if "subagents" in given:
-        house["subagents"] = {"tools": given["subagents"]}
-    tree: dict[str, Any] = {"tools": house, "agents": {"list": [{"id": AGENT, "tools": agent}]}}
+        harness["subagents"] = {"tools": given["subagents"]}
+    tree: dict[str, Any] = {"tools": harness, "agents": {"list": [{"id": AGENT, "tools": agent}]}}
     if "groups" in given:
         tree["channels"] = {(context["channel"] or "telegram"): {"groups": given["groups"]}}
     (home / "config.json").write_text(json.dumps(tree), encoding="utf-8")
@@ -86,9 +86,9 @@ def with_profile(config: Any, profile: str, *, provider: str = "", agent: bool =
     return replace(config, settings=settings.model_copy(update={"tools": tools}))
 
 
-def run_of(context: dict[str, Any]) -> Run:
+def run_of(context: dict[str, Any]) -> RunFacts:
     sender = context["sender"]
-    return Run(
+    return RunFacts(
         agent_id=AGENT,
         channel=context["channel"] or "",
         group=context["group"],

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.truncation import result_limit
+from claw.contracts.text import result_limit
 
-FUNCTIONS = ("claw.truncation:result_limit",)
+FUNCTIONS = ("claw.contracts.text:result_limit",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

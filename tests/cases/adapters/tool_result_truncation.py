@@ -4,9 +4,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from claw.truncation import MIDDLE, truncate
+from claw.contracts.text import OMISSION_MARK, truncate
 
-FUNCTIONS = ("claw.truncation:truncate",)
+FUNCTIONS = ("claw.contracts.text:truncate",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -21,5 +21,5 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     assert len(text) == expected["input_chars"]
     assert len(out) == expected["output_chars"]
     assert (out != text) == expected["truncated"]
-    assert (MIDDLE in out) == expected["has_middle_marker"]
+    assert (OMISSION_MARK in out) == expected["has_middle_marker"]
     assert hashlib.sha256(out.encode()).hexdigest() == expected["output_sha256"]

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.transcript import Assistant, Message, Text, ToolCall, ToolResult, User, pair
+from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User, pair
 
-FUNCTIONS = ("claw.transcript:pair",)
+FUNCTIONS = ("claw.contracts.transcript:pair",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def _message(index: int, raw: dict[str, Any]) -> Message:
             )
             return Assistant((*text, *calls), model=f"#{index}", stop_reason=raw.get("stop_reason", "stop"))
         case _:
-            return ToolResult(
+            return ToolResultMessage(
                 raw["tool_call_id"],
                 raw.get("tool_name") or "",
                 text,
@@ -45,7 +45,7 @@ def _message(index: int, raw: dict[str, Any]) -> Message:
 def _is(message: Message, wanted: dict[str, Any]) -> bool:
     if wanted.get("synthetic"):
         return (
-            isinstance(message, ToolResult)
+            isinstance(message, ToolResultMessage)
             and message.details is None
             and (message.call_id, message.tool_name, message.is_error)
             == (wanted["tool_call_id"], wanted["tool_name"], wanted["is_error"])

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from claw.transcript import Usage
-from claw.usage import Ledger
+from claw.contracts.transcript import Usage
+from claw.storage.usage import SessionUsage
 
-FUNCTIONS = ("claw.usage:Ledger.plus",)
+FUNCTIONS = ("claw.storage.usage:SessionUsage.plus",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
-    ledger = Ledger()
+    ledger = SessionUsage()
     for turn in case["input"]["turns"]:
         ledger = ledger.plus(Usage(**turn) if turn else None)
     assert msgspec.structs.asdict(ledger) == case["expect"]

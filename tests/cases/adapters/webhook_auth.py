@@ -15,22 +15,23 @@ from typing import Any
 
 import claw_feishu
 import claw_telegram
-from claw import ConfigError, Inbound, Network, WebRoute
-from claw.journal import Journal
-from claw.store import Database
+from claw import ConfigError, HttpClients, Inbound
+from claw.storage.database import Database
 from claw.testing import plugin_config
+from claw_channel_sdk import WebRoute
 from claw_feishu.fake import FakeFeishu
+from claw_gateway.journal import Journal
 from claw_telegram.fake import FakeTelegram
 from plugins.http.bench import listening
 
 FUNCTIONS = (
-    "claw_feishu.webhook:Lock.admit",
-    "claw_feishu.webhook:Lock.read",
+    "claw_feishu.webhook:WebhookCredentials.admit",
+    "claw_feishu.webhook:WebhookCredentials.read",
     "claw_feishu.crypto:signature",
     "claw_telegram.webhook:Receiver.admit",
     "claw_telegram.webhook:Receiver.answer",
-    "claw_http.bodies:Bodies.read",
-    "claw.journal:Journal.accept",
+    "claw_http.bodies:BodyReader.read",
+    "claw_gateway.journal:Journal.accept",
 )
 
 
@@ -58,7 +59,7 @@ Running = AsyncIterator[list[WebRoute]]
 @asynccontextmanager
 async def feishu(case: dict[str, Any], door: Door) -> Running:
     """The routes of the plugin, its channel running; none when it refuses to start."""
-    given, network = case["config"], Network()
+    given, network = case["config"], HttpClients()
     async with FakeFeishu(app_id="cli_example") as service, AsyncExitStack() as stack:
         stack.push_async_callback(network.aclose)
         section = {
@@ -87,7 +88,7 @@ async def feishu(case: dict[str, Any], door: Door) -> Running:
 @asynccontextmanager
 async def telegram(case: dict[str, Any], door: Door) -> Running:
     """The same, for each account of the row."""
-    network = Network()
+    network = HttpClients()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(network.aclose)
         accounts = {}

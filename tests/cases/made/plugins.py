@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.app import App, from_terminal
-from claw.errors import FenceError
-from claw.manifest import Found, look
+from claw.app import App, terminal_message
+from claw.contracts.errors import FenceError
+from claw.host.manifest import InstalledPlugin, find_plugin
 from claw.testing import calls, says
 
-HEAD = "from claw import hookimpl, tool, Review, PromptSection, Tool, Address, Inbound, Sender, Limits, Receipt\nimport asyncio\n"
+HEAD = "from claw import hookimpl, tool, Review, PromptSection, Tool, Address, Inbound, Sender, ChannelLimits, Receipt\nimport asyncio\n"
 A_TOOL = """
 @tool
 async def bad_tool() -> str:
@@ -29,7 +29,7 @@ async def bad_tool() -> str:
 class Made:
     """A plugin of the table, and how to look at it."""
 
-    found: list[Found]
+    found: list[InstalledPlugin]
     config: dict[str, Any] = field(default_factory=dict)
     answers: list[Any] = field(default_factory=list)
     after: Callable[[App, Any], Awaitable[None]] | None = None
@@ -74,7 +74,7 @@ def plugin(case: dict[str, Any], site: Path, tmp_path: Path) -> Made:
         return write(
             site,
             HEAD
-            + "class Ears:\n    async def hear(self, event):\n"
+            + "class Ears:\n    async def on_event(self, event):\n"
             + indented(code, 8)
             + registers("observers", "[Ears()]"),
         )
@@ -96,7 +96,7 @@ def write(site: Path, code: str, id: str = "bad", package: str = "", distributio
     package = package or f"plugin_{id}"
     (site / package).mkdir()
     (site / package / "__init__.py").write_text(code, encoding="utf-8")
-    return Made([look(id, package, distribution or f"claw-plugin-{id}", "1.0")], id=id, state_of=id)
+    return Made([find_plugin(id, package, distribution or f"claw-plugin-{id}", "1.0")], id=id, state_of=id)
 
 
 def indented(code: str, by: int = 4) -> str:
@@ -112,7 +112,7 @@ def reviewer(code: str, site: Path) -> Made:
         site,
         HEAD
         + A_TOOL
-        + "class Guard:\n    async def before(self, call):\n"
+        + "class Guard:\n    async def before(self, call, context):\n"
         + indented(code, 8)
         + registers("tools", "[bad_tool]")
         + registers("reviewers", "[Guard()]"),
@@ -123,12 +123,14 @@ def reviewer(code: str, site: Path) -> Made:
 
 def no_such_attribute(code: str, site: Path, tmp_path: Path) -> Made:
     write(site, "x = 1")
-    return Made([look("bad", "plugin_bad:nothing", "claw-plugin-bad", "1.0")])
+    return Made([find_plugin("bad", "plugin_bad:nothing", "claw-plugin-bad", "1.0")])
 
 
 def id_with_a_path(code: str, site: Path, tmp_path: Path) -> Made:
     write(site, "x = 1")
-    return Made([look("../../x", "plugin_bad", "claw-plugin-bad", "1.0")], id="../../x", state_of="../../x")
+    return Made(
+        [find_plugin("../../x", "plugin_bad", "claw-plugin-bad", "1.0")], id="../../x", state_of="../../x"
+    )
 
 
 def id_of_ours(code: str, site: Path, tmp_path: Path) -> Made:
@@ -179,7 +181,7 @@ def twice(code: str, site: Path, tmp_path: Path) -> Made:
     made = write(site, HEAD + A_TOOL + registers("tools", "[bad_tool, bad_tool]"))
 
     async def after(app: App, fakes: Any) -> None:
-        assert list((await app.stage(from_terminal(""))).tools).count("bad_tool") == 1
+        assert list((await app.resolve_turn(terminal_message(""))).tools).count("bad_tool") == 1
 
     made.after = after
     return made
@@ -190,7 +192,7 @@ def a_tool_named(name: str) -> Callable[..., Made]:
         source = f"async def run(arguments, context): return 'x'\nodd = Tool({name!r}, 'Odd.', {{'type': 'object'}}, run)\n"
 
         async def after(app: App, fakes: Any) -> None:
-            assert name not in (await app.stage(from_terminal(""))).tools
+            assert name not in (await app.resolve_turn(terminal_message(""))).tools
 
         made = write(site, HEAD + source + registers("tools", "[odd]"))
         made.after = after
@@ -219,7 +221,7 @@ def owner_mark_taken_off(code: str, site: Path, tmp_path: Path) -> Made:
     made = write(site, HEAD + A_TOOL + registers("tools", "[bad_tool]"))
     manifest = '{"id": "bad", "tools": [{"name": "bad_tool", "description": "A tool.", "ownerOnly": true}]}'
     (site / "plugin_bad" / "claw-plugin.json").write_text(manifest)
-    made.found, made.named = [look("bad", "plugin_bad", "claw-plugin-bad", "1.0")], False
+    made.found, made.named = [find_plugin("bad", "plugin_bad", "claw-plugin-bad", "1.0")], False
 
     async def after(app: App, fakes: Any) -> None:
         assert all("bad_tool" not in heard.tool_names for heard in fakes.model.requests)
@@ -235,11 +237,11 @@ def coroutine_hook(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def calls_itself(code: str, site: Path, tmp_path: Path) -> Made:
-    return reviewer("return await self.before(call)", site)
+    return reviewer("return await self.before(call, context)", site)
 
 
 def leaks_tasks(code: str, site: Path, tmp_path: Path) -> Made:
-    source = "class Ears:\n    async def hear(self, event):\n        for _ in range(200): asyncio.ensure_future(asyncio.sleep(3600))\n"
+    source = "class Ears:\n    async def on_event(self, event):\n        for _ in range(200): asyncio.ensure_future(asyncio.sleep(3600))\n"
     made = write(site, HEAD + source + registers("observers", "[Ears()]"))
     made.named = False
     return made
@@ -249,8 +251,8 @@ def channel(body: str, send: str = "return Receipt(('1',))") -> Callable[..., Ma
     def make(code: str, site: Path, tmp_path: Path) -> Made:
         source = (
             HEAD
-            + "class Odd:\n    name = 'odd'\n    capabilities = frozenset()\n    limits = Limits()\n    sends = 0\n"
-            f"    async def run(self, door):\n{indented((body.replace('BODY', code)), 8)}"
+            + "class Odd:\n    name = 'odd'\n    capabilities = frozenset()\n    limits = ChannelLimits()\n    sends = 0\n"
+            f"    async def run(self, inbox):\n{indented((body.replace('BODY', code)), 8)}"
             f"    async def send(self, outbound):\n        type(self).sends += 1\n{indented(send, 8)}"
         )
         made = write(site, source + registers("channels", "[Odd()]"))
@@ -266,7 +268,7 @@ def channel(body: str, send: str = "return Receipt(('1',))") -> Callable[..., Ma
 
 
 SAYS = (
-    "await door.submit(Inbound(Address({where!r}, 'c'), 'hi', Sender('p'), message_id={id}, event_id={id}))"
+    "await inbox.submit(Inbound(Address({where!r}, 'c'), 'hi', Sender('p'), message_id={id}, event_id={id}))"
 )
 
 
@@ -317,7 +319,7 @@ def flood(code: str, site: Path, tmp_path: Path) -> Made:
 
     async def after(app: App, fakes: Any) -> None:
         async with asyncio.timeout(60):
-            while app.rooms.journal.answered("odd") < 1000:
+            while app.runtime.turn_log.answered_count("odd") < 1000:
                 await asyncio.sleep(0.01)
 
     made.after, made.named = after, False
@@ -328,10 +330,10 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
     """A supervisor starts the house again each time it dies; at the third start it lives, without the plugin."""
     write(site, code)
     script = (
-        "import sys\nfrom claw.app import App, look_round\nfrom claw.manifest import look\n"
+        "import sys\nfrom claw.app import App, load_setup\nfrom claw.host.manifest import find_plugin\n"
         f"sys.path.insert(0, {str(site)!r})\n"
         f"environ = {{'CLAW_HOME': {str(tmp_path / 'loop-home')!r}, 'HOME': {str(tmp_path)!r}}}\n"
-        "app = App(look_round(environ, [look('bad', 'plugin_bad', 'claw-plugin-bad', '1.0')]), complain=print)\n"
+        "app = App(load_setup(environ, [find_plugin('bad', 'plugin_bad', 'claw-plugin-bad', '1.0')]), log=print)\n"
         "print([(s.id, s.state, s.stage) for s in app.host.standings])\n"
     )
 
@@ -355,13 +357,13 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def replaces_the_policy(code: str, site: Path, tmp_path: Path) -> Made:
-    source = "import claw.route\nreal = claw.route.owners_of\nclaw.route.owners_of = lambda settings: real(settings)\n"
+    source = "import claw.agent.routing\nreal = claw.agent.routing.configured_owners\nclaw.agent.routing.configured_owners = lambda settings: real(settings)\n"
     made = write(site, source)
 
     async def after(app: App, fakes: Any) -> None:
-        import claw.route
+        import claw.agent.routing
 
-        claw.route.owners_of = sys.modules["plugin_bad"].real
+        claw.agent.routing.configured_owners = sys.modules["plugin_bad"].real
 
     made.after = after
     return made
@@ -369,7 +371,7 @@ def replaces_the_policy(code: str, site: Path, tmp_path: Path) -> Made:
 
 def unload(close: str) -> Callable[..., Made]:
     def make(code: str, site: Path, tmp_path: Path) -> Made:
-        source = f"class Ears:\n    def hear(self, event): pass\n    {close}\n" + indented(
+        source = f"class Ears:\n    def on_event(self, event): pass\n    {close}\n" + indented(
             code.replace("time.sleep(1e6)", "time.sleep(30)"), 8
         )
         made = write(site, HEAD + source + registers("observers", "[Ears()]"))

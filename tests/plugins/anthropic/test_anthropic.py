@@ -3,19 +3,18 @@
 from typing import Any
 
 import pytest
-from claw.auth import Credential
-from claw.errors import ConfigError, ProviderError
-from claw.guard.fetch import Network
-from claw.provider import SystemPrompt, ToolSpec
-from claw.testing.services import AnthropicService, Received, Reply
-from claw.transcript import Assistant, Text, Thinking, ToolCall, ToolResult, User
-from claw.usage import Price
+from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
+from claw.contracts.transcript import Assistant, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.security.http_client import HttpClients
+from claw.storage.usage import Price
+from claw_testing.services import AnthropicService, ReceivedRequest, ServiceReply
 from models import LS, answer, asks, provider, registered
 
 MARK = {"type": "ephemeral"}
 HELLO = User((Text("hello"),))
 CALL = ToolCall("toolu_1", "ls", {"path": "."})
-LISTED = ToolResult("toolu_1", "ls", (Text("a.py"),))
+LISTED = ToolResultMessage("toolu_1", "ls", (Text("a.py"),))
 THOUGHT = Thinking("I should look", signature="sealed", maker="anthropic")
 
 
@@ -29,7 +28,10 @@ async def sent(*messages: Any, **fields: Any) -> dict[str, Any]:
 
 
 async def stopped(stop: str, **reply: Any) -> Assistant:
-    async with AnthropicService([Reply(stop=stop, **reply)]) as service, provider(service.url) as model:
+    async with (
+        AnthropicService([ServiceReply(stop=stop, **reply)]) as service,
+        provider(service.url) as model,
+    ):
         return (await answer(model))[1]
 
 
@@ -71,7 +73,7 @@ async def test_a_request_marks_nothing_that_the_service_would_not_keep():
 
 async def test_results_of_one_answer_go_in_one_user_message_before_its_words():
     other = ToolCall("toolu_2", "ls", {})
-    failed = ToolResult("toolu_2", "ls", (Text("no"),), is_error=True)
+    failed = ToolResultMessage("toolu_2", "ls", (Text("no"),), is_error=True)
 
     body = await sent(HELLO, Assistant((CALL, other)), LISTED, failed, User((Text("so?"),)), tools=(LS,))
 
@@ -121,10 +123,10 @@ async def test_thoughts_go_to_nobody_but_the_model_that_had_them(maker, model):
 
 
 async def test_a_thought_read_from_one_answer_is_sent_with_the_next_request():
-    script = [Reply(thinking="hm", calls=[("ls", {})]), "ok"]
+    script = [ServiceReply(thinking="hm", calls=[("ls", {})]), "ok"]
     async with AnthropicService(script) as service, provider(service.url) as model:
         _, message = await answer(model, asks(tools=(LS,), thinking="adaptive"))
-        result = ToolResult(message.tool_calls[0].id, "ls", (Text("a"),))
+        result = ToolResultMessage(message.tool_calls[0].id, "ls", (Text("a"),))
         await answer(model, asks(HELLO, message, result, tools=(LS,), thinking="adaptive"))
 
     first, second = (request.body for request in service.requests)
@@ -218,7 +220,7 @@ async def test_a_gateway_that_sends_arguments_at_the_start_of_a_block_is_underst
             '{"type":"message_stop"}',
         )
     )
-    async with AnthropicService([Reply(raw=raw)]) as service, provider(service.url) as model:
+    async with AnthropicService([ServiceReply(raw=raw)]) as service, provider(service.url) as model:
         _, message = await answer(model)
 
     (call,) = message.tool_calls
@@ -228,7 +230,7 @@ async def test_a_gateway_that_sends_arguments_at_the_start_of_a_block_is_underst
 # --- the service ---
 
 
-def key_of(received: Received) -> tuple[str | None, str | None]:
+def key_of(received: ReceivedRequest) -> tuple[str | None, str | None]:
     return received.headers.get("authorization"), received.headers.get("x-api-key")
 
 
@@ -258,7 +260,7 @@ def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
             "acme": {"baseUrl": "https://a.test"},
         }
     }
-    models = registered("anthropic", tree, Network(), {"MY_GATE_API_KEY": "sk-gate"})
+    models = registered("anthropic", tree, HttpClients(), {"MY_GATE_API_KEY": "sk-gate"})
 
     assert sorted(models) == ["anthropic", "my-gate"]
     assert models["my-gate"].credentials()[0].secret == "sk-gate"
@@ -267,12 +269,14 @@ def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.anthropic\.maxTokns"):
-        registered("anthropic", {"providers": {"anthropic": {"maxTokns": 5}}}, Network())
+        registered("anthropic", {"providers": {"anthropic": {"maxTokns": 5}}}, HttpClients())
 
 
 def test_a_service_on_this_machine_needs_no_key_and_costs_nothing():
     def models(url):
-        return registered("anthropic", {"providers": {"anthropic": {"baseUrl": url}}}, Network())["anthropic"]
+        return registered("anthropic", {"providers": {"anthropic": {"baseUrl": url}}}, HttpClients())[
+            "anthropic"
+        ]
 
     here, there = models("http://127.0.0.1:9/v1"), models("https://gate.test")
 

@@ -14,5 +14,5 @@ async def service() -> AsyncIterator[FakeDiscord]:
 
 
 @pytest.fixture
-def house() -> House:
+def harness() -> House:
     return House()

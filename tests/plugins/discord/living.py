@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import claw_discord
-from claw import Address, Inbound, Network, Outbound
-from claw.testing import bench
+from claw import Address, HttpClients, Inbound, Outbound
 from claw_discord.channel import DiscordChannel
-from claw_discord.client import Pace
+from claw_discord.client import ConnectionTimings
 from claw_discord.fake import FakeDiscord
+from claw_testing import bench
 
-QUICK = Pace(
+QUICK = ConnectionTimings(
     heartbeat=1.0, silence=30.0, watch=0.02, identify=0.0, first_pause=0.02, longest_pause=0.1, call=2.0, close=0.5,
     note=0.02, again=0.03,
 )  # fmt: skip
-_NETWORKS: dict[DiscordChannel, Network] = {}
+_NETWORKS: dict[DiscordChannel, HttpClients] = {}
 ME = f"<@{FakeDiscord.ME}>"
 
 
@@ -58,17 +58,19 @@ async def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
             await asyncio.sleep(0.005)
 
 
-def channel_of(service: FakeDiscord, home: Path, *, pace: Pace = QUICK, **keys: Any) -> DiscordChannel:
+def channel_of(
+    service: FakeDiscord, home: Path, *, pace: ConnectionTimings = QUICK, **keys: Any
+) -> DiscordChannel:
     """The channel as the host gets it from the hook, with a quick pace."""
     section = {"token": service.token, "apiBase": service.api_base, "gatewayUrl": service.gateway_url,
                "groups": {"*": {}}, **keys}  # fmt: skip
     config = bench.plugin_config({"channels": {"discord": section}}, "discord", home=home)
-    [made] = bench.brought(claw_discord, config)["register_channels"]
+    [made] = bench.contributed(claw_discord, config)["register_channels"]
     settings, token = (
         made._settings,
         config.accounts("discord", type(made._settings), "token")["default"].token,
     )
-    network = Network()
+    network = HttpClients()
     channel = DiscordChannel("default", settings, token, http=network.client, notes=made._notes, pace=pace)
     _NETWORKS[channel] = network
     return channel
@@ -76,10 +78,10 @@ def channel_of(service: FakeDiscord, home: Path, *, pace: Pace = QUICK, **keys: 
 
 @asynccontextmanager
 async def listening(
-    channel: DiscordChannel, house: House, *, up: bool = True
+    channel: DiscordChannel, harness: House, *, up: bool = True
 ) -> AsyncIterator[asyncio.Task[None]]:
     """The channel's ``run``, from being up until it is cancelled."""
-    running = asyncio.ensure_future(channel.run(house))
+    running = asyncio.ensure_future(channel.run(harness))
     try:
         if up:
             await until(lambda: running.done() or channel.state.state == "up")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from claw_discord.channel import DiscordChannel
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.fake.things import THREAD
 from claw_discord.inbox import pause_after
-from claw_discord.seen import Seen
+from claw_discord.seen import ReadPositions
 from claw_discord.settings import DiscordSettings, may_be_heard_in
 from plugins.discord.living import QUICK, House, channel_of, here, listening, says, until
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.xdist_group("discordpy")
 
 async def before(service: FakeDiscord, tmp_path: Path, **keys: Any) -> None:
     """A process that heard one message, and is gone."""
-    house = House()
-    async with listening(channel_of(service, tmp_path, **keys), house):
+    harness = House()
+    async with listening(channel_of(service, tmp_path, **keys), harness):
         await service.says("before")
-        await house.until(1)
+        await harness.until(1)
 
 
 def missed(service: FakeDiscord, text: str, channel: str = FakeDiscord.CHANNEL) -> None:
@@ -53,7 +53,7 @@ class TestWhichChats:
         assert may_be_heard_in(DiscordSettings(**section), "1") is heard
 
     async def test_only_listed_channels_and_their_threads_are_asked(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
         elsewhere = service.place("elsewhere")
@@ -62,82 +62,82 @@ class TestWhichChats:
         await before(service, tmp_path, groups=groups)
         for place in (FakeDiscord.CHANNEL, thread, elsewhere, beside):
             missed(service, f"in {place}", place)
-        async with listening(channel_of(service, tmp_path, groups=groups), house):
-            await house.until(2)
+        async with listening(channel_of(service, tmp_path, groups=groups), harness):
+            await harness.until(2)
             await asyncio.sleep(0.05)
-        assert sorted(house.texts) == sorted([f"in {FakeDiscord.CHANNEL}", f"in {thread}"])
+        assert sorted(harness.texts) == sorted([f"in {FakeDiscord.CHANNEL}", f"in {thread}"])
         assert set(archives_asked(service)) == {FakeDiscord.CHANNEL, thread}
 
     async def test_of_very_many_chats_none_is_left_out_and_what_is_said_now_does_not_wait_for_all(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         await before(service, tmp_path)
         places = [service.place(f"p{number}") for number in range(70)]
         for place in places:
             missed(service, place, place)
         pace = replace(QUICK, again=2.0)
-        async with listening(channel_of(service, tmp_path, pace=pace), house, up=False):
-            await until(lambda: len(house.taken) >= 50)
+        async with listening(channel_of(service, tmp_path, pace=pace), harness, up=False):
+            await until(lambda: len(harness.taken) >= 50)
             await service.says("now")
-            await until(lambda: "now" in house.texts)
-            at_that_time = len(house.taken)
-            await house.until(71)
-        assert at_that_time < 71 and set(house.texts) == {*places, "now"}
+            await until(lambda: "now" in harness.texts)
+            at_that_time = len(harness.taken)
+            await harness.until(71)
+        assert at_that_time < 71 and set(harness.texts) == {*places, "now"}
 
     async def test_a_channel_that_may_not_be_read_holds_up_no_other(
-        self, service: FakeDiscord, house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         other = service.place("other")
         await before(service, tmp_path)
         missed(service, "to be read", other)
         missed(service, "hidden")
-        service.fail(f"GET /channels/{FakeDiscord.CHANNEL}/messages", Answer(403, {"code": 50001}), 99)
-        async with listening(channel_of(service, tmp_path), house):
-            await house.until(1)
+        service.fail(f"GET /channels/{FakeDiscord.CHANNEL}/messages", ForcedAnswer(403, {"code": 50001}), 99)
+        async with listening(channel_of(service, tmp_path), harness):
+            await harness.until(1)
             await until(lambda: "missed messages of" in caplog.text)
             await asyncio.sleep(0.2)
-        assert house.texts == ["to be read"] and archives_asked(service).count(FakeDiscord.CHANNEL) == 1
+        assert harness.texts == ["to be read"] and archives_asked(service).count(FakeDiscord.CHANNEL) == 1
 
     def test_the_chats_with_the_newest_words_are_asked_first(self) -> None:
-        seen = Seen({"alive": 1.0, "chats": {"1": 10, "2": 20, "3": 30}, "direct": ["1", "2", "3"]})
+        seen = ReadPositions({"alive": 1.0, "chats": {"1": 10, "2": 20, "3": 30}, "direct": ["1", "2", "3"]})
         seen.begin(2.0)
         assert [chat for chat, _ in seen.direct_gaps(2.0, 3600)] == ["3", "2", "1"]
 
 
 class TestAsking:
     async def test_a_service_that_does_not_answer_is_asked_again_for_all_of_it(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         other = service.place("other")
         await before(service, tmp_path)
         missed(service, "here")
         missed(service, "there", other)
-        service.fail("GET /channels/*/messages", Answer(503), 2)
-        async with listening(channel_of(service, tmp_path), house):
-            await house.until(2)
-        assert sorted(house.texts) == ["here", "there"]
+        service.fail("GET /channels/*/messages", ForcedAnswer(503), 2)
+        async with listening(channel_of(service, tmp_path), harness):
+            await harness.until(2)
+        assert sorted(harness.texts) == ["here", "there"]
 
     async def test_more_than_one_turn_of_pages_is_asked_for_in_the_end(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         await before(service, tmp_path)
         for number in range(620):
             missed(service, f"missed {number}")
-        async with listening(channel_of(service, tmp_path), house):
-            await until(lambda: house.texts[-1:] == ["missed 619"])
-        assert house.texts == [f"missed {number}" for number in range(620)]
+        async with listening(channel_of(service, tmp_path), harness):
+            await until(lambda: harness.texts[-1:] == ["missed 619"])
+        assert harness.texts == [f"missed {number}" for number in range(620)]
 
     async def test_what_comes_while_a_chat_is_owed_something_waits_behind_it(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        house.answers = [False]
-        async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=0.2)), house):
+        harness.answers = [False]
+        async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=0.2)), harness):
             await service.says("one")
-            await until(lambda: not house.answers)
+            await until(lambda: not harness.answers)
             await service.says("two")
             await asyncio.sleep(0.05)
-            assert house.texts == []
-            await until(lambda: house.texts == ["one", "two"])
+            assert harness.texts == []
+            await until(lambda: harness.texts == ["one", "two"])
 
     def test_it_is_asked_less_and_less_often_while_nothing_comes_of_it(self) -> None:
         pace = replace(QUICK, again=1.0, longest_pause=10.0)
@@ -153,11 +153,11 @@ class TestAsking:
         channel = channel_of(service, tmp_path)
         said = {"id": "1", "channel_id": "7", "author": {"id": "2"}}
         for number in range(10_003):
-            channel._inbox.hear({"t": "MESSAGE_CREATE", "d": {**said, "id": str(number + 1)}})
+            channel._inbox.receive({"t": "MESSAGE_CREATE", "d": {**said, "id": str(number + 1)}})
         assert channel._seen.owed == {"7": 10_000}
 
     async def test_a_process_that_died_amid_its_work_asks_from_before_it(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         release = asyncio.Event()
 
@@ -173,9 +173,11 @@ class TestAsking:
             await until(lambda: not channel._inbox.idle())
             noted, heard = channel._seen.alive, channel.state.last_frame_at
             await until(lambda: channel.state.last_frame_at != heard)  # the next heartbeat
-            assert channel._noted() and channel._seen.alive == noted
+            assert channel._encode_notes() and channel._seen.alive == noted
             release.set()
-            await until(lambda: channel._inbox.idle() and channel._noted() and channel._seen.alive > noted)
+            await until(
+                lambda: channel._inbox.idle() and channel._encode_notes() and channel._seen.alive > noted
+            )
 
 
 class TestOddShapes:
@@ -190,19 +192,19 @@ class TestOddShapes:
     async def test_what_cannot_be_read_is_left_out_and_stops_nothing(
         self,
         service: FakeDiscord,
-        house: House,
+        harness: House,
         tmp_path: Path,
         event: str,
         odd: dict[str, Any],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         channel = channel_of(service, tmp_path)
-        async with listening(channel, house):
-            channel._inbox.hear({"t": event, "d": {"id": "5", "channel_id": FakeDiscord.CHANNEL, **odd}})
+        async with listening(channel, harness):
+            channel._inbox.receive({"t": event, "d": {"id": "5", "channel_id": FakeDiscord.CHANNEL, **odd}})
             await service.says("still here")
-            await house.until(1)
+            await harness.until(1)
             await until(lambda: f"{event} 5 cannot be read" in caplog.text)
-        assert house.texts == ["still here"]
+        assert harness.texts == ["still here"]
 
 
 class TestButtons:
@@ -227,71 +229,71 @@ class TestButtons:
 
 class TestBeginningAnew:
     async def test_a_server_that_answers_no_heartbeat_is_left_and_the_session_goes_on(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             service.gateway.zombie = True
             await service.gateway.until(lambda: not service.gateway.connected)
             service.gateway.zombie = False
             await service.says("meanwhile")
-            await house.until(1)
+            await harness.until(1)
         assert (service.gateway.count(2), service.gateway.count(6)) == (1, 1)
 
     async def test_a_second_identify_waits_as_discord_wants_it(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, identify=0.4)
         loop = asyncio.get_running_loop()
-        async with listening(channel_of(service, tmp_path, pace=pace), house):
+        async with listening(channel_of(service, tmp_path, pace=pace), harness):
             began = loop.time()
             await service.invalidate()
             await service.gateway.until(lambda: service.gateway.count(2) == 2)
             assert loop.time() - began >= 0.4
 
     async def test_the_pauses_between_failures_grow(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        service.fail("GET /users/@me", Answer(503), 99)
+        service.fail("GET /users/@me", ForcedAnswer(503), 99)
         made = channel_of(service, tmp_path, pace=replace(QUICK, first_pause=0.05, longest_pause=30.0))
-        async with listening(made, house, up=False):
+        async with listening(made, harness, up=False):
             await asyncio.sleep(1.5)
             assert 2 <= made.state.reconnects <= 6
 
     async def test_a_pause_that_discord_asks_for_is_taken(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        banned = Answer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "1"})
+        banned = ForcedAnswer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "1"})
         service.fail("GET /users/@me", banned)
         made = channel_of(service, tmp_path)
-        async with listening(made, house, up=False):
+        async with listening(made, harness, up=False):
             await until(lambda: made.state.state == "up")
         first, second = service.asked("GET", "/users/@me")
         assert second.at - first.at >= 1
 
     async def test_a_day_without_identifies_is_no_silence(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         limit = {"total": 1000, "remaining": 0, "reset_after": 500, "max_concurrency": 1}
-        service.fail("GET /gateway/bot", Answer(body={"url": "", "session_start_limit": limit}))
+        service.fail("GET /gateway/bot", ForcedAnswer(body={"url": "", "session_start_limit": limit}))
         made = channel_of(service, tmp_path, pace=replace(QUICK, silence=0.2))
-        async with listening(made, house, up=False):
+        async with listening(made, harness, up=False):
             await until(lambda: made.state.state == "up")
         assert len(service.asked("GET", "/users/@me")) == 1 and made.state.reconnects == 0
 
     async def test_an_intent_that_is_not_wanted_is_not_asked_for(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        async with listening(channel_of(service, tmp_path, messageContent=False), house):
+        async with listening(channel_of(service, tmp_path, messageContent=False), harness):
             assert service.gateway.intents == 37377 & ~(1 << 15)
 
     async def test_a_service_that_cannot_be_reached_has_certainly_taken_nothing(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         from claw import DeliveryError
         from claw_discord.client import point_at
 
         made: DiscordChannel = channel_of(service, tmp_path)
-        async with listening(made, house):
+        async with listening(made, harness):
             point_at("http://127.0.0.1:9/api/v10", service.gateway_url)
             try:
                 with pytest.raises(DeliveryError, match="cannot be reached") as away:

@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claw import Attachment, Button, DeliveryError, UsageError, split_text
+from claw import Attachment, Button, DeliveryError, UsageError
+from claw_channel_sdk import split_text
 from claw_discord.channel import DiscordChannel
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from plugins.discord.living import ME, QUICK, House, channel_of, here, listening, says, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 
 
 @pytest.fixture
-async def channel(service: FakeDiscord, house: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
+async def channel(service: FakeDiscord, harness: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
     made = channel_of(service, tmp_path)
-    async with listening(made, house):
+    async with listening(made, harness):
         yield made
 
 
@@ -31,10 +32,10 @@ class TestConnecting:
         assert channel.state.state == "up" and channel.state.last_frame_at is not None
 
     async def test_a_wrong_token_is_said_once_and_not_tried_again(
-        self, service: FakeDiscord, house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         made = channel_of(service, tmp_path, token="wrong-token-1234567")
-        async with listening(made, house, up=False) as running:
+        async with listening(made, harness, up=False) as running:
             await until(lambda: made.state.state == "failed")
             await asyncio.sleep(0.1)
             assert "does not know the bot token" in made.state.detail
@@ -44,45 +45,45 @@ class TestConnecting:
 
     @pytest.mark.parametrize("code", [4010, 4011, 4012, 4013])
     async def test_what_only_a_person_can_mend_fails_with_a_clear_line(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel, code: int
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel, code: int
     ) -> None:
         await service.drop(code)
         await until(lambda: channel.state.state == "failed")
         assert channel.state.detail and service.gateway.count(2) == 1
 
     async def test_without_the_content_intent_it_goes_on_and_says_so(
-        self, service: FakeDiscord, house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         service.gateway.granted = 0
         made = channel_of(service, tmp_path)
-        async with listening(made, house):
+        async with listening(made, harness):
             assert service.gateway.intents == 37377 & ~(1 << 15)
             assert "Message Content Intent" in made.state.detail
             await service.says("among yourselves")
             await service.says(f"{ME} to you")
-            await house.until(2)
-        assert house.texts == ["", "to you"]
+            await harness.until(2)
+        assert harness.texts == ["", "to you"]
         lines = [line for line in caplog.messages if "Message Content Intent" in line]
         assert len(lines) == 1
 
     async def test_no_identify_is_spent_while_none_is_left(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         limit = {"total": 1000, "remaining": 0, "reset_after": 300, "max_concurrency": 1}
-        service.fail("GET /gateway/bot", Answer(body={"url": "", "session_start_limit": limit}))
+        service.fail("GET /gateway/bot", ForcedAnswer(body={"url": "", "session_start_limit": limit}))
         made = channel_of(service, tmp_path)
         began = time.monotonic()
-        async with listening(made, house, up=False):
+        async with listening(made, harness, up=False):
             await until(lambda: made.state.state == "waiting")
             assert service.gateway.count(2) == 0
             await until(lambda: made.state.state == "up")
         assert time.monotonic() - began >= 0.3
 
     async def test_it_stops_at_once_and_leaves_no_task(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         before = asyncio.all_tasks()
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             began = time.monotonic()
         assert time.monotonic() - began < 2
         await until(lambda: not service.gateway.connected)
@@ -90,9 +91,9 @@ class TestConnecting:
         assert {task for task in left if "aiohttp" not in repr(task)} == set()
 
     async def test_a_server_that_is_dead_does_not_hold_up_the_stop(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             service.gateway.zombie = True
             began = time.monotonic()
         assert time.monotonic() - began < 2
@@ -101,44 +102,44 @@ class TestConnecting:
 class TestComingBack:
     @pytest.mark.parametrize("code", [None, 4000, 4009])
     async def test_a_break_is_resumed_and_the_missed_message_arrives(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel, code: int | None
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel, code: int | None
     ) -> None:
         await service.says("before")
-        await house.until(1)
+        await harness.until(1)
         await service.drop(code)
         await service.says("meanwhile")
-        await house.until(2)
-        assert house.texts == ["before", "meanwhile"]
+        await harness.until(2)
+        assert harness.texts == ["before", "meanwhile"]
         assert service.gateway.count(6) >= 1 and channel.state.reconnects >= 1
 
     async def test_after_a_fresh_identify_what_was_missed_is_asked_for(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         direct = service.direct_with(FakeDiscord.ALICE)["id"]
         quiet = service.place("never-heard-of")
         await service.says("before")
         await service.says("in private", channel=direct)
-        await house.until(2)
+        await harness.until(2)
         await until(channel._inbox.idle)
         service.gateway.forget()
         await service.drop()
         for where in (FakeDiscord.CHANNEL, direct, quiet):
             await service.says(f"missed in {where}", channel=where)
-        await house.until(5)
-        assert sorted(house.texts[2:]) == sorted(
+        await harness.until(5)
+        assert sorted(harness.texts[2:]) == sorted(
             f"missed in {where}" for where in (FakeDiscord.CHANNEL, direct, quiet)
         )
-        missed = {one.address.chat: one for one in house.taken[2:]}
+        missed = {one.address.chat: one for one in harness.taken[2:]}
         assert missed[direct].chat_type == "direct" and missed[quiet].chat_type == "group"
         assert missed[quiet].around.chat_name == "never-heard-of"
         assert channel.state.state == "up"
 
     async def test_a_new_process_asks_for_what_came_while_there_was_none(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             await service.says("before")
-            await house.until(1)
+            await harness.until(1)
         await service.drop()
         for number in range(120):
             service.make_message(f"missed {number}", FakeDiscord.CHANNEL, FakeDiscord.ALICE)
@@ -148,41 +149,41 @@ class TestComingBack:
         assert later.texts == [f"missed {number}" for number in range(120)]
 
     async def test_a_process_that_is_killed_has_noted_who_wrote_to_it(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         direct = service.direct_with(FakeDiscord.ALICE)["id"]
         made = channel_of(service, tmp_path)
-        async with listening(made, house):
+        async with listening(made, harness):
             await until(made._notes.exists)
             await service.says("in private", channel=direct)
             await until(lambda: direct in made._notes.read_text())
 
     async def test_the_first_start_ever_leaves_the_past_alone(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         service.make_message("long ago", FakeDiscord.CHANNEL, FakeDiscord.ALICE)
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             await service.says("now")
-            await house.until(1)
-        assert house.texts == ["now"]
+            await harness.until(1)
+        assert harness.texts == ["now"]
 
     async def test_catching_up_can_be_switched_off(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, catchUpMinutes=0)
-        async with listening(made, house):
+        async with listening(made, harness):
             await service.says("before")
-            await house.until(1)
+            await harness.until(1)
             service.gateway.forget()
             await service.drop()
             service.make_message("missed", FakeDiscord.CHANNEL, FakeDiscord.ALICE)
             await service.gateway.until(lambda: service.gateway.count(2) == 2)
             await service.says("after")
-            await house.until(2)
-        assert house.texts == ["before", "after"]
+            await harness.until(2)
+        assert harness.texts == ["before", "after"]
 
     async def test_resumes_that_are_never_granted_end_in_a_fresh_identify(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         service.gateway.resume_answer = 4000
         await service.drop(4000)
@@ -190,29 +191,29 @@ class TestComingBack:
         assert 3 <= service.gateway.count(6) <= 5
         service.gateway.resume_answer = None
         await service.says("heard again")
-        await house.until(1)
+        await harness.until(1)
 
     async def test_a_connection_that_went_silent_is_left(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, heartbeat=30.0, silence=0.6)
-        async with listening(channel_of(service, tmp_path, pace=pace), house):
+        async with listening(channel_of(service, tmp_path, pace=pace), harness):
             service.gateway.zombie = True
             await service.gateway.until(lambda: not service.gateway.connected)
             service.gateway.zombie = False
             await service.gateway.until(lambda: service.gateway.connected)
 
     async def test_a_dispatch_that_discord_py_stumbles_over_ends_nothing(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         await service.gateway.dispatch("MESSAGE_CREATE", {"id": "1", "channel_id": FakeDiscord.CHANNEL})
         await service.gateway.until(lambda: service.gateway.count(2) == 2)
         await service.says("still here")
-        await until(lambda: "still here" in house.texts)
+        await until(lambda: "still here" in harness.texts)
         assert "KeyError" in channel.state.last_error
 
     async def test_a_service_that_cannot_be_reached_is_told_at_once_and_its_return_too(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", "claw_discord")
         await service.stop()
@@ -223,11 +224,11 @@ class TestComingBack:
         assert channel.state.detail == "" and caplog.messages[-1] == "discord: hears again"
 
     async def test_an_outage_of_everything_is_waited_out(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, silence=0.5)
         made = channel_of(service, tmp_path, pace=pace)
-        async with listening(made, house):
+        async with listening(made, harness):
             await service.stop()
             await until(lambda: made.state.state == "waiting")
             await asyncio.sleep(0.1)
@@ -237,15 +238,15 @@ class TestComingBack:
             await service.start()
             await until(lambda: made.state.state == "up")
             await service.says("back")
-            await until(lambda: "back" in house.texts)
+            await until(lambda: "back" in harness.texts)
 
 
 class TestHearing:
     async def test_a_message_says_who_where_and_whether_it_is_for_us(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         said = await service.says(f"{ME} hello")
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert (inbound.text, inbound.mentions_us, inbound.chat_type) == ("hello", True, "group")
         assert (inbound.sender.id, inbound.sender.name) == (FakeDiscord.ALICE, "Alice")
         assert (inbound.message_id, inbound.around.chat_name, inbound.around.space) == (
@@ -256,79 +257,79 @@ class TestHearing:
         assert inbound.address == here()
 
     async def test_another_bot_is_flagged_and_our_own_words_are_not_handed_in(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         await channel.send(says("mine"))
         await service.says("theirs", author=service.person("robot", bot=True))
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert inbound.text == "theirs" and inbound.sender.is_bot
 
     async def test_a_thread_belongs_to_its_channel_also_when_nobody_told_of_it(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         thread = service.place("talk", kind=11, parent=FakeDiscord.CHANNEL)
         await service.says(f"{ME} go", channel=thread)
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert inbound.address == here(thread=thread)
         assert (inbound.around.chat_name, inbound.around.thread_name) == ("general", "talk")
 
     async def test_a_message_that_was_not_taken_comes_again_and_before_what_follows_it(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
-        house.answers = [False, RuntimeError("disk full"), False]
+        harness.answers = [False, RuntimeError("disk full"), False]
         elsewhere = service.place("elsewhere")
         await service.says("one")
         await service.says("two")
-        await until(lambda: len(house.answers) < 3)
+        await until(lambda: len(harness.answers) < 3)
         await service.says("three")
         await service.says("other", channel=elsewhere)
-        await until(lambda: len(house.texts) == 4)
-        assert [text for text in house.texts if text != "other"] == ["one", "two", "three"]
+        await until(lambda: len(harness.texts) == 4)
+        assert [text for text in harness.texts if text != "other"] == ["one", "two", "three"]
 
     async def test_what_was_not_taken_is_still_owed_after_a_restart(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
-        house.answers = [True, False]
-        async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=30.0)), house):
+        harness.answers = [True, False]
+        async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=30.0)), harness):
             for text in ("one", "two", "three"):
                 await service.says(text)
-            await until(lambda: not house.answers)
+            await until(lambda: not harness.answers)
         later = House()
         async with listening(channel_of(service, tmp_path), later):
             await later.until(2)
         assert later.texts == ["two", "three"]
 
     async def test_an_edit_is_told_and_an_unfolded_link_is_not(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         said = await service.says("see https://example.com")
         service.messages[said["id"]]["embeds"] = [{"type": "link", "url": "https://example.com"}]
         await service.tell("MESSAGE_UPDATE", service.messages[said["id"]])
         await service.change(said["id"], content="see elsewhere")
-        _, edit = await house.until(2)
+        _, edit = await harness.until(2)
         assert (edit.kind, edit.text, edit.message_id) == ("edit", "see elsewhere", said["id"])
 
     async def test_reactions_are_heard_when_they_are_asked_for(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, reactionNotifications="own")
-        async with listening(made, house):
+        async with listening(made, harness):
             [ours] = (await made.send(says("mine"))).message_ids
             theirs = await service.says("theirs")
             await service.reacts(theirs["id"], "👎")
             await service.reacts(ours, "👍")
-            await house.until(2)
-        reaction = house.taken[1]
+            await harness.until(2)
+        reaction = harness.taken[1]
         assert (reaction.kind, reaction.text, reaction.message_id) == ("reaction", "👍", ours)
         assert reaction.sender.name == "Alice" and reaction.event_id
 
     async def test_a_pressed_button_is_handed_in_and_then_confirmed(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         buttons = (Button("Yes", "ap:1:yes", "primary"), Button("No", "ap:1:no", "danger"))
         [id] = (await channel.send(says("Run?", buttons=buttons))).message_ids
         pressed = await service.presses(id, "ap:1:yes")
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert (inbound.kind, inbound.text, inbound.message_id) == ("button", "ap:1:yes", id)
         assert inbound.sender.id == FakeDiscord.ALICE and inbound.event_id == pressed
         await service.until(lambda: pressed in service.rest.confirmed)
@@ -336,31 +337,31 @@ class TestHearing:
         assert kind == 6 and seconds < 3
 
     async def test_a_button_that_was_not_taken_is_not_confirmed(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         [id] = (await channel.send(says("Run?", buttons=(Button("Yes", "y"),)))).message_ids
-        house.answers = [False]
+        harness.answers = [False]
         await service.presses(id, "y")
-        await until(lambda: not house.answers)
+        await until(lambda: not harness.answers)
         await asyncio.sleep(0.05)
         assert service.rest.confirmed == {}
 
     async def test_a_file_is_fetched_in_pieces(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         await service.says("look", files={"a.png": b"x" * 300_000})
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         [file] = inbound.attachments
         assert (file.kind, file.name, file.mime, file.size_bytes) == ("image", "a.png", "image/png", 300_000)
         assert b"".join([piece async for piece in channel.fetch(inbound, file)]) == b"x" * 300_000
 
     async def test_a_file_beyond_the_limit_is_not_fetched(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, mediaMaxMb=1)
-        async with listening(made, house):
+        async with listening(made, harness):
             await service.says("big", files={"a.bin": b"x" * (2 << 20)})
-            [inbound] = await house.until(1)
+            [inbound] = await harness.until(1)
             [file] = inbound.attachments
             for told in (
                 file,
@@ -371,21 +372,21 @@ class TestHearing:
                         pass
 
     async def test_a_file_that_breaks_off_is_not_taken_for_whole(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         await service.says("look", files={"a.png": b"x" * 300_000})
-        [inbound] = await house.until(1)
-        service.fail("GET /attachments/*", Answer(cut=True))
+        [inbound] = await harness.until(1)
+        service.fail("GET /attachments/*", ForcedAnswer(cut=True))
         with pytest.raises(DeliveryError, match="did not answer") as broken:
             async for _ in channel.fetch(inbound, inbound.attachments[0]):
                 pass
         assert "hm=" not in str(broken.value) and not broken.value.permanent
 
     async def test_a_file_that_is_gone_is_told(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         said = await service.says("look", files={"a.png": b"x"})
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         service.messages[said["id"]]["attachments"] = []
         with pytest.raises(DeliveryError, match=r"no longer has the file a\.png") as gone:
             async for _ in channel.fetch(inbound, inbound.attachments[0]):
@@ -393,11 +394,11 @@ class TestHearing:
         assert gone.value.permanent
 
     async def test_a_file_is_fetched_only_from_where_discord_keeps_files(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         said = await service.says("look", files={"a.png": b"x"})
         service.messages[said["id"]]["attachments"][0]["url"] = "http://127.0.0.2:1/secret"
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         with pytest.raises(DeliveryError, match="no place where Discord keeps files"):
             async for _ in channel.fetch(inbound, inbound.attachments[0]):
                 pass
@@ -405,10 +406,10 @@ class TestHearing:
 
 class TestSaying:
     async def test_an_answer_stands_where_the_question_was_and_quotes_it(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         said = await service.says(f"{ME} hi")
-        await house.until(1)
+        await harness.until(1)
         receipt = await channel.send(says("hello", reply_to=said["id"]))
         [posted] = service.asked("POST", "/messages")
         assert posted.body["message_reference"] == {"message_id": said["id"], "fail_if_not_exists": False}
@@ -509,7 +510,7 @@ class TestSaying:
         await channel.react(here(), id, "👍", remove=True)
         assert service.messages[id]["_reactions"] == ["party:123"]
         await channel.typing(here(), id)
-        service.fail("POST */typing", Answer(403, {"code": 50001, "message": "Missing Access"}))
+        service.fail("POST */typing", ForcedAnswer(403, {"code": 50001, "message": "Missing Access"}))
         await channel.typing(here(), id)
         assert len(service.asked("POST", "/typing")) == 2, "that it failed is nothing to trouble anybody with"
         for _ in range(2):  # one that is gone already is gone
@@ -520,12 +521,12 @@ class TestSaying:
             await channel.poll(here(), "Which?", ())
 
     async def test_a_mention_is_answered_in_a_thread_of_its_own_when_that_is_set(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, autoThread=True)
-        async with listening(made, house):
+        async with listening(made, harness):
             said = await service.says(f"{ME} plan the trip", files={"a.png": b"map"})
-            [question] = await house.until(1)
+            [question] = await harness.until(1)
             assert question.address == here(thread=said["id"])
             await made.typing(question.address, question.message_id)
             await made.react(question.address, question.message_id, "👀")
@@ -535,18 +536,18 @@ class TestSaying:
             assert service.shown(said["id"]) == ["answer 0", "answer 1"]
             assert "plan the trip" in service.channels[said["id"]]["name"]
             await service.says("go on", channel=said["id"])
-            await house.until(2)
-        assert house.taken[1].address == question.address
+            await harness.until(2)
+        assert harness.taken[1].address == question.address
 
     async def test_a_thread_that_somebody_opened_meanwhile_is_the_place_of_the_answer(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, autoThread=True)
-        async with listening(made, house):
+        async with listening(made, harness):
             said = await service.says(f"{ME} plan the trip")
-            [question] = await house.until(1)
+            [question] = await harness.until(1)
             await service.open_thread(FakeDiscord.CHANNEL, said["id"], "theirs")
-            unknown = Answer(404, {"code": 10003, "message": "Unknown Channel"})
+            unknown = ForcedAnswer(404, {"code": 10003, "message": "Unknown Channel"})
             service.fail(f"POST /channels/{said['id']}/messages", unknown)
             await made.send(says("here", address=question.address))
             assert service.shown(said["id"]) == ["here"]
@@ -558,7 +559,7 @@ class TestRefusals:
     ) -> None:
         slow = service.place("slow")
         limited = {"message": "slow", "retry_after": 0.4, "global": False}
-        service.fail(f"POST /channels/{slow}/messages", Answer(429, limited, {"Via": "1.1 google"}))
+        service.fail(f"POST /channels/{slow}/messages", ForcedAnswer(429, limited, {"Via": "1.1 google"}))
         waiting = asyncio.ensure_future(channel.send(says("late", address=here(slow))))
         await until(lambda: service.asked("POST", f"/channels/{slow}/messages"))
         await channel.send(says("at once", "key-2"))
@@ -570,12 +571,15 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("answer", "pause"),
         [
-            (Answer(429, {"retry_after": 90.0, "global": False}, {"Via": "1.1 google"}), 90.0),
-            (Answer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "600"}), 600.0),
+            (ForcedAnswer(429, {"retry_after": 90.0, "global": False}, {"Via": "1.1 google"}), 90.0),
+            (
+                ForcedAnswer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "600"}),
+                600.0,
+            ),
         ],
     )
     async def test_a_long_pause_is_the_houses_business(
-        self, service: FakeDiscord, channel: DiscordChannel, answer: Answer, pause: float
+        self, service: FakeDiscord, channel: DiscordChannel, answer: ForcedAnswer, pause: float
     ) -> None:
         service.fail("POST /channels/*/messages", answer)
         with pytest.raises(DeliveryError) as refused:
@@ -598,7 +602,7 @@ class TestRefusals:
     async def test_a_line_that_breaks_leaves_the_outcome_open_and_the_repeat_is_harmless(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:
-        service.fail("POST /channels/*/messages", Answer(cut=True, done=True))
+        service.fail("POST /channels/*/messages", ForcedAnswer(cut=True, done=True))
         with pytest.raises(DeliveryError) as broken:
             await channel.send(says("once"))
         assert broken.value.outcome_unknown and not broken.value.permanent
@@ -606,11 +610,11 @@ class TestRefusals:
         assert service.shown() == ["once"]
 
     async def test_a_service_that_does_not_answer_is_not_waited_for(
-        self, service: FakeDiscord, house: House, tmp_path: Path
+        self, service: FakeDiscord, harness: House, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, pace=replace(QUICK, call=0.2))
-        async with listening(made, house):
-            service.fail("POST /channels/*/messages", Answer(hang_seconds=0.5))
+        async with listening(made, harness):
+            service.fail("POST /channels/*/messages", ForcedAnswer(hang_seconds=0.5))
             with pytest.raises(DeliveryError) as late:
                 await made.send(says("hello"))
         assert late.value.outcome_unknown
@@ -694,18 +698,18 @@ class TestStreaming:
         writer = channel.stream(says(""))
         await writer.show("a")
         await until(lambda: service.shown() == ["a"])
-        limited = Answer(429, {"retry_after": 0.1, "global": False}, {"Via": "1.1 google"})
+        limited = ForcedAnswer(429, {"retry_after": 0.1, "global": False}, {"Via": "1.1 google"})
         service.fail("PATCH /channels/*/messages/*", limited, times=2)
         await writer.finish(says("a b"))
         assert service.shown() == ["a b"] and len(service.asked("POST", "/messages")) == 1
 
 
 async def test_the_token_is_in_no_log(
-    service: FakeDiscord, house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "claw_discord")
-    async with listening(channel_of(service, tmp_path), house):
+    async with listening(channel_of(service, tmp_path), harness):
         await service.drop(4000)
         await service.says("x")
-        await house.until(1)
+        await harness.until(1)
     assert service.token not in caplog.text

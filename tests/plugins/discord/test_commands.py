@@ -9,7 +9,7 @@ import pytest
 from claw import chat_menu
 from claw_discord.channel import DiscordChannel
 from claw_discord.commands import line_of, menu, registration
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.fake.rest import check_command
 from claw_discord.fake.things import THREAD
 from plugins.discord.living import House, channel_of, here, listening, until
@@ -20,9 +20,9 @@ FOREIGN = {"id": "1", "type": 1, "name": "weather", "description": "Another prog
 
 
 @pytest.fixture
-async def channel(service: FakeDiscord, house: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
+async def channel(service: FakeDiscord, harness: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
     made = channel_of(service, tmp_path)
-    async with listening(made, house):
+    async with listening(made, harness):
         await until(lambda: service.rest.registered)
         yield made
 
@@ -65,7 +65,7 @@ class TestTheMenu:
         assert line_of(chosen) == line
 
     async def test_it_is_registered_once_and_not_again_when_it_is_there(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel, tmp_path: Path
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel, tmp_path: Path
     ) -> None:
         service.gateway.forget()
         await service.drop()
@@ -75,36 +75,41 @@ class TestTheMenu:
             await asyncio.sleep(0.05)
         assert len(service.asked("PUT", COMMANDS)) == 1 and len(service.asked("GET", COMMANDS)) == 2
 
-    async def test_it_may_be_left_out(self, service: FakeDiscord, house: House, tmp_path: Path) -> None:
-        async with listening(channel_of(service, tmp_path, commands=False), house):
+    async def test_it_may_be_left_out(self, service: FakeDiscord, harness: House, tmp_path: Path) -> None:
+        async with listening(channel_of(service, tmp_path, commands=False), harness):
             await service.says("hi")
-            await house.until(1)
+            await harness.until(1)
         assert service.asked("GET", COMMANDS) == [] and service.rest.registered == []
 
     @pytest.mark.parametrize(
-        "answer", [Answer(403, {"code": 50001, "message": "Missing Access"}), Answer(body="odd"), Answer(503)]
+        "answer",
+        [
+            ForcedAnswer(403, {"code": 50001, "message": "Missing Access"}),
+            ForcedAnswer(body="odd"),
+            ForcedAnswer(503),
+        ],
     )
     async def test_a_service_that_will_not_list_them_ends_nothing(
         self,
         service: FakeDiscord,
-        house: House,
+        harness: House,
         tmp_path: Path,
-        answer: Answer,
+        answer: ForcedAnswer,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         service.fail(f"GET {COMMANDS}", answer)
-        async with listening(channel_of(service, tmp_path), house):
+        async with listening(channel_of(service, tmp_path), harness):
             await until(lambda: "could not be listed" in caplog.text)
             await service.says("hi")
-            await house.until(1)
+            await harness.until(1)
 
 
 class TestChoosing:
     async def test_a_command_is_heard_as_its_line_and_shown_as_thought_about_to_that_person_alone(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         id = await service.commands("model", "openai/gpt")
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert (inbound.kind, inbound.text, inbound.mentions_us) == ("message", "/model openai/gpt", True)
         assert (inbound.message_id, inbound.event_id, inbound.address) == (id, id, here())
         assert (inbound.sender.id, inbound.chat_type) == (FakeDiscord.ALICE, "group")
@@ -115,52 +120,52 @@ class TestChoosing:
         await until(lambda: service.rest.thinking == {})
 
     async def test_one_that_is_answered_before_it_is_confirmed_is_not_thought_about_for_long(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
-        service.fail("POST /interactions/*", Answer(body={}, hang_seconds=0.1, done=True))
+        service.fail("POST /interactions/*", ForcedAnswer(body={}, hang_seconds=0.1, done=True))
         id = await service.commands("status")
-        await house.until(1)
+        await harness.until(1)
         await channel.settled(here(), id)
         await until(lambda: service.asked("DELETE", "/messages/@original"))
         await until(lambda: service.rest.thinking == {})
 
     async def test_one_that_was_not_taken_is_not_confirmed(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
-        house.answers = [False]
+        harness.answers = [False]
         await service.commands("status")
-        await until(lambda: not house.answers)
+        await until(lambda: not harness.answers)
         await asyncio.sleep(0.05)
         assert service.rest.confirmed == {}
 
     async def test_one_that_comes_twice_ends_nothing(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         id = await service.commands("status")
         assert service.gateway.session
         frame = service.gateway.session.frames[-1]
         await service.gateway.dispatch("INTERACTION_CREATE", frame["d"])
         await service.says("still here")
-        await until(lambda: "still here" in house.texts)
+        await until(lambda: "still here" in harness.texts)
         assert len(service.asked("POST", "/callback")) == 1
         await channel.settled(here(), id)
         await until(lambda: service.rest.thinking == {})
 
     @pytest.mark.parametrize("told", [True, False])
     async def test_in_a_thread_it_belongs_to_the_threads_channel(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel, told: bool
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel, told: bool
     ) -> None:
         thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
         if told:
             await service.says("first", channel=thread)
-            await house.until(1)
+            await harness.until(1)
         await service.commands("status", channel=thread)
-        await until(lambda: "/status" in house.texts)
-        assert house.taken[-1].address == here(thread=thread)
+        await until(lambda: "/status" in harness.texts)
+        assert harness.taken[-1].address == here(thread=thread)
 
     async def test_in_private_it_is_private(
-        self, service: FakeDiscord, house: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: House, channel: DiscordChannel
     ) -> None:
         await service.commands("status", channel=service.direct_with(FakeDiscord.ALICE)["id"])
-        [inbound] = await house.until(1)
+        [inbound] = await harness.until(1)
         assert (inbound.chat_type, inbound.sender.name) == ("direct", "Alice")

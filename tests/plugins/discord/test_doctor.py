@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import Finding, Network
+from claw import Finding, HttpClients
 from claw_discord.channel import DiscordChannel
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from plugins.discord.living import _NETWORKS, channel_of
 
 
@@ -18,15 +18,15 @@ async def discord() -> AsyncIterator[FakeDiscord]:
 
 
 async def found(channel: DiscordChannel) -> list[Finding]:
-    network: Network = _NETWORKS.pop(channel)
+    network: HttpClients = _NETWORKS.pop(channel)
     try:
         return list(await channel.diagnose())
     finally:
         await network.aclose()
 
 
-def application(flags: int) -> Answer:
-    return Answer(200, {"id": "42", "flags": flags})
+def application(flags: int) -> ForcedAnswer:
+    return ForcedAnswer(200, {"id": "42", "flags": flags})
 
 
 async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_connects_nowhere(
@@ -63,9 +63,9 @@ async def test_the_intent_for_message_texts_is_looked_for_when_it_is_wanted(
 
 
 async def test_a_service_that_cannot_be_reached_is_told(discord: FakeDiscord, tmp_path: Path) -> None:
-    discord.fail("GET /users/@me", Answer(503, {}))
+    discord.fail("GET /users/@me", ForcedAnswer(503, {}))
     [one] = await found(channel_of(discord, tmp_path))
     assert one.kind == "refused"
-    discord.fail("GET /users/@me", Answer(cut=True))
+    discord.fail("GET /users/@me", ForcedAnswer(cut=True))
     [one] = await found(channel_of(discord, tmp_path))
     assert one.kind == "unreachable"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from claw_discord.client import point_at, vendor
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 
 discord: Any = vendor()
 pytestmark = pytest.mark.xdist_group("discordpy")
@@ -107,7 +107,9 @@ async def test_a_message_sent_twice_with_one_nonce_stands_once(service: FakeDisc
 
 async def test_a_rate_limit_is_waited_for(service: FakeDiscord) -> None:
     client = Echo()
-    limited = Answer(429, {"message": "slow", "retry_after": 0.2, "global": False}, {"Via": "1.1 google"})
+    limited = ForcedAnswer(
+        429, {"message": "slow", "retry_after": 0.2, "global": False}, {"Via": "1.1 google"}
+    )
     service.fail("POST /channels/*/messages", limited)
     async with living_with(service, client):
         began = time.monotonic()

@@ -7,12 +7,12 @@ import claw_discord
 import claw_discord.client
 import pytest
 from claw import Button, ConfigError, DeliveryError, UsageError
-from claw.testing import bench
 from claw_discord import outbound
 from claw_discord.inbound import id_at, readable, sent_at, to_inbound
-from claw_discord.places import Place, Places
+from claw_discord.places import DiscordChat, DiscordChats
 from claw_discord.rendering import plain, render
-from claw_discord.seen import Seen
+from claw_discord.seen import ReadPositions
+from claw_testing import bench
 from hypothesis import given, strategies as st
 from plugins.discord.living import says
 
@@ -110,7 +110,7 @@ class TestReading:
         assert (heard and heard.sender.id) == by
 
     def test_a_post_in_a_forum_says_so(self) -> None:
-        places = Places()
+        places = DiscordChats()
         forum = {"id": "1", "type": 15, "name": "help"}
         post = {"id": CHANNEL, "type": 11, "name": "my question", "parent_id": "1"}
         places.learn("GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [forum], "threads": [post]})
@@ -121,7 +121,7 @@ class TestReading:
         assert (around.chat_name, around.thread_name, around.is_forum) == ("help", "my question", True)
 
     def test_places_follow_what_the_service_tells(self) -> None:
-        places = Places()
+        places = DiscordChats()
         places.learn(
             "GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [{"id": "1", "type": 0, "name": "a"}]}
         )
@@ -177,10 +177,10 @@ class TestWriting:
 
     @given(st.text(max_size=200))
     def test_no_word_is_lost(self, text: str) -> None:
-        def letters(text: str) -> list[str]:
-            return [letter for letter in text if letter.isalnum()]
+        def replies(text: str) -> list[str]:
+            return [reply for reply in text if reply.isalnum()]
 
-        assert letters(render(text)) == letters(text)
+        assert replies(render(text)) == replies(text)
 
     def test_the_nonce_is_short_and_the_keys_alone(self) -> None:
         keys = [f"turn-{number}:0" for number in range(50)]
@@ -254,40 +254,40 @@ class TestWhatWasMissed:
     NOW = 1_781_534_000.0
 
     def gaps(
-        self, seen: Seen, *places: Place, joined: float = 0.0, limit: float = 3600.0
+        self, seen: ReadPositions, *places: DiscordChat, joined: float = 0.0, limit: float = 3600.0
     ) -> list[tuple[str, int]]:
         return seen.guild_gaps(GUILD, places, joined=joined, now=self.NOW, limit_seconds=limit)
 
-    def place(self, id: str, seconds_ago: float, kind: int = 0) -> Place:
-        return Place(id, kind, newest=id_at(self.NOW - seconds_ago))
+    def place(self, id: str, seconds_ago: float, kind: int = 0) -> DiscordChat:
+        return DiscordChat(id, kind, newest=id_at(self.NOW - seconds_ago))
 
     def test_only_places_with_something_newer_are_asked(self) -> None:
         heard = id_at(self.NOW - 100)
-        seen = Seen({"alive": self.NOW - 50, "chats": {"1": heard, "2": heard}})
+        seen = ReadPositions({"alive": self.NOW - 50, "chats": {"1": heard, "2": heard}})
         seen.begin(self.NOW)
-        assert self.gaps(seen, Place("1", newest=heard), self.place("2", 10)) == [("2", heard)]
+        assert self.gaps(seen, DiscordChat("1", newest=heard), self.place("2", 10)) == [("2", heard)]
 
     def test_the_place_with_the_newest_words_is_asked_first(self) -> None:
-        seen = Seen({"alive": self.NOW - 500})
+        seen = ReadPositions({"alive": self.NOW - 500})
         seen.begin(self.NOW)
         places = [self.place(id, ago) for id, ago in (("1", 300), ("2", 10), ("3", 100))]
         assert [chat for chat, _ in self.gaps(seen, *places)] == ["2", "3", "1"]
 
     def test_what_came_shortly_before_the_last_sign_of_life_is_asked_for_too(self) -> None:
-        seen = Seen({"alive": self.NOW - 500})
+        seen = ReadPositions({"alive": self.NOW - 500})
         seen.begin(self.NOW)
         places = [self.place("1", 500 + 100), self.place("2", 500 + 140)]
         assert [chat for chat, _ in self.gaps(seen, *places)] == ["1"]
 
     def test_a_voice_channel_has_a_chat_and_a_category_has_none(self) -> None:
-        seen = Seen({"alive": self.NOW - 500})
+        seen = ReadPositions({"alive": self.NOW - 500})
         seen.begin(self.NOW)
         assert [
             chat for chat, _ in self.gaps(seen, self.place("1", 10, kind=2), self.place("2", 10, kind=4))
         ] == ["1"]
 
     def test_what_is_too_old_or_from_before_we_came_is_left(self) -> None:
-        seen = Seen({"alive": self.NOW - 90_000})
+        seen = ReadPositions({"alive": self.NOW - 90_000})
         seen.begin(self.NOW)
         assert self.gaps(seen, self.place("1", 4000)) == []
         seen.begin(self.NOW)
@@ -295,20 +295,20 @@ class TestWhatWasMissed:
 
     def test_what_comes_between_the_greeting_and_the_list_hides_nothing(self) -> None:
         heard = id_at(self.NOW - 100)
-        seen = Seen({"alive": self.NOW - 100, "chats": {"1": heard}})
+        seen = ReadPositions({"alive": self.NOW - 100, "chats": {"1": heard}})
         seen.begin(self.NOW)
         seen.took("1", str(id_at(self.NOW)))
         assert self.gaps(seen, self.place("1", 0)) == [("1", heard)]
 
     def test_a_server_that_was_away_is_asked_from_where_it_went(self) -> None:
-        seen = Seen({"alive": self.NOW - 3000})
+        seen = ReadPositions({"alive": self.NOW - 3000})
         seen.begin(self.NOW)
         assert self.gaps(seen, self.place("1", 2000)) != []
         seen.took("1", str(id_at(self.NOW - 2000)))
         assert self.gaps(seen, self.place("1", 2000)) == []
 
     def test_what_is_owed_survives_on_disk_and_is_never_passed_over(self) -> None:
-        seen = Seen()
+        seen = ReadPositions()
         seen.begin(self.NOW)
         seen.took("1", "50")
         seen.owe("1", "61")
@@ -319,13 +319,15 @@ class TestWhatWasMissed:
         assert seen.noted()["chats"] == {"1": 80}
 
     def test_direct_chats_are_asked_one_and_all(self) -> None:
-        seen = Seen({"alive": self.NOW - 10, "chats": {"1": id_at(self.NOW - 60), "2": 5}, "direct": ["1"]})
+        seen = ReadPositions(
+            {"alive": self.NOW - 10, "chats": {"1": id_at(self.NOW - 60), "2": 5}, "direct": ["1"]}
+        )
         seen.begin(self.NOW)
         assert seen.direct_gaps(self.NOW, 3600) == [("1", id_at(self.NOW - 60))]
         assert seen.direct_gaps(self.NOW, 0) == []
 
     def test_only_so_many_chats_are_remembered(self) -> None:
-        seen = Seen()
+        seen = ReadPositions()
         for number in range(1100):
             seen.took(str(number), "1", direct=True)
         noted = seen.noted()
@@ -335,10 +337,10 @@ class TestWhatWasMissed:
 class TestSettings:
     def brought(self, section: dict[str, Any], **environ: str) -> list[Any]:
         config = bench.plugin_config({"channels": {"discord": section}}, "discord", environ=environ)
-        return bench.brought(claw_discord, config)["register_channels"]
+        return bench.contributed(claw_discord, config)["register_channels"]
 
     def test_without_a_section_there_is_no_channel(self) -> None:
-        assert bench.brought(claw_discord, bench.plugin_config({}, "discord"))["register_channels"] == []
+        assert bench.contributed(claw_discord, bench.plugin_config({}, "discord"))["register_channels"] == []
 
     @pytest.mark.parametrize("section", [{}, {"token": ""}, {"token": "  "}, {"token": {"env": "GONE"}}])
     def test_a_missing_token_starts_nothing_and_names_the_key(self, section: dict[str, Any]) -> None:
@@ -366,9 +368,9 @@ class TestSettings:
     def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named(self) -> None:
         section = {"token": "a", "accounts": {"b": {"autoThread": True}, "c": {"token": "c"}}}
         config = bench.plugin_config({"channels": {"discord": section}}, "discord")
-        channels = bench.brought(claw_discord, config)["register_channels"]
+        channels = bench.contributed(claw_discord, config)["register_channels"]
         assert [channel.account for channel in channels] == ["default", "c"]
-        [refused] = config.unready.values()
+        [refused] = config.failed_accounts.values()
         assert (
             refused.key == "channels.discord.accounts.b.token" and "channels.discord.token" in refused.problem
         )

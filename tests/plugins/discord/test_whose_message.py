@@ -13,10 +13,10 @@ ODD = ["..", ".", "", "../../910", "%2e%2e", "1?x", "12a", "\u0661", "9" * 30]
 
 @pytest.mark.parametrize("what", ["edit", "delete", "react", "take off", "react with"])
 async def test_an_id_is_no_path_to_the_channel_itself(
-    what: str, service: FakeDiscord, house: House, tmp_path: Path
+    what: str, service: FakeDiscord, harness: House, tmp_path: Path
 ) -> None:
     made = channel_of(service, tmp_path)
-    async with listening(made, house):
+    async with listening(made, harness):
         [ours] = (await made.send(says("mine"))).message_ids
         before = len(service.log)
         for odd in ODD[:3] if what == "react with" else ODD:
@@ -35,10 +35,10 @@ async def test_an_id_is_no_path_to_the_channel_itself(
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_an_answer_to_no_message_is_said_all_the_same(
-    odd: str, service: FakeDiscord, house: House, tmp_path: Path
+    odd: str, service: FakeDiscord, harness: House, tmp_path: Path
 ) -> None:
     made = channel_of(service, tmp_path)
-    async with listening(made, house):
+    async with listening(made, harness):
         [id] = (await made.send(says("hi", reply_to=odd))).message_ids
         assert service.shown() == ["hi"] and "message_reference" not in service.messages[id]
         [sent] = service.asked("POST", "/messages")

@@ -13,7 +13,7 @@ import pytest
 from claw import DeliveryError
 from claw_discord.channel import DiscordChannel
 from claw_discord.client import quota_wait
-from claw_discord.fake import Answer, FakeDiscord
+from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.inbound import READ, to_inbound
 from plugins.discord.living import House, channel_of, here, listening, says, until
 
@@ -45,9 +45,9 @@ async def living(service: FakeDiscord) -> AsyncIterator[tuple[DiscordChannel, Ho
     # A note that a thread is still writing when the channel ends is written to its end.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         async with service:
-            channel, house = channel_of(service, Path(home)), House()
-            async with listening(channel, house, up=False):
-                yield channel, house
+            channel, harness = channel_of(service, Path(home)), House()
+            async with listening(channel, harness, up=False):
+                yield channel, harness
 
 
 # --- dispatches
@@ -105,7 +105,7 @@ async def a_frame(fixture: dict[str, Any]) -> None:
     frame = fixture["frame"]
     interval = frame["d"]["heartbeat_interval"] if frame["op"] == 10 else 400
     service = FakeDiscord(heartbeat_ms=interval)
-    async with living(service) as (_, house):
+    async with living(service) as (_, harness):
         gateway = service.gateway
         await gateway.until(lambda: gateway.connected)
         if frame["op"] == 10:
@@ -115,10 +115,10 @@ async def a_frame(fixture: dict[str, Any]) -> None:
             assert ours["d"].keys() >= frame["d"].keys()
             assert ours["d"]["intents"] == frame["d"]["intents"] == sum(fixture["expect"]["intents"].values())
         else:
-            await a_turn_of_the_gateway(service, house, frame)
+            await a_turn_of_the_gateway(service, harness, frame)
 
 
-async def a_turn_of_the_gateway(service: FakeDiscord, house: House, frame: dict[str, Any]) -> None:
+async def a_turn_of_the_gateway(service: FakeDiscord, harness: House, frame: dict[str, Any]) -> None:
     """Reconnect, invalid session, and the resume that follows the one and not the other."""
     gateway, op = service.gateway, frame["op"]
     fresh = op == 9 and frame["d"] is False
@@ -134,12 +134,12 @@ async def a_turn_of_the_gateway(service: FakeDiscord, house: House, frame: dict[
         assert gateway.count(IDENTIFY) == 1
     await gateway.until(lambda: gateway.connected)
     await service.says("still here")
-    await house.until(1)
+    await harness.until(1)
 
 
 async def a_close(row: dict[str, Any]) -> None:
     service, code = FakeDiscord(), row["code"]
-    async with living(service) as (channel, house):
+    async with living(service) as (channel, harness):
         gateway = service.gateway
         await gateway.until(lambda: gateway.connected)
         if row.get("resume") is False:
@@ -154,7 +154,7 @@ async def a_close(row: dict[str, Any]) -> None:
         await gateway.until(lambda: gateway.connected)
         assert gateway.count(IDENTIFY) == (1 if row.get("resume") else 2), code
         await service.says(f"<@{FakeDiscord.ME}> still here")
-        await house.until(1)
+        await harness.until(1)
 
 
 # --- REST
@@ -162,7 +162,7 @@ async def a_close(row: dict[str, Any]) -> None:
 
 async def an_answer(fixture: dict[str, Any]) -> None:
     asked, expected = fixture["request"], fixture["expect"]
-    answer = Answer(fixture["http_status"], fixture["body"], fixture["headers"])
+    answer = ForcedAnswer(fixture["http_status"], fixture["body"], fixture["headers"])
     path = asked["path"].removeprefix("/api/v10")
     service = FakeDiscord()
     service.fail(f"{asked['method']} {path}", answer)

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw import Address, Inbound, Outbound, WebRequest, WebRoute
-from claw.config import judge
-from claw.config.source import Source
-from claw.config.view import PluginConfig
-from claw.guard.fetch import Network
+from claw import Address, Inbound, Outbound
+from claw.config import validate_source
+from claw.config.plugin_view import PluginConfig
+from claw.config.source import ConfigSource
+from claw.security.http_client import HttpClients
+from claw_channel_sdk import WebRequest, WebRoute
 from claw_feishu.channel import FeishuChannel
 from claw_feishu.fake import FakeFeishu
-from claw_feishu.longconn import Pace
+from claw_feishu.longconn import LongConnectionTimings
 from claw_feishu.settings import FeishuSettings
 
-QUICK = Pace(
+QUICK = LongConnectionTimings(
     silence_seconds=0.2,
     connect_seconds=2,
     pause_seconds=0.02,
@@ -46,15 +47,19 @@ class Door:
         return self.takes
 
 
-def view(tree: dict[str, Any], network: Network, home: Path = Path("/nowhere")) -> PluginConfig:
+def view(tree: dict[str, Any], network: HttpClients, home: Path = Path("/nowhere")) -> PluginConfig:
     """The config as the plugin sees it."""
-    return PluginConfig(judge(Source(tree=tree), home, {}), "feishu", network.client, home / "plugins/feishu")
+    return PluginConfig(
+        validate_source(ConfigSource(tree=tree), home, {}), "feishu", network.client, home / "plugins/feishu"
+    )
 
 
 @asynccontextmanager
-async def channel(feishu: FakeFeishu, pace: Pace = QUICK, **settings: Any) -> AsyncIterator[FeishuChannel]:
+async def channel(
+    feishu: FakeFeishu, pace: LongConnectionTimings = QUICK, **settings: Any
+) -> AsyncIterator[FeishuChannel]:
     """The channel alone, not listening."""
-    network = Network()
+    network = HttpClients()
     section = FeishuSettings(**{**feishu.config, **settings})
     try:
         yield FeishuChannel(section, lambda: network.client(feishu.url), now=feishu.now, pace=pace)
@@ -64,7 +69,12 @@ async def channel(feishu: FakeFeishu, pace: Pace = QUICK, **settings: Any) -> As
 
 @asynccontextmanager
 async def listening(
-    feishu: FakeFeishu, door: Door | None = None, *, up: bool = True, pace: Pace = QUICK, **settings: Any
+    feishu: FakeFeishu,
+    door: Door | None = None,
+    *,
+    up: bool = True,
+    pace: LongConnectionTimings = QUICK,
+    **settings: Any,
 ) -> AsyncIterator[tuple[FeishuChannel, Door]]:
     """The channel, listening; by webhook when the settings say so."""
     door = door or Door()

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 from claw_feishu import frames
-from claw_feishu.directory import KEPT, Kept
-from claw_feishu.fake import SERVICE, Answer, FakeFeishu
+from claw_feishu.directory import KEPT, AnswerCache
+from claw_feishu.fake import SERVICE, FakeAnswer, FakeFeishu
 from claw_feishu.frames import Frame
-from claw_feishu.longconn import AT_ONCE, PARTS, Fatal, LongConnection, Pace, Telling, configured
+from claw_feishu.longconn import (
+    AT_ONCE,
+    PARTS,
+    ConnectionEvents,
+    Fatal,
+    LongConnection,
+    LongConnectionTimings,
+    configured,
+)
 from plugins.feishu.places import QUICK, Door, channel, listening
 
 
@@ -29,7 +37,7 @@ def event(feishu: FakeFeishu, id: str) -> bytes:
 
 
 def test_the_longest_pause_is_that_of_the_service_unless_ours_is_shorter() -> None:
-    ours = Pace(most_seconds=60)
+    ours = LongConnectionTimings(most_seconds=60)
     assert configured(ours, {"ReconnectInterval": 30}).most_seconds == 30
     assert configured(ours, {"ReconnectInterval": 600}).most_seconds == 60
     for strange in ({"ReconnectInterval": 0, "PingInterval": -1}, {"PingInterval": "soon"}, None, []):
@@ -37,7 +45,7 @@ def test_the_longest_pause_is_that_of_the_service_unless_ours_is_shorter() -> No
 
 
 async def test_what_was_asked_of_the_directory_is_kept_within_bounds() -> None:
-    kept: Kept[str] = Kept()
+    kept: AnswerCache[str] = AnswerCache()
     for number in range(KEPT + 1):
         kept.put(str(number), "x")
     assert kept.get("0") is None and kept.get("1") == kept.get(str(KEPT)) == "x"
@@ -86,7 +94,7 @@ async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_conn
 ):
     pace = replace(QUICK, pause_seconds=0.05, most_seconds=10.0)
     async with FakeFeishu() as feishu:
-        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=100)
+        feishu.fail("ws/endpoint", FakeAnswer(500, {"msg": "down"}), times=100)
         async with listening(feishu, up=False, pace=pace) as (us, _):
             await asyncio.sleep(0.8)
             assert 2 <= len(feishu.calls("ws/endpoint")) <= 6
@@ -96,13 +104,13 @@ async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_conn
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(502, "<html>Bad Gateway</html>"), "HTTP 502"),
-        (Answer(200, "<html>Log in to this hotel</html>"), "HTTP 200"),
-        (Answer(503, {"code": 0}), "HTTP 503"),
+        (FakeAnswer(502, "<html>Bad Gateway</html>"), "HTTP 502"),
+        (FakeAnswer(200, "<html>Log in to this hotel</html>"), "HTTP 200"),
+        (FakeAnswer(503, {"code": 0}), "HTTP 503"),
     ],
 )
 async def test_an_outage_is_told_once_in_the_log_as_it_is_and_so_is_its_end(
-    answer: Answer, said: str, caplog: pytest.LogCaptureFixture
+    answer: FakeAnswer, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "claw_feishu")
     async with FakeFeishu() as feishu, listening(feishu) as (us, _):
@@ -124,7 +132,7 @@ async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:
 
 async def test_a_handshake_that_is_forbidden_is_something_for_a_person() -> None:
     async with FakeFeishu() as feishu:
-        forbidden = Answer(400, headers={"handshake-status": "403", "handshake-msg": "app is banned"})
+        forbidden = FakeAnswer(400, headers={"handshake-status": "403", "handshake-msg": "app is banned"})
         feishu.fail("GET /ws/v2", forbidden, times=1)
         async with listening(feishu, up=False, pace=replace(QUICK, rest_seconds=0.2)) as (us, _):
             await feishu.until(lambda: us.state.state == "failed")
@@ -138,7 +146,7 @@ async def test_a_handshake_that_is_forbidden_is_something_for_a_person() -> None
 )  # fmt: skip
 async def test_whatever_the_endpoint_says_the_next_try_comes(body: Any) -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("ws/endpoint", Answer(body=body))
+        feishu.fail("ws/endpoint", FakeAnswer(body=body))
         async with listening(feishu, up=False) as (us, _):
             await feishu.until(lambda: us.state.state in ("failed", "waiting") and us.state.detail)
             await feishu.until(lambda: us.state.state == "up")
@@ -147,9 +155,11 @@ async def test_whatever_the_endpoint_says_the_next_try_comes(body: Any) -> None:
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:9/ws", "http://x/", ""])
 async def test_only_beside_a_platform_on_this_machine_is_an_open_connection_made(url: str) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
-        feishu.fail("ws/endpoint", Answer(body={"code": 0, "data": {"URL": url}}))
+        feishu.fail("ws/endpoint", FakeAnswer(body={"code": 0, "data": {"URL": url}}))
         with pytest.raises(Fatal, match="no safe address"):
-            await LongConnection(us.tenant, us.receive, Telling(), QUICK).endpoint("https://open.feishu.cn")
+            await LongConnection(us.tenant, us.receive, ConnectionEvents(), QUICK).endpoint(
+                "https://open.feishu.cn"
+            )
 
 
 async def test_proxies_of_the_environment_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from claw import Finding
-from claw_feishu.fake import Answer, FakeFeishu
+from claw_feishu.fake import FakeAnswer, FakeFeishu
 from claw_feishu.fake.service import HEARING
 from plugins.feishu.places import channel
 from strangers import Machine
@@ -106,10 +106,10 @@ async def test_who_wants_no_history_of_groups_needs_no_scope_for_it() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(400, {"code": 210508, "msg": "no"}), Answer(body={"code": 0, "data": {}}),
-     Answer(body={"code": 0, "data": {"scopes": []}}), Answer(body={"code": 0, "data": {"scopes": [{}]}})],
+    [FakeAnswer(400, {"code": 210508, "msg": "no"}), FakeAnswer(body={"code": 0, "data": {}}),
+     FakeAnswer(body={"code": 0, "data": {"scopes": []}}), FakeAnswer(body={"code": 0, "data": {"scopes": [{}]}})],
 )  # fmt: skip
-async def test_a_platform_that_does_not_say_what_was_granted_is_no_finding(answer: Answer) -> None:
+async def test_a_platform_that_does_not_say_what_was_granted_is_no_finding(answer: FakeAnswer) -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("/application/v6/scopes", answer)
         assert await found(feishu, **GROUPS) == []
@@ -123,7 +123,7 @@ async def test_every_missing_scope_is_named_once() -> None:
 
 async def test_of_several_scopes_that_would_do_all_are_named() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("/resources/", Answer(400, LISTED))
+        feishu.fail("/resources/", FakeAnswer(400, LISTED))
         [one] = await found(feishu)
         assert "im:message, im:resource" in one.problem and "q=im:message,im:resource&" in one.mend
 
@@ -146,7 +146,7 @@ async def test_wrong_credentials_are_the_only_finding() -> None:
 
 async def test_an_app_without_a_bot_is_told_where_to_add_it() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("/bot/v3/info", Answer(body={"code": 0, "msg": "ok", "bot": {}}))
+        feishu.fail("/bot/v3/info", FakeAnswer(body={"code": 0, "msg": "ok", "bot": {}}))
         [one] = await found(feishu)
         assert "bot" in one.problem and "developer console" in one.mend
 
@@ -160,7 +160,9 @@ async def test_a_platform_that_cannot_be_reached_ends_the_questions() -> None:
 
 async def test_a_refused_long_connection_is_a_finding() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("/callback/ws/endpoint", Answer(body={"code": 1000040350, "msg": "exceed conn limit"}))
+        feishu.fail(
+            "/callback/ws/endpoint", FakeAnswer(body={"code": 1000040350, "msg": "exceed conn limit"})
+        )
         [one] = await found(feishu)
         assert one.kind == "connection" and "another gateway" in one.problem
 

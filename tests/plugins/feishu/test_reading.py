@@ -7,11 +7,11 @@ import pytest
 from claw_feishu import frames
 from claw_feishu.fake import FakeFeishu, events
 from claw_feishu.frames import BadFrame, Frame
-from claw_feishu.inbound import Bot, to_inbound
+from claw_feishu.inbound import FeishuBot, to_inbound
 from claw_feishu.richtext import Mentions, card_text, content_of, harmless, post_markdown
 from hypothesis import given, settings, strategies as st
 
-BOT = Bot("ou_us", "cli_us")
+BOT = FeishuBot("ou_us", "cli_us")
 FEISHU = FakeFeishu(bot_open_id="ou_us", app_id="cli_us")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from claw import Attachment, Button, DeliveryError, Inbound
-from claw_feishu.fake import Answer, FakeFeishu, refusal
+from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError
 from plugins.feishu.places import Door, channel, listening, outbound, shown
 
@@ -89,7 +89,7 @@ async def test_wrong_credentials_are_said_in_one_clear_line(mode: str) -> None:
 
 async def test_an_app_without_a_bot_is_told_how_to_get_one() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("bot/v3/info", Answer(body={"code": 0, "msg": "ok"}), times=1)
+        feishu.fail("bot/v3/info", FakeAnswer(body={"code": 0, "msg": "ok"}), times=1)
         async with listening(feishu, up=False) as (us, _):
             await feishu.until(lambda: us.state.state == "failed")
             assert "Add the bot feature" in us.state.detail
@@ -224,7 +224,7 @@ async def test_too_many_connections_is_something_for_a_person() -> None:
 )
 async def test_a_busy_endpoint_is_tried_again(body: dict[str, Any]) -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("ws/endpoint", Answer(body=body), times=3)
+        feishu.fail("ws/endpoint", FakeAnswer(body=body), times=3)
         async with listening(feishu) as (us, _):
             assert us.state.state == "up"
             assert len(feishu.calls("ws/endpoint")) == 4
@@ -232,7 +232,7 @@ async def test_a_busy_endpoint_is_tried_again(body: dict[str, Any]) -> None:
 
 async def test_an_endpoint_that_fails_is_asked_again() -> None:
     async with FakeFeishu() as feishu:
-        feishu.fail("ws/endpoint", Answer(500, {"msg": "down"}), times=5)
+        feishu.fail("ws/endpoint", FakeAnswer(500, {"msg": "down"}), times=5)
         async with listening(feishu, up=False) as (us, _):
             await feishu.until(lambda: us.state.detail)
             assert us.state.state == "waiting", "nothing for a person"
@@ -272,7 +272,7 @@ async def test_many_senders_ask_for_one_token() -> None:
         (refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "99999"}), 300.0),
     ],
 )
-async def test_a_rate_limit_says_how_long_to_wait(answer: Answer, seconds: float) -> None:
+async def test_a_rate_limit_says_how_long_to_wait(answer: FakeAnswer, seconds: float) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         feishu.fail("POST /open-apis/im/v1/messages", answer)
         with pytest.raises(DeliveryError) as caught:
@@ -371,7 +371,7 @@ async def test_a_file_that_is_too_large_is_refused_on_both_ways(tmp_path: Path) 
 
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x"})
         await feishu.until(lambda: door.heard)
-        feishu.fail("/resources/", Answer(body=b"x", headers={"Content-Length": str(200 << 20)}))
+        feishu.fail("/resources/", FakeAnswer(body=b"x", headers={"Content-Length": str(200 << 20)}))
         with pytest.raises(DeliveryError, match="more than"):
             _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
         with pytest.raises(DeliveryError, match="File not in msg"):
@@ -382,7 +382,7 @@ async def test_a_file_of_json_is_a_file_and_not_an_answer() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x.json"})
         await feishu.until(lambda: door.heard)
-        feishu.fail("/resources/", Answer(body={"a": 1}))
+        feishu.fail("/resources/", FakeAnswer(body={"a": 1}))
         pieces = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
         assert json.loads(b"".join(pieces)) == {"a": 1}
 
@@ -490,8 +490,8 @@ async def test_a_message_that_the_house_chokes_on_is_not_acknowledged_and_ends_n
 
 async def test_no_secret_is_ever_in_an_error_or_a_state(caplog: pytest.LogCaptureFixture) -> None:
     async with FakeFeishu(app_secret="hush-hush-app-secret") as feishu:
-        feishu.fail("bot/v3/info", Answer(500, {"msg": "no"}), times=2)
-        feishu.fail("ws/endpoint", Answer(body={"code": 9, "msg": "no"}), times=2)
+        feishu.fail("bot/v3/info", FakeAnswer(500, {"msg": "no"}), times=2)
+        feishu.fail("ws/endpoint", FakeAnswer(body={"code": 9, "msg": "no"}), times=2)
         async with listening(feishu) as (us, _):
             told = json.dumps([us.state.detail, us.state.last_error, repr(us.settings)])
         assert "hush-hush" not in told + caplog.text

@@ -8,8 +8,9 @@ from typing import Any
 
 import claw_feishu
 import pytest
-from claw import ConfigError, Network, WebRequest
+from claw import ConfigError, HttpClients
 from claw.testing import plugin_config
+from claw_channel_sdk import WebRequest
 from claw_feishu.settings import FeishuSettings, check
 
 GOOD: dict[str, Any] = {"appId": "cli_x", "appSecret": "s"}
@@ -98,7 +99,7 @@ def test_a_second_account_of_one_app_is_refused_and_both_keys_are_named() -> Non
     section = {**GOOD, "accounts": {"b": {"typingReaction": ""}, "c": {"appId": "cli_c"}}}
     config = plugin_config({"channels": {"feishu": section}}, "feishu")
     assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c"]
-    [refused] = config.unready.values()
+    [refused] = config.failed_accounts.values()
     assert refused.key == "channels.feishu.accounts.b.appId" and "channels.feishu.appId" in refused.problem
 
 
@@ -129,7 +130,7 @@ def test_a_blank_account_id_is_missing() -> None:
 
 
 async def test_two_houses_in_one_process_do_not_share_a_channel(tmp_path: Path) -> None:
-    network = Network()
+    network = HttpClients()
     here, there = tmp_path / "a", tmp_path / "b"
     mine = channels(HOOK, home=here)
     theirs = channels({**HOOK, "webhookPath": "/other"}, home=there)
@@ -151,6 +152,6 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
     config = plugin_config({"channels": {"feishu": section}}, "feishu")
 
     assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c", "d"]
-    [refused] = config.unready.values()
+    [refused] = config.failed_accounts.values()
     assert refused.key == "channels.feishu.accounts.b.webhookPath"
     assert "/in is the path of channels.feishu too" in refused.problem

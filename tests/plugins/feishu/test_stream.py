@@ -5,16 +5,17 @@ import json
 import time
 
 import pytest
-from claw import Address, Button, DeliveryError, Outbound, Writer, split_text
-from claw_feishu.fake import Answer, FakeFeishu, refusal
-from claw_feishu.longconn import Pace
+from claw import Address, Button, DeliveryError, Outbound, StreamingReply
+from claw_channel_sdk import split_text
+from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
+from claw_feishu.longconn import LongConnectionTimings
 from claw_feishu.outbound import card_pieces
 from plugins.feishu.places import channel, outbound, shown
 
 ANSWER = "已经帮你创建了 `list_files.py`。\n\n运行方式:\n```bash\npython list_files.py\n```"
 
 
-async def grow(writer: Writer, text: str, feishu: FakeFeishu, step: int = 10) -> None:
+async def grow(writer: StreamingReply, text: str, feishu: FakeFeishu, step: int = 10) -> None:
     for end in range(step, len(text) + step, step):
         await writer.show(text[:end])
         await asyncio.sleep(0.012)
@@ -28,7 +29,7 @@ def die() -> None:
 
 
 async def test_the_card_grows_by_whole_texts_and_ends_closed_with_the_answer() -> None:
-    async with FakeFeishu() as feishu, channel(feishu, Pace(card_seconds=0.15)) as us:
+    async with FakeFeishu() as feishu, channel(feishu, LongConnectionTimings(card_seconds=0.15)) as us:
         writer = us.stream(outbound())
         for end in (2, 5, 9):
             await writer.show(ANSWER[:end])
@@ -45,7 +46,7 @@ async def test_the_card_grows_by_whole_texts_and_ends_closed_with_the_answer() -
 
 
 async def test_a_card_is_written_at_most_every_three_tenths_of_a_second() -> None:
-    async with FakeFeishu() as feishu, channel(feishu, Pace()) as us:
+    async with FakeFeishu() as feishu, channel(feishu, LongConnectionTimings()) as us:
         writer, began = us.stream(outbound()), time.monotonic()
         for end in range(1, 80):
             await writer.show("x" * end)
@@ -240,7 +241,7 @@ async def test_the_calls_of_a_card_carry_keys_of_their_own() -> None:
 
 
 async def test_a_limit_makes_the_pause_between_two_writes_longer() -> None:
-    async with FakeFeishu() as feishu, channel(feishu, Pace(card_seconds=0.05)) as us:
+    async with FakeFeishu() as feishu, channel(feishu, LongConnectionTimings(card_seconds=0.05)) as us:
         writer = us.stream(outbound())
         await writer.show("a")
         feishu.fail("/content", refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "0"}), times=2)
@@ -307,7 +308,7 @@ async def test_a_stream_may_end_with_buttons() -> None:
 async def test_a_service_that_is_down_is_not_asked_with_every_word() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         await us.tenant.token()
-        feishu.fail("cardkit", Answer(502, b"bad gateway", content_type="text/html"), times=1000)
+        feishu.fail("cardkit", FakeAnswer(502, b"bad gateway", content_type="text/html"), times=1000)
         writer = us.stream(outbound())
         for end in range(1, 50):
             await writer.show("x" * end)
@@ -369,7 +370,7 @@ async def test_a_final_write_may_be_tried_again_and_again() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
-        feishu.fail("/settings", Answer(502, b"", content_type="text/html"), times=2)
+        feishu.fail("/settings", FakeAnswer(502, b"", content_type="text/html"), times=2)
         for _ in range(2):
             with pytest.raises(DeliveryError):
                 await writer.finish(outbound(text="some text"))

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from claw import Address, Attachment, DeliveryError, Network, Outbound
-from claw_feishu.fake import Answer, FakeFeishu, refusal
+from claw import Address, Attachment, DeliveryError, HttpClients, Outbound
+from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError, Tenant
 from plugins.feishu.places import channel, listening, outbound, shown
 
@@ -14,7 +14,7 @@ from plugins.feishu.places import channel, listening, outbound, shown
 async def test_a_token_is_renewed_five_minutes_before_its_end_and_a_short_one_at_its_half(
     expires: int, kept: int
 ) -> None:
-    given = Answer(body={"code": 0, "tenant_access_token": "t-1", "expire": expires})
+    given = FakeAnswer(body={"code": 0, "tenant_access_token": "t-1", "expire": expires})
     async with FakeFeishu() as feishu, channel(feishu) as us:
         clock = [1000.0]
         tenant = Tenant(us.tenant._http, feishu.app_id, lambda: feishu.app_secret, lambda: clock[0])
@@ -26,7 +26,7 @@ async def test_a_token_is_renewed_five_minutes_before_its_end_and_a_short_one_at
 
 
 async def test_a_platform_that_cannot_be_reached_is_told_with_why() -> None:
-    network = Network()
+    network = HttpClients()
     tenant = Tenant(lambda: network.client("http://127.0.0.1:9"), "cli_1", lambda: "secret", lambda: 0.0)
     with pytest.raises(FeishuError, match=r"cannot be reached .*Connect call failed"):
         await tenant.token()
@@ -57,12 +57,12 @@ async def test_many_who_find_the_token_stale_renew_it_once() -> None:
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
-        (Answer(429, b"slow down", {"Retry-After": "4"}, content_type="text/plain"), 4.0),
+        (FakeAnswer(429, b"slow down", {"Retry-After": "4"}, content_type="text/plain"), 4.0),
         (refusal(99991400, "limit", 429, {"x-ogw-ratelimit-reset": "soon"}), 1.0),
         (refusal(99991400, "limit", 429), 1.0),
     ],
 )
-async def test_a_limit_in_other_words_is_a_limit_all_the_same(answer: Answer, seconds: float) -> None:
+async def test_a_limit_in_other_words_is_a_limit_all_the_same(answer: FakeAnswer, seconds: float) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         feishu.fail("POST /open-apis/im/v1/messages", answer)
         with pytest.raises(DeliveryError) as caught:
@@ -72,12 +72,12 @@ async def test_a_limit_in_other_words_is_a_limit_all_the_same(answer: Answer, se
 
 async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_told() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
-        down = Answer(502, b"bad gateway", {"X-Tt-Logid": "2026LOG"}, content_type="text/html")
+        down = FakeAnswer(502, b"bad gateway", {"X-Tt-Logid": "2026LOG"}, content_type="text/html")
         feishu.fail("POST /open-apis/im/v1/messages", down)
         with pytest.raises(FeishuError, match=r"HTTP 502.*2026LOG") as caught:
             await us.send(outbound(None, "hi"))
         assert not caught.value.permanent
-        feishu.fail("POST /open-apis/im/v1/messages", Answer(404, b"no page", content_type="text/plain"))
+        feishu.fail("POST /open-apis/im/v1/messages", FakeAnswer(404, b"no page", content_type="text/plain"))
         with pytest.raises(FeishuError, match="HTTP 404") as caught:
             await us.send(outbound(None, "hi"))
         assert caught.value.permanent

@@ -10,8 +10,8 @@ from typing import Any
 import claw_feishu
 import pytest
 from claw import Address, Tool, ToolResult
-from claw.testing import FakeTalk, asked, perform, tool_context
-from claw_feishu.fake import Answer, FakeFeishu
+from claw.testing import FakeChatApi, check_and_run, plugin_contributions, tool_context
+from claw_feishu.fake import FakeAnswer, FakeFeishu
 from claw_feishu.fake.shapes import misfit
 from claw_feishu.tools import office_tools
 from claw_feishu.tools.doc import blocks_of
@@ -36,7 +36,7 @@ class Desk:
     async def result(self, name: str, **arguments: Any) -> ToolResult:
         self.calls += 1
         facts = {"call_id": f"call-{self.calls}", "status": {"zone": "Asia/Shanghai"}, **self.facts}
-        return await perform(self.tools[name], arguments, tool_context(self.folder, **facts))
+        return await check_and_run(self.tools[name], arguments, tool_context(self.folder, **facts))
 
     async def do(self, name: str, **arguments: Any) -> Any:
         """What the tool answers; it must not fail."""
@@ -76,14 +76,14 @@ def test_they_are_optional_for_owners_only_and_writing_is_never_repeated() -> No
 async def test_the_plugin_brings_them_with_the_accounts_of_the_file(tmp_path: Path) -> None:
     async with FakeFeishu() as feishu:
         tree = {"channels": {"feishu": feishu.config}}
-        async with asked(claw_feishu, tree, "feishu", home=tmp_path) as brought:
+        async with plugin_contributions(claw_feishu, tree, "feishu", home=tmp_path) as brought:
             tools = {tool.name: tool for tool in brought["register_tools"]}
             own = Desk(feishu, tools, tmp_path)
             assert (await own.do("feishu_doc_write", action="create", title="a"))["title"] == "a"
 
 
 async def test_without_an_account_they_say_which_keys_are_missing(tmp_path: Path) -> None:
-    async with asked(claw_feishu, {}, "feishu", home=tmp_path) as brought:
+    async with plugin_contributions(claw_feishu, {}, "feishu", home=tmp_path) as brought:
         own = Desk(None, {tool.name: tool for tool in brought["register_tools"]}, tmp_path)
         told = await own.refused("feishu_wiki_read", action="spaces")
         assert "channels.feishu" in told and "appId" in told
@@ -95,10 +95,10 @@ async def test_the_sdk_is_imported_at_the_first_call_and_its_absence_names_the_c
     def absent() -> Any:
         raise ModuleNotFoundError("No module named 'lark_oapi'", name="lark_oapi")
 
-    from claw_feishu.tools.doc import Documents
+    from claw_feishu.tools.doc import DocumentTools
 
     async with FakeFeishu() as feishu, channel(feishu) as one:
-        tools = {tool.name: tool for tool in Documents(Sdk(lambda: {"default": one}, absent)).tools()}
+        tools = {tool.name: tool for tool in DocumentTools(Sdk(lambda: {"default": one}, absent)).tools()}
         told = await Desk(feishu, tools, tmp_path).refused("feishu_doc_read", action="text", document="docx1")
         assert "lark-oapi" in told and "install 'claw-feishu[tools]'" in told
 
@@ -172,7 +172,7 @@ async def test_what_the_app_made_can_be_shared(desk: Desk) -> None:
 
 
 async def test_a_document_whose_text_is_refused_is_named_so_that_it_is_not_made_twice(desk: Desk) -> None:
-    desk.feishu.fail("/children", Answer(400, {"code": 1770001, "msg": "invalid param"}))
+    desk.feishu.fail("/children", FakeAnswer(400, {"code": 1770001, "msg": "invalid param"}))
     told = await desk.refused("feishu_doc_write", action="create", title="half", markdown="x")
     [id] = desk.feishu.office.documents.all
     assert id in told and "1770001" in told
@@ -460,7 +460,7 @@ async def test_each_field_that_is_wrong_is_told_with_its_reason(desk: Desk) -> N
         {"field": "folder_token", "description": "is gone"},
     ]
     body = {"code": 99992402, "msg": "field validation failed", "error": {"field_violations": wrong}}
-    desk.feishu.fail("/docx/", Answer(400, body))
+    desk.feishu.fail("/docx/", FakeAnswer(400, body))
     told = await desk.refused("feishu_doc_write", action="create", title="x" * 9000)
     assert "title: is too long; folder_token: is gone" in told
 
@@ -475,9 +475,9 @@ async def test_a_stale_token_is_renewed_once(desk: Desk) -> None:
 
 async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_told(desk: Desk) -> None:
     limit = {"code": 99991400, "msg": "request trigger frequency limit"}
-    desk.feishu.fail("/wiki/", Answer(429, limit, {"x-ogw-ratelimit-reset": "0"}))
+    desk.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "0"}))
     await desk.do("feishu_wiki_read", action="spaces")
-    desk.feishu.fail("/wiki/", Answer(429, limit, {"x-ogw-ratelimit-reset": "60"}))
+    desk.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "60"}))
     assert "99991400" in await desk.refused("feishu_wiki_read", action="spaces")
 
 
@@ -489,12 +489,12 @@ async def test_a_connection_that_breaks_says_that_it_may_have_been_done(desk: De
 
 
 async def test_an_answer_that_is_no_json_is_told(desk: Desk) -> None:
-    desk.feishu.fail("/wiki/", Answer(502, b"<html>bad gateway</html>", content_type="text/html"))
+    desk.feishu.fail("/wiki/", FakeAnswer(502, b"<html>bad gateway</html>", content_type="text/html"))
     assert "JSON" in await desk.refused("feishu_wiki_read", action="spaces")
 
 
 async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path: Path) -> None:
-    class There(FakeTalk):
+    class There(FakeChatApi):
         def place(self, target: str = "", channel: str = "", account: str = "") -> Address:
             return Address("feishu", "oc_1", "second")
 
@@ -512,7 +512,7 @@ async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path:
 async def test_the_sdk_never_holds_the_app_secret_and_says_nothing_on_stdout(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.feishu.fail("/wiki/", Answer(400, {"code": 131002, "msg": "param err"}))
+    desk.feishu.fail("/wiki/", FakeAnswer(400, {"code": 131002, "msg": "param err"}))
     await desk.refused("feishu_wiki_read", action="spaces")
     assert capsys.readouterr().out == ""
 

@@ -5,15 +5,15 @@ import json
 from typing import Any
 
 import pytest
-from claw import WebRequest
+from claw_channel_sdk import WebRequest
 from claw_feishu.crypto import Undecipherable, decrypt, encrypt, same, signature
 from claw_feishu.fake import FakeFeishu, events
-from claw_feishu.webhook import Lock, Refused, route
+from claw_feishu.webhook import WebhookCredentials, WebhookRefused, route
 from hypothesis import given, strategies as st
 from plugins.feishu.places import Door, listening
 
 KEY, TOKEN, NOW = "an-encrypt-key", "a-token", 1_788_000_000.0
-LOCK = Lock(KEY, TOKEN)
+LOCK = WebhookCredentials(KEY, TOKEN)
 
 
 def event(token: str = TOKEN) -> dict[str, Any]:
@@ -27,7 +27,9 @@ def signed(
     return {name.lower(): value for name, value in headers.items()}, body
 
 
-def read(headers: dict[str, str], body: bytes, lock: Lock = LOCK, now: float = NOW) -> dict[str, Any]:
+def read(
+    headers: dict[str, str], body: bytes, lock: WebhookCredentials = LOCK, now: float = NOW
+) -> dict[str, Any]:
     return lock.read("POST", headers, body, now)
 
 
@@ -39,15 +41,15 @@ def test_what_the_platform_sends_is_read() -> None:
 @pytest.mark.parametrize("token", ["", " ", TOKEN])
 def test_a_lock_without_a_key_opens_for_nobody(key: str, token: str) -> None:
     for sender in (key, "another"):
-        with pytest.raises(Refused) as refused:
-            read(*signed(event(token), sender or "x"), Lock(key, token))
+        with pytest.raises(WebhookRefused) as refused:
+            read(*signed(event(token), sender or "x"), WebhookCredentials(key, token))
         assert refused.value.status == 403
 
 
 @given(st.sampled_from(["encrypt_key", "token"]), st.sampled_from(["", " ", "wrong"]))
 def test_one_wrong_secret_is_enough_to_refuse(part: str, value: str) -> None:
-    lock = Lock(**{"encrypt_key": KEY, "token": TOKEN, part: value})
-    with pytest.raises(Refused):
+    lock = WebhookCredentials(**{"encrypt_key": KEY, "token": TOKEN, part: value})
+    with pytest.raises(WebhookRefused):
         read(*signed(), lock)
 
 
@@ -56,7 +58,7 @@ def test_a_changed_byte_is_noticed(data: st.DataObject) -> None:
     headers, body = signed()
     at = data.draw(st.integers(0, len(body) - 1))
     changed = bytes([*body[:at], body[at] ^ data.draw(st.integers(1, 255)), *body[at + 1 :]])
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebhookRefused) as refused:
         read(headers, changed)
     assert refused.value.status == 401
 
@@ -67,14 +69,14 @@ def test_a_signed_body_of_any_kind_is_an_event_or_refused(body: bytes) -> None:
     headers["x-lark-signature"] = signature(
         headers["x-lark-request-timestamp"], headers["x-lark-request-nonce"], KEY, body
     )
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebhookRefused) as refused:
         read(headers, body)
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("seconds", [-301, 301, 86400])
 def test_a_request_from_another_time_is_refused(seconds: float) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(WebhookRefused):
         read(*signed(at=NOW + seconds))
     assert read(*signed(at=NOW + seconds), now=NOW + seconds)
 
@@ -83,7 +85,7 @@ def test_a_request_from_another_time_is_refused(seconds: float) -> None:
 def test_a_time_that_is_none_is_refused_before_the_body(stamp: str) -> None:
     headers, _ = signed()
     headers["x-lark-request-timestamp"] = stamp
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebhookRefused) as refused:
         LOCK.admit("POST", headers, NOW)
     assert refused.value.status == 401
 
@@ -96,15 +98,17 @@ def test_an_unsigned_address_check_is_answered_when_it_was_encrypted_and_an_unsi
         if taken:
             assert read(headers, body) == check
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(WebhookRefused):
                 read(headers, body)
-    with pytest.raises(Refused):
+    with pytest.raises(WebhookRefused):
         read({"content-length": "100"}, json.dumps(check).encode())
-    with pytest.raises(Refused, match="not signed"):
+    with pytest.raises(WebhookRefused, match="not signed"):
         LOCK.admit("POST", {"content-length": "5000"}, NOW)
-    with pytest.raises(Refused, match="not signed"):  # the length of a body that comes in chunks may be a lie
+    with pytest.raises(
+        WebhookRefused, match="not signed"
+    ):  # the length of a body that comes in chunks may be a lie
         read({"content-length": "100"}, signed({**check, "challenge": "c" * 5000})[1])
-    with pytest.raises(Refused):
+    with pytest.raises(WebhookRefused):
         LOCK.admit("POST", {}, NOW)
 
 
@@ -119,7 +123,7 @@ def test_an_unsigned_address_check_is_answered_when_it_was_encrypted_and_an_unsi
 def test_who_has_no_key_learns_nothing_of_what_is_encrypted(sealed: Any) -> None:
     for outer in ({"encrypt": sealed}, {"encrypt": sealed, "token": "\ud800"}):
         body = json.dumps(outer).encode()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(WebhookRefused) as refused:
             read({"content-length": str(len(body))}, body)
         assert (refused.value.status, refused.value.why) == (401, "the request is not signed")
 
@@ -127,14 +131,14 @@ def test_who_has_no_key_learns_nothing_of_what_is_encrypted(sealed: Any) -> None
 def test_a_body_that_is_too_large_is_refused_by_its_length() -> None:
     headers, _ = signed()
     for length in (str((1 << 20) + 1), "-1", "x", "1" * 30):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(WebhookRefused) as refused:
             LOCK.admit("POST", {**headers, "content-length": length}, NOW)
         assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "post", "DELETE"])
 def test_only_post_carries_events(method: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebhookRefused) as refused:
         LOCK.admit(method, signed()[0], NOW)
     assert refused.value.status == 405
 
@@ -159,7 +163,7 @@ def test_what_is_no_base64_is_refused_and_not_picked_over() -> None:
 
 
 async def test_a_changed_key_holds_from_the_next_request_on() -> None:
-    locks = [LOCK, Lock("another-key", TOKEN)]
+    locks = [LOCK, WebhookCredentials("another-key", TOKEN)]
 
     async def receive(event: dict[str, Any]) -> dict[str, Any]:
         return {}

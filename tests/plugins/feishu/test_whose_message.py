@@ -69,10 +69,10 @@ async def test_an_older_message_of_the_chat_can_be_answered_and_changed(knows: b
 
 
 async def test_while_nobody_can_say_where_a_message_stands_it_is_tried_again() -> None:
-    from claw_feishu.fake import Answer
+    from claw_feishu.fake import FakeAnswer
 
     async with FakeFeishu() as feishu, channel(feishu) as us:
-        feishu.fail("GET /open-apis/im/v1/messages/om_1", Answer(503))
+        feishu.fail("GET /open-apis/im/v1/messages/om_1", FakeAnswer(503))
         with pytest.raises(FeishuError) as refused:
             await us.send(outbound(text="hello", chat="oc_here", reply_to="om_1"))
         assert not refused.value.permanent and feishu.ours == []

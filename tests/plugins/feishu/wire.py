@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import ConfigError, DeliveryError, Inbound, WebRequest
-from claw.journal import Journal
-from claw.store import Database
+from claw import ConfigError, DeliveryError, Inbound
+from claw.storage.database import Database
+from claw_channel_sdk import WebRequest
 from claw_feishu import frames
 from claw_feishu.crypto import Undecipherable, decrypt, encrypt
-from claw_feishu.fake import Answer, FakeFeishu
+from claw_feishu.fake import FakeAnswer, FakeFeishu
 from claw_feishu.frames import Frame
-from claw_feishu.inbound import Bot, event_id, to_inbound
+from claw_feishu.inbound import FeishuBot, event_id, to_inbound
 from claw_feishu.longconn import acknowledged, configured, paced
 from claw_feishu.media import download
 from claw_feishu.settings import FeishuSettings, check
 from claw_feishu.tenant import SCOPE_MISSING, FeishuError
-from claw_feishu.webhook import Lock, route
+from claw_feishu.webhook import WebhookCredentials, route
+from claw_gateway.journal import Journal
 from plugins.feishu.places import QUICK, Door, channel, listening, outbound, shown
 
 KINDS = {"action": "button", "message_or_ignored": "message"}
@@ -47,8 +48,10 @@ async def understood(path: Path) -> None:
         pytest.fail("nobody reads this file")
 
 
-def bot_of(config: dict[str, Any]) -> Bot:
-    return Bot(config.get("bot_open_id", "ou_5ad573a6411d72b8305fda3a9c15c70e"), config.get("app_id", ""))
+def bot_of(config: dict[str, Any]) -> FeishuBot:
+    return FeishuBot(
+        config.get("bot_open_id", "ou_5ad573a6411d72b8305fda3a9c15c70e"), config.get("app_id", "")
+    )
 
 
 def vectors(fixture: dict[str, Any]) -> None:
@@ -75,7 +78,7 @@ async def a_request(fixture: dict[str, Any]) -> None:
     body = request["body"].encode()
     head = {**headers, "content-length": str(len(body))}
     now = float(headers.get("x-lark-request-timestamp", 0))
-    lock = Lock(config.get("encrypt_key", ""), config["verification_token"])
+    lock = WebhookCredentials(config.get("encrypt_key", ""), config["verification_token"])
     there = route("/webhook/feishu", lambda: lock, receive, lambda: now)
     answer = there.admit(WebRequest(request["method"], there.path, headers=head))
     answer = answer or await there.answer(WebRequest(request["method"], there.path, headers=head, body=body))
@@ -134,7 +137,7 @@ async def acknowledged_all_the_same(payload: dict[str, Any]) -> None:
 
 async def fetched(inbound: Inbound, wanted: str) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
-        feishu.fail("/resources/", Answer(body=b"bytes", content_type="image/png"))
+        feishu.fail("/resources/", FakeAnswer(body=b"bytes", content_type="image/png"))
         pieces = [piece async for piece in download(us.tenant, inbound, inbound.attachments[0])]
         call = feishu.calls("/resources/")[0]
         assert b"".join(pieces) == b"bytes"
@@ -211,7 +214,7 @@ async def a_stream(fixture: dict[str, Any]) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         await feishu.says("帮我", message_id=asked)
         for call in calls:
-            feishu.fail(f"{call['method']} {call['path']}", Answer(body=call["response"]))
+            feishu.fail(f"{call['method']} {call['path']}", FakeAnswer(body=call["response"]))
         await us.tenant.token()
         before = len(feishu.log)
         writer = us.stream(outbound(None, reply_to=asked, answers=asked))
@@ -261,7 +264,7 @@ async def endpoints(fixture: dict[str, Any]) -> None:
     assert configured(QUICK, config).ping_seconds == config["PingInterval"]
     for row in fixture["responses_error"]:
         async with FakeFeishu() as feishu:
-            feishu.fail(f"POST {fixture['request']['path']}", Answer(body=row["body"]), times=2)
+            feishu.fail(f"POST {fixture['request']['path']}", FakeAnswer(body=row["body"]), times=2)
             async with listening(feishu, up=False) as (us, _):
                 await feishu.until(lambda us=us: us.state.last_error)
                 wanted = "failed" if row["expect"].startswith("fatal") else "waiting"
@@ -271,7 +274,7 @@ async def endpoints(fixture: dict[str, Any]) -> None:
             assert asked.headers["locale"] == fixture["request"]["headers"]["locale"]
             assert asked.body.keys() == fixture["request"]["body"].keys()
     async with FakeFeishu() as feishu:
-        feishu.fail("GET /ws/v2", Answer(400, headers=fixture["handshake_error_headers"]))
+        feishu.fail("GET /ws/v2", FakeAnswer(400, headers=fixture["handshake_error_headers"]))
         feishu.most_connections = 0
         async with listening(feishu, up=False) as (us, _):
             await feishu.until(lambda: us.state.state == "failed")

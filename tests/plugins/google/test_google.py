@@ -6,20 +6,19 @@ import sys
 from typing import Any
 
 import pytest
-from claw.auth import Credential
-from claw.errors import ConfigError, ProviderError
-from claw.guard.fetch import Network
-from claw.provider import SystemPrompt, ToolSpec
-from claw.testing.services import Reply
-from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from claw.usage import Price
+from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.security.http_client import HttpClients
+from claw.storage.usage import Price
 from claw_google import prices, thinking
+from claw_testing.services import ServiceReply
 from models import LS, answer, asks, provider, registered
 from typed import TypedGoogleService
 
 HELLO = User((Text("hello"),))
 CALL = ToolCall("call_1", "ls", {"path": "."})
-LISTED = ToolResult("call_1", "ls", (Text("a.py"),))
+LISTED = ToolResultMessage("call_1", "ls", (Text("a.py"),))
 NEW, OLD = "gemini-3.8-flash", "gemini-2.5-flash"
 SEAL = "c2VhbGVk"
 
@@ -37,7 +36,7 @@ async def heard(*chunks: Any, tools: tuple[ToolSpec, ...] = (LS,), cut: bool = F
     """The answer that is read from chunks: each some parts and a reason to stop, or a whole chunk."""
     whole = [chunk if isinstance(chunk, dict) else candidate(*chunk) for chunk in chunks]
     raw = b"".join(b"data: %b\r\n\r\n" % json.dumps(chunk).encode() for chunk in whole)
-    script = [Reply(raw=raw, cut=cut)]
+    script = [ServiceReply(raw=raw, cut=cut)]
     async with TypedGoogleService(script) as service, provider(service.url, "google") as model:
         return (await answer(model, asks(tools=tools)))[1]
 
@@ -47,16 +46,16 @@ def candidate(parts: list[Any], stop: str = "") -> dict[str, Any]:
     return {"candidates": [said | ({"finishReason": stop} if stop else {})]}
 
 
-async def failure(reply: Reply) -> ProviderError:
+async def failure(reply: ServiceReply) -> ProviderError:
     async with TypedGoogleService([reply]) as service, provider(service.url, "google") as model:
         with pytest.raises(ProviderError) as error:
             await answer(model)
     return error.value
 
 
-def refusal(code: int, word: str, message: str, **details: Any) -> Reply:
+def refusal(code: int, word: str, message: str, **details: Any) -> ServiceReply:
     error = {"code": code, "status": word, "message": message, "details": [details] if details else []}
-    return Reply(status=code, body={"error": error})
+    return ServiceReply(status=code, body={"error": error})
 
 
 # --- requests ---
@@ -132,7 +131,7 @@ async def test_a_schema_goes_out_in_the_subset_and_a_tool_that_takes_nothing_has
 
 async def test_a_name_that_begins_with_a_figure_is_written_so_that_the_service_takes_it():
     odd = ToolSpec("3d_print", "Print", {"type": "object", "properties": {"what": {"type": "string"}}})
-    past = Assistant((ToolCall("c", "3d_print", {}),)), ToolResult("c", "3d_print", (Text("ok"),))
+    past = Assistant((ToolCall("c", "3d_print", {}),)), ToolResultMessage("c", "3d_print", (Text("ok"),))
 
     body = await sent(HELLO, *past, tools=(odd,), tool_choice="3d_print")
     message = await heard(([{"functionCall": {"name": "_3d_print", "args": {}}}], "STOP"), tools=(odd,))
@@ -143,7 +142,7 @@ async def test_a_name_that_begins_with_a_figure_is_written_so_that_the_service_t
 
 async def test_results_of_one_answer_stand_in_one_turn_with_names_and_ids_of_their_calls():
     other = ToolCall("工具/2", "ls", {})
-    failed = ToolResult("工具/2", "", (Text("no"), Image("aGk=")), is_error=True)
+    failed = ToolResultMessage("工具/2", "", (Text("no"), Image("aGk=")), is_error=True)
 
     body = await sent(HELLO, Assistant((CALL, other)), LISTED, failed, User((Text("so?"),)), tools=(LS,))
 
@@ -228,12 +227,12 @@ async def test_the_length_of_an_answer_comes_from_request_model_provider_and_has
 
 async def test_a_signature_comes_back_with_the_part_that_it_came_with():
     script = [
-        Reply(thinking="hm", text="Looking.", calls=[("ls", {"path": "."}), ("ls", {"path": ".."})]),
+        ServiceReply(thinking="hm", text="Looking.", calls=[("ls", {"path": "."}), ("ls", {"path": ".."})]),
         "ok",
     ]
     async with TypedGoogleService(script) as service, provider(service.url, "google") as model:
         _, message = await answer(model, asks(model=NEW, tools=(LS,)))
-        results = [ToolResult(call.id, "ls", (Text("a"),)) for call in message.tool_calls]
+        results = [ToolResultMessage(call.id, "ls", (Text("a"),)) for call in message.tool_calls]
         await answer(model, asks(HELLO, message, *results, model=NEW, tools=(LS,)))
 
     parts = service.requests[1].body["contents"][1]["parts"]
@@ -353,7 +352,10 @@ async def test_figures_are_told_apart():
 
 async def test_chunks_as_a_list_are_an_answer_too():
     body = [candidate([{"text": "Hel"}]), candidate([{"text": "lo."}], "STOP")]
-    async with TypedGoogleService([Reply(body=body)]) as service, provider(service.url, "google") as model:
+    async with (
+        TypedGoogleService([ServiceReply(body=body)]) as service,
+        provider(service.url, "google") as model,
+    ):
         shown, message = await answer(model)
 
     assert shown == message.text == "Hello."
@@ -405,10 +407,10 @@ async def test_the_wait_that_stands_in_the_details_is_heard():
 
 async def test_an_error_in_a_stream_and_one_in_a_list_are_told():
     error = {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}
-    inside = Reply(raw=b"data: %b\n\n" % json.dumps(error).encode())
+    inside = ServiceReply(raw=b"data: %b\n\n" % json.dumps(error).encode())
 
     assert (await failure(inside)).reason == "overloaded"
-    assert (await failure(Reply(status=503, body=[error]))).reason == "overloaded"
+    assert (await failure(ServiceReply(status=503, body=[error]))).reason == "overloaded"
 
 
 # --- the section, and the SDK ---
@@ -417,26 +419,26 @@ async def test_an_error_in_a_stream_and_one_in_a_list_are_told():
 def test_keys_come_from_either_variable_and_a_gateway_is_a_provider_of_its_own():
     tree = {"providers": {"my-gate": {"type": "google", "baseUrl": "https://gate.test"}}}
     environ = {"GOOGLE_API_KEY": "k-google", "MY_GATE_API_KEY": "k-gate"}
-    found = registered("google", tree, Network(), environ)
+    found = registered("google", tree, HttpClients(), environ)
 
     assert {name: one.credentials()[0].secret for name, one in found.items()} == {
         "google": "k-google",
         "my-gate": "k-gate",
     }
-    both = registered("google", {}, Network(), environ | {"GEMINI_API_KEY": "k-gemini"})
+    both = registered("google", {}, HttpClients(), environ | {"GEMINI_API_KEY": "k-gemini"})
     assert both["google"].credentials()[0].secret == "k-gemini"
 
 
 def test_windows_are_those_of_the_family_unless_the_file_says():
     section = {"models": {"gemini-x": {"contextTokens": 9000}}}
-    model = registered("google", {"providers": {"google": section}}, Network())["google"]
+    model = registered("google", {"providers": {"google": section}}, HttpClients())["google"]
 
     windows = [model.context_tokens(name) for name in ("gemini-x", NEW, f"models/{NEW}", "gemma-3-27b-it")]
     assert windows == [9000, 1_048_576, 1_048_576, 131_072]
 
 
 def vendor(**section: Any) -> Any:
-    return registered("google", {"providers": {"google": section}}, Network())["google"]
+    return registered("google", {"providers": {"google": section}}, HttpClients())["google"]
 
 
 def test_a_price_is_the_vendors_own_and_nobody_elses():
@@ -474,7 +476,7 @@ def test_the_longest_answer_has_room_for_thoughts():
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.google\.maxTokns"):
-        registered("google", {"providers": {"google": {"maxTokns": 5}}}, Network())
+        registered("google", {"providers": {"google": {"maxTokns": 5}}}, HttpClients())
 
 
 async def test_without_its_sdk_the_first_call_says_what_to_install(monkeypatch):

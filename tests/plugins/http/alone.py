@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from claw import WebAnswer, WebRequest, WebRoute
+from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from plugins.http.bench import listening
@@ -15,8 +15,8 @@ async def counts(request: WebRequest) -> WebAnswer:
 
 
 async def main() -> None:
-    async with listening(("acme", WebRoute("/hooks/acme", counts))) as house:
-        print(house.port, flush=True)
+    async with listening(("acme", WebRoute("/hooks/acme", counts))) as harness:
+        print(harness.port, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 

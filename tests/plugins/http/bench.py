@@ -9,7 +9,7 @@ from typing import Any
 
 from claw import Inbound, Outbound
 from claw.testing import plugin_config
-from claw_http.channel import Http
+from claw_http.channel import HttpChannel
 from claw_http.settings import HttpSettings
 
 TOKEN = "a-token-of-more-than-16-characters"
@@ -21,7 +21,7 @@ class FakeDoor:
     def __init__(self, answer: Callable[[Inbound], str] | None = None) -> None:
         self.heard: list[Inbound] = []
         self.takes = True
-        self.channel: Http | None = None
+        self.channel: HttpChannel | None = None
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -68,7 +68,7 @@ class Said:
 class Listening:
     """A channel that listens."""
 
-    channel: Http
+    channel: HttpChannel
     door: FakeDoor
     host: str
     port: int
@@ -132,11 +132,11 @@ async def listening(
     """
     given = {"port": 0, "auth": {"token": TOKEN}, **(gateway or {})}
     config = plugin_config({"gateway": given, "channels": {"http": dict(http or {})}, **(tree or {})}, "http")
-    config = config.asking(lambda hook: tuple(routes))
+    config = config.with_contributions(lambda hook: tuple(routes))
     settings = config.channel("http", HttpSettings)
     assert settings is not None
     door = FakeDoor(answer)
-    door.channel = channel = Http(config, settings, quiet_seconds)
+    door.channel = channel = HttpChannel(config, settings, quiet_seconds)
     running = asyncio.ensure_future(channel.run(door))
     try:
         async with asyncio.timeout(20):

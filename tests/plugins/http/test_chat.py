@@ -10,7 +10,7 @@ from claw import Address, Attachment, ConfigError, DeliveryError, Outbound
 from claw.testing import plugin_config
 from claw_http import hookspecs
 from claw_http.api import conversation_of
-from claw_http.openai import Refused, agent_of, read
+from claw_http.openai import RequestRefused, agent_of, read
 from claw_http.settings import HttpSettings
 from claw_http.waiting import more
 from hypothesis import given, strategies as st
@@ -19,11 +19,11 @@ from plugins.http.bench import answer_to, listening
 PIXEL = b"\x89PNG pixel"
 
 
-async def heard(house, messages=1):
+async def heard(harness, messages=1):
     async with asyncio.timeout(20):
-        while len(house.door.heard) < messages:
+        while len(harness.door.heard) < messages:
             await asyncio.sleep(0.005)
-    return house.door.heard[-1]
+    return harness.door.heard[-1]
 
 
 def words(said):
@@ -40,10 +40,10 @@ def words(said):
 
 
 async def test_a_request_becomes_a_direct_message_of_the_api():
-    async with listening() as house:
-        said = await house.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
+    async with listening() as harness:
+        said = await harness.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
 
-    (inbound,) = house.door.heard
+    (inbound,) = harness.door.heard
     assert (inbound.text, inbound.sender.id, inbound.chat_type, inbound.kind) == (
         "hello",
         "api",
@@ -62,7 +62,7 @@ async def test_a_request_becomes_a_direct_message_of_the_api():
 
 async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
     tree = {"agents": {"list": [{"id": "main", "default": True}, {"id": "coder"}]}}
-    async with listening(tree=tree) as house:
+    async with listening(tree=tree) as harness:
         for model in (
             "claw/coder",
             "agent:coder",
@@ -73,10 +73,10 @@ async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
             "claw/",
             "agent:",
         ):
-            await house.chat(model=model)
-        listed = (await house.ask("GET", "/v1/models")).plain
+            await harness.chat(model=model)
+        listed = (await harness.ask("GET", "/v1/models")).plain
 
-    assert [inbound.agent for inbound in house.door.heard] == ["coder"] * 4 + [""] * 4
+    assert [inbound.agent for inbound in harness.door.heard] == ["coder"] * 4 + [""] * 4
     assert [model["id"] for model in listed["data"]] == ["claw", "claw/main", "claw/coder"]
 
 
@@ -97,10 +97,10 @@ def test_two_users_never_share_a_conversation(one, other):
 
 
 async def test_without_a_user_each_request_is_a_conversation_of_its_own():
-    async with listening() as house:
-        await house.chat("one")
-        await house.chat("two")
-    one, two = house.door.heard
+    async with listening() as harness:
+        await harness.chat("one")
+        await harness.chat("two")
+    one, two = harness.door.heard
     assert one.address != two.address
 
 
@@ -111,13 +111,13 @@ async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results
         {"role": "assistant", "content": "I promise", "tool_calls": [{"id": "x"}]},
         {"role": "tool", "tool_call_id": "x", "content": "root"},
     ]
-    async with listening() as house:
-        said = await house.chat(messages=[*past, {"role": "user", "content": "second"}])
+    async with listening() as harness:
+        said = await harness.chat(messages=[*past, {"role": "user", "content": "second"}])
         assert said.status == 200
-        assert house.door.heard[0].text == "second"
+        assert harness.door.heard[0].text == "second"
         for forged in (past, past[:3], past[:1]):
-            assert (await house.chat(messages=forged)).status == 400
-        assert len(house.door.heard) == 1
+            assert (await harness.chat(messages=forged)).status == 400
+        assert len(harness.door.heard) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results
     ],
 )  # fmt: skip
 async def test_a_caller_may_say_whether_a_tool_is_to_be_called(written, choice):
-    async with listening() as house:
-        await house.chat("hello", tool_choice=written)
+    async with listening() as harness:
+        await harness.chat("hello", tool_choice=written)
 
-    assert house.door.heard[-1].tool_choice == choice
+    assert harness.door.heard[-1].tool_choice == choice
 
 
 async def test_text_and_images_come_as_one_message_and_the_house_fetches_the_bytes():
@@ -141,19 +141,19 @@ async def test_text_and_images_come_as_one_message_and_the_house_fetches_the_byt
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "text", "text": "this?"},
     ]
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat(messages=[{"role": "user", "content": parts}]))
-        inbound = await heard(house)
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat(messages=[{"role": "user", "content": parts}]))
+        inbound = await heard(harness)
         assert inbound.text == "what is\nthis?"
         (file,) = inbound.attachments
         assert (file.kind, file.mime, file.size_bytes) == ("image", "image/png", len(PIXEL))
-        assert b"".join([piece async for piece in house.channel.fetch(inbound, file)]) == PIXEL
+        assert b"".join([piece async for piece in harness.channel.fetch(inbound, file)]) == PIXEL
 
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(answer_to(inbound, "a pixel"))
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(answer_to(inbound, "a pixel"))
         assert (await asked).status == 200
         with pytest.raises(DeliveryError):
-            _ = [piece async for piece in house.channel.fetch(inbound, file)]
+            _ = [piece async for piece in harness.channel.fetch(inbound, file)]
 
 
 def user(content):
@@ -182,7 +182,7 @@ def user(content):
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused_in_openais_words(body):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         read(body, ())
     assert refused.value.status == 400
     assert json.loads(refused.value.body)["error"].keys() == {"message", "type", "param", "code"}
@@ -195,7 +195,7 @@ def test_what_is_no_request_is_refused_in_openais_words(body):
 def test_any_body_is_read_or_refused(body):
     try:
         assert read(body, ("a",)).text
-    except Refused as refused:
+    except RequestRefused as refused:
         assert refused.status == 400  # noqa: PT017
 
 
@@ -208,15 +208,17 @@ def test_any_model_names_an_agent_that_is_there_or_the_default(model):
 
 
 async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text():
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat("tell", stream=True, stream_options={"include_usage": True}))
-        inbound = await heard(house)
-        writer = house.channel.stream(Outbound("k", inbound.address, "", answers=inbound.message_id))
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(
+            harness.chat("tell", stream=True, stream_options={"include_usage": True})
+        )
+        inbound = await heard(harness)
+        writer = harness.channel.stream(Outbound("k", inbound.address, "", answers=inbound.message_id))
         assert writer.shown == ()
         await writer.show("Let me see")
         await writer.show("Let me see.")
         await writer.show("It is")  # the next step of the turn begins anew
-        await house.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.settled(inbound.address, inbound.message_id)
         final = answer_to(inbound, "It is done.")
         receipt = await writer.finish(final)
         said = await asked
@@ -234,11 +236,11 @@ async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_counts_what_the_models_read_and_wrote_for_it(stream):
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat("tell", **options))
-        inbound = await heard(house)
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(replace(answer_to(inbound, "done"), tokens=(120, 5)))
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat("tell", **options))
+        inbound = await heard(harness)
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(replace(answer_to(inbound, "done"), tokens=(120, 5)))
         said = await asked
 
     counted = {"prompt_tokens": 120, "completion_tokens": 5, "total_tokens": 125}
@@ -248,8 +250,8 @@ async def test_an_answer_counts_what_the_models_read_and_wrote_for_it(stream):
 
 
 async def test_a_stream_counts_for_who_asks_for_it_alone():
-    async with listening() as house:
-        said = await house.chat("tell", stream=True)
+    async with listening() as harness:
+        said = await harness.chat("tell", stream=True)
     events = [json.loads(line[6:]) for line in said.body.decode().splitlines() if line.startswith("data: {")]
     assert all(event["choices"] and "usage" not in event for event in events)
 
@@ -263,154 +265,154 @@ def test_a_stream_holds_the_final_text_whatever_was_shown_before(shown, final):
 
 
 async def test_a_quiet_stream_says_that_it_lives():
-    async with listening(answer=None, quiet_seconds=0.05) as house:
-        asked = asyncio.ensure_future(house.chat(stream=True))
-        inbound = await heard(house)
+    async with listening(answer=None, quiet_seconds=0.05) as harness:
+        asked = asyncio.ensure_future(harness.chat(stream=True))
+        inbound = await heard(harness)
         await asyncio.sleep(0.5)
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(answer_to(inbound, "here"))
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(answer_to(inbound, "here"))
         assert (await asked).body.count(b": still working") >= 2
 
 
 async def test_what_the_agent_says_before_its_answer_comes_first_and_does_not_end_the_request():
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat())
-        inbound = await heard(house)
-        await house.channel.typing(inbound.address, inbound.message_id)  # a turn runs
-        await house.channel.send(answer_to(inbound, "I look it up", "turn:call"))
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat())
+        inbound = await heard(harness)
+        await harness.channel.typing(inbound.address, inbound.message_id)  # a turn runs
+        await harness.channel.send(answer_to(inbound, "I look it up", "turn:call"))
         await asyncio.sleep(0.35)
         assert not asked.done()
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(answer_to(inbound, "found", "turn"))
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(answer_to(inbound, "found", "turn"))
         said = await asked
     assert said.plain["choices"][0]["message"]["content"] == "I look it up\n\nfound"
 
 
 async def test_what_is_said_without_a_turn_is_the_answer_as_of_a_chat_command():
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat("/status"))
-        inbound = await heard(house)
-        await house.channel.send(answer_to(inbound, "all is well"))
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat("/status"))
+        inbound = await heard(harness)
+        await harness.channel.send(answer_to(inbound, "all is well"))
         assert (await asked).plain["choices"][0]["message"]["content"] == "all is well"
 
 
 async def test_a_command_with_words_behind_it_is_answered_by_both():
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat("/new hello"))
-        inbound = await heard(house)
-        await house.channel.send(answer_to(inbound, "a new conversation", "cmd"))
-        await house.channel.typing(inbound.address, inbound.message_id)
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat("/new hello"))
+        inbound = await heard(harness)
+        await harness.channel.send(answer_to(inbound, "a new conversation", "cmd"))
+        await harness.channel.typing(inbound.address, inbound.message_id)
         await asyncio.sleep(0.35)
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(answer_to(inbound, "hello", "turn"))
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(answer_to(inbound, "hello", "turn"))
         content = (await asked).plain["choices"][0]["message"]["content"]
     assert content == "a new conversation\n\nhello"
 
 
 async def test_the_same_key_twice_answers_once():
-    async with listening(answer=None) as house:
-        asked = asyncio.ensure_future(house.chat())
-        inbound = await heard(house)
-        receipts = [await house.channel.send(answer_to(inbound, "once", "key")) for _ in range(2)]
-        await house.channel.settled(inbound.address, inbound.message_id)
-        await house.channel.send(answer_to(inbound, "end", "other"))
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat())
+        inbound = await heard(harness)
+        receipts = [await harness.channel.send(answer_to(inbound, "once", "key")) for _ in range(2)]
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        await harness.channel.send(answer_to(inbound, "end", "other"))
         assert (await asked).plain["choices"][0]["message"]["content"] == "once\n\nend"
     assert receipts[0] == receipts[1]
 
 
 async def test_a_silent_turn_is_an_empty_answer():
-    async with listening(answer=lambda inbound: "") as house:
-        said = await house.chat()
+    async with listening(answer=lambda inbound: "") as harness:
+        said = await harness.chat()
     assert (said.status, said.plain["choices"][0]["message"]["content"]) == (200, "")
 
 
 async def test_answers_find_their_own_request_also_within_one_conversation():
-    async with listening(answer=None) as house:
-        first = asyncio.ensure_future(house.chat("1", user="a"))
-        one = await heard(house, 1)
-        second = asyncio.ensure_future(house.chat("2", user="a"))
-        two = await heard(house, 2)
-        await house.channel.settled(one.address, one.message_id)
-        await house.channel.send(answer_to(one, "to 1"))
-        await house.channel.settled(two.address, two.message_id)
-        await house.channel.send(Outbound("k", two.address, "to 2"))  # no id: to who waits longest there
+    async with listening(answer=None) as harness:
+        first = asyncio.ensure_future(harness.chat("1", user="a"))
+        one = await heard(harness, 1)
+        second = asyncio.ensure_future(harness.chat("2", user="a"))
+        two = await heard(harness, 2)
+        await harness.channel.settled(one.address, one.message_id)
+        await harness.channel.send(answer_to(one, "to 1"))
+        await harness.channel.settled(two.address, two.message_id)
+        await harness.channel.send(Outbound("k", two.address, "to 2"))  # no id: to who waits longest there
         contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
     assert contents == ["to 1", "to 2"]
 
 
 async def test_who_was_passed_over_gets_an_empty_answer_and_does_not_wait_for_ever():
-    async with listening(answer=None, http={"queue": {"mode": "interrupt"}}) as house:
-        first = asyncio.ensure_future(house.chat("1", user="a"))
-        await heard(house, 1)
-        second = asyncio.ensure_future(house.chat("2", user="a"))
-        two = await heard(house, 2)
-        await house.channel.settled(two.address, two.message_id)
-        await house.channel.send(answer_to(two, "to 2"))
+    async with listening(answer=None, http={"queue": {"mode": "interrupt"}}) as harness:
+        first = asyncio.ensure_future(harness.chat("1", user="a"))
+        await heard(harness, 1)
+        second = asyncio.ensure_future(harness.chat("2", user="a"))
+        two = await heard(harness, 2)
+        await harness.channel.settled(two.address, two.message_id)
+        await harness.channel.send(answer_to(two, "to 2"))
         contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
     assert contents == ["", "to 2"]
 
 
 async def test_a_caller_who_left_changes_nothing():
-    async with listening(answer=None) as house:
-        _, writer = await asyncio.open_connection(house.host, house.port)
+    async with listening(answer=None) as harness:
+        _, writer = await asyncio.open_connection(harness.host, harness.port)
         body = user("hello")
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-            f"authorization: Bearer {house.channel._config.settings.gateway.auth.token.reveal()}\r\n"
+            f"authorization: Bearer {harness.channel._config.settings.gateway.auth.token.reveal()}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
-        inbound = await heard(house)
+        inbound = await heard(harness)
         writer.close()
         async with asyncio.timeout(20):
-            while (await house.ask("GET", "/health")).plain["waiting"]:
+            while (await harness.ask("GET", "/health")).plain["waiting"]:
                 await asyncio.sleep(0.01)
 
-        await house.channel.settled(inbound.address, inbound.message_id)
-        receipt = await house.channel.send(answer_to(inbound, "too late"))
+        await harness.channel.settled(inbound.address, inbound.message_id)
+        receipt = await harness.channel.send(answer_to(inbound, "too late"))
         assert receipt.message_ids
-        assert await house.channel.stream(answer_to(inbound, "")).finish(answer_to(inbound, "x", "k2"))
+        assert await harness.channel.stream(answer_to(inbound, "")).finish(answer_to(inbound, "x", "k2"))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_who_waits_too_long_is_told_so_and_the_turn_goes_on(stream):
-    async with listening(answer=None, http={"answerSeconds": 0.1}) as house:
-        said = await house.chat(stream=stream)
+    async with listening(answer=None, http={"answerSeconds": 0.1}) as harness:
+        said = await harness.chat(stream=stream)
     assert said.status == (200 if stream else 504)
     assert b"channels.http.answerSeconds" in said.body
 
 
 async def test_while_the_house_takes_nothing_in_a_caller_is_asked_to_come_again():
-    async with listening() as house:
-        house.door.takes = False
-        said = await house.chat()
+    async with listening() as harness:
+        harness.door.takes = False
+        said = await harness.chat()
     assert (said.status, said.headers["retry-after"]) == (503, "5")
 
 
 @pytest.mark.parametrize("http", [{"dmPolicy": "disabled"}, {"allowFrom": []}, {"allowFrom": ["telegram:1"]}])
 async def test_a_channel_that_lets_nobody_in_says_so_at_once(http):
-    async with listening(http=http) as house:
-        said = await house.chat()
+    async with listening(http=http) as harness:
+        said = await harness.chat()
     assert (said.status, said.code) == (403, "channel_closed")
-    assert house.door.heard == []
+    assert harness.door.heard == []
 
 
 async def test_a_file_is_not_sent_and_the_channel_says_why():
-    async with listening() as house:
+    async with listening() as harness:
         file = Outbound("k", Address("http", "x"), "", attachments=(Attachment("image", path="/x.png"),))
         with pytest.raises(DeliveryError, match="text") as refused:
-            await house.channel.send(file)
+            await harness.channel.send(file)
     assert refused.value.permanent
 
 
 async def test_the_state_tells_the_address_and_a_taken_port_how_to_mend_it():
-    async with listening() as house:
-        assert house.channel.state.state == "up"
-        assert house.channel.state.detail == f"http://127.0.0.1:{house.port}"
-        await house.ask("GET", "/health")
-        assert house.channel.state.last_frame_at
+    async with listening() as harness:
+        assert harness.channel.state.state == "up"
+        assert harness.channel.state.detail == f"http://127.0.0.1:{harness.port}"
+        await harness.ask("GET", "/health")
+        assert harness.channel.state.last_frame_at
         with pytest.raises(Exception, match=r"is taken.*claw config set gateway.port"):
-            async with listening(gateway={"port": house.port}):
+            async with listening(gateway={"port": harness.port}):
                 pass
 
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from claw import WebAnswer, WebRoute
+from claw_channel_sdk import WebAnswer, WebRoute
 from claw_http import bodies, connection
 from claw_http.attempts import ALTOGETHER, PER_ADDRESS, Attempts, canonical
 from hypothesis import given, strategies as st
@@ -47,8 +47,8 @@ async def test_a_route_gets_the_bytes_as_they_came():
         seen.append(request)
         return WebAnswer(202, b"taken", "text/plain", {"X-Bell": "1"})
 
-    async with listening(("acme", WebRoute("/hooks/acme", answer))) as house:
-        said = await house.ask("POST", "/hooks/acme?a=%41&b", b"\xff\x00{", token=None, x_signature="A")
+    async with listening(("acme", WebRoute("/hooks/acme", answer))) as harness:
+        said = await harness.ask("POST", "/hooks/acme?a=%41&b", b"\xff\x00{", token=None, x_signature="A")
 
     assert (said.status, said.body, said.headers["x-bell"]) == (202, b"taken", "1")
     (request,) = seen
@@ -66,24 +66,24 @@ async def test_a_head_that_is_refused_costs_no_body():
     def admit(request):
         return None if request.headers.get("x-bell") == "ding" else WebAnswer(401, b"{}")
 
-    async with listening(("acme", WebRoute("/hooks/acme", answer, admit=admit))) as house:
+    async with listening(("acme", WebRoute("/hooks/acme", answer, admit=admit))) as harness:
         # No byte of the body is ever sent: the answer does not wait for one.
-        waits = await house.raw(head(content_length="1000", x_bell="dong"), seconds=2)
+        waits = await harness.raw(head(content_length="1000", x_bell="dong"), seconds=2)
         assert parsed(waits).status == 401
         assert answered == []
-        assert (await house.ask("POST", "/hooks/acme", b"{}", x_bell="ding")).status == 200
+        assert (await harness.ask("POST", "/hooks/acme", b"{}", x_bell="ding")).status == 200
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes():
-    async with listening(hook()) as house:
-        said = parsed(await house.raw(head(content_length=str(20 << 20)), seconds=2))
+    async with listening(hook()) as harness:
+        said = parsed(await harness.raw(head(content_length=str(20 << 20)), seconds=2))
         assert (said.status, said.code) == (413, "request_too_large")
         assert said.headers["connection"] == "close"
 
 
 async def test_a_body_without_a_length_is_cut_at_the_limit():
-    async with listening(hook()) as house:
-        reader, writer = await asyncio.open_connection(house.host, house.port)
+    async with listening(hook()) as harness:
+        reader, writer = await asyncio.open_connection(harness.host, harness.port)
         writer.write(head(transfer_encoding="chunked"))
         with contextlib.suppress(ConnectionError):
             for _ in range(20 << 4):
@@ -92,24 +92,24 @@ async def test_a_body_without_a_length_is_cut_at_the_limit():
         with contextlib.suppress(ConnectionError):
             assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
         writer.close()
-        assert (await house.ask("POST", "/hooks/acme", b"x" * (1 << 20))).plain == {"bytes": 1 << 20}
+        assert (await harness.ask("POST", "/hooks/acme", b"x" * (1 << 20))).plain == {"bytes": 1 << 20}
 
 
 async def test_a_slow_body_is_given_up():
-    async with listening(hook(body_seconds=0.1)) as house:
-        said = parsed(await house.raw(head(content_length="10") + b"half", seconds=20))
+    async with listening(hook(body_seconds=0.1)) as harness:
+        said = parsed(await harness.raw(head(content_length="10") + b"half", seconds=20))
         assert (said.status, said.code) == (408, "request_timeout")
 
 
 async def test_of_many_slow_bodies_the_oldest_make_room_and_a_true_event_is_served():
-    async with listening(hook()) as house:
-        slow = [await asyncio.open_connection(house.host, house.port) for _ in range(bodies.AT_ONCE + 40)]
+    async with listening(hook()) as harness:
+        slow = [await asyncio.open_connection(harness.host, harness.port) for _ in range(bodies.AT_ONCE + 40)]
         for _, writer in slow:
             writer.write(head(content_length="10") + b"half")
             await writer.drain()
 
         async with asyncio.timeout(5):
-            assert (await house.ask("POST", "/hooks/acme", b"true")).plain == {"bytes": 4}
+            assert (await harness.ask("POST", "/hooks/acme", b"true")).plain == {"bytes": 4}
 
         first_line = await asyncio.wait_for(slow[0][0].readline(), 5)
         assert b" 408 " in first_line
@@ -120,14 +120,14 @@ async def test_of_many_slow_bodies_the_oldest_make_room_and_a_true_event_is_serv
 async def test_a_thousand_callers_without_a_head_stop_nobody(few_files):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048), hard))  # both ends are in this process
-    async with listening(hook()) as house:
+    async with listening(hook()) as harness:
         slow = []
         for _ in range(1000):
-            slow.append(await asyncio.open_connection(house.host, house.port))
+            slow.append(await asyncio.open_connection(harness.host, harness.port))
             slow[-1][1].write(b"POST /hooks/acme HTTP/1.1\r\nhost: loc")
 
         async with asyncio.timeout(5):
-            assert (await house.ask("POST", "/hooks/acme", b"true")).plain == {"bytes": 4}
+            assert (await harness.ask("POST", "/hooks/acme", b"true")).plain == {"bytes": 4}
 
         assert await asyncio.wait_for(slow[0][0].read(), 5) == b""  # closed
         for _, writer in slow:
@@ -136,11 +136,11 @@ async def test_a_thousand_callers_without_a_head_stop_nobody(few_files):
 
 async def test_a_head_that_does_not_end_is_closed(monkeypatch):
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
-    async with listening(hook()) as house:
-        assert await house.raw(b"GET /health HTTP/1.1\r\nhost: x\r\n", seconds=2) == b""
+    async with listening(hook()) as harness:
+        assert await harness.raw(b"GET /health HTTP/1.1\r\nhost: x\r\n", seconds=2) == b""
         # The second head of a connection has no more time than the first.
         both = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /health HT"
-        assert (await house.raw(both, seconds=2)).count(b"HTTP/1.1 200") == 1
+        assert (await harness.raw(both, seconds=2)).count(b"HTTP/1.1 200") == 1
 
 
 async def test_who_takes_nothing_of_his_answer_is_let_go(monkeypatch):
@@ -176,16 +176,16 @@ async def test_a_connection_that_is_closed_does_not_wait_for_who_takes_nothing(m
     ours, theirs = socket.socketpair()
     with theirs:
         transport, _ = await asyncio.get_running_loop().create_connection(Told, sock=ours)
-        joined = connection.Joined(transport)
+        joined = connection.BufferedTransport(transport)
         joined.write(bytes(16 << 20))
         joined.close()
         await asyncio.wait_for(lost.wait(), 10)
 
 
 async def test_a_head_that_is_too_long_is_refused():
-    async with listening(hook()) as house:
+    async with listening(hook()) as harness:
         long = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-a: " + b"a" * (20 << 10)
-        assert (await house.raw(long, seconds=2)).startswith(b"HTTP/1.1 400")
+        assert (await harness.raw(long, seconds=2)).startswith(b"HTTP/1.1 400")
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ async def test_a_head_that_is_too_long_is_refused():
     [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\r\n\r\n\x00\x00\r\n\r\n"],
 )
 async def test_what_is_no_request_is_no_trouble_and_no_news(nonsense, caplog):
-    async with listening(hook()) as house:
-        assert (await house.raw(nonsense + b"\r\n\r\n", seconds=2)).startswith(b"HTTP/1.1 400")
+    async with listening(hook()) as harness:
+        assert (await harness.raw(nonsense + b"\r\n\r\n", seconds=2)).startswith(b"HTTP/1.1 400")
         upgrade = {"connection": "close, upgrade", "upgrade": "websocket"}
-        assert (await house.ask("GET", "/health", **upgrade)).status == 200
+        assert (await harness.ask("GET", "/health", **upgrade)).status == 200
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -205,9 +205,9 @@ async def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(path):
     """Where a proxy before us believes the length and we the chunks, the rest would be a request of nobody's."""
     smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     lengths = {"content_length": "4", "transfer_encoding": "chunked", "content_type": "application/json"}
-    async with listening(hook()) as house:
+    async with listening(hook()) as harness:
         request = head(path, connection="keep-alive", authorization=f"Bearer {TOKEN}", **lengths)
-        told = await house.raw(request + b"0\r\n\r\n" + smuggled)
+        told = await harness.raw(request + b"0\r\n\r\n" + smuggled)
         assert told.startswith(b"HTTP/1.1 400") and told.count(b"HTTP/1.1 ") == 1
 
 
@@ -220,12 +220,12 @@ async def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(path):
     ],
 )
 async def test_a_route_that_raises_is_answered_without_details_and_named_in_the_log(broken, caplog):
-    async with listening(("acme", broken)) as house:
-        said = await house.ask("POST", "/hooks/acme", b"{}")
+    async with listening(("acme", broken)) as harness:
+        said = await harness.ask("POST", "/hooks/acme", b"{}")
         assert (said.status, said.code) == (500, "internal_error")
         assert b"division" not in said.body
         assert "plugin acme" in caplog.text
-        assert (await house.ask("GET", "/health")).status == 200
+        assert (await harness.ask("GET", "/health")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ async def test_an_answer_that_cannot_be_sent_is_the_plugins_fault(said, caplog):
     async def answer(request):
         return said
 
-    async with listening(("acme", WebRoute("/hooks/acme", answer))) as house:
-        assert (await house.ask("POST", "/hooks/acme", b"{}")).status == 500
+    async with listening(("acme", WebRoute("/hooks/acme", answer))) as harness:
+        assert (await harness.ask("POST", "/hooks/acme", b"{}")).status == 500
         assert "plugin acme" in caplog.text
 
 
@@ -258,9 +258,9 @@ async def test_a_route_that_would_end_the_process_does_not():
         raise asyncio.CancelledError
 
     routes = [("a", WebRoute("/hooks/a", answer)), ("b", WebRoute("/hooks/b", cancels))]
-    async with listening(*routes) as house:
-        assert (await house.ask("POST", "/hooks/a", b"{}")).status == 500
-        assert (await house.ask("POST", "/hooks/b", b"{}")).status == 500
+    async with listening(*routes) as harness:
+        assert (await harness.ask("POST", "/hooks/a", b"{}")).status == 500
+        assert (await harness.ask("POST", "/hooks/b", b"{}")).status == 500
 
 
 async def test_a_path_that_is_taken_or_ours_is_skipped_with_both_names(caplog):
@@ -276,10 +276,10 @@ async def test_a_path_that_is_taken_or_ours_is_skipped_with_both_names(caplog):
         ("rival", WebRoute("/with?query", second)),
         ("rival", object()),
     ]
-    async with listening(*routes) as house:
-        assert (await house.ask("POST", "/hooks/acme", b"{}")).plain == {"bytes": 2}
-        assert (await house.ask("GET", "/health")).plain["status"] == "ok"
-        assert (await house.ask("POST", "/v1/anything", b"{}")).status == 404
+    async with listening(*routes) as harness:
+        assert (await harness.ask("POST", "/hooks/acme", b"{}")).plain == {"bytes": 2}
+        assert (await harness.ask("GET", "/health")).plain["status"] == "ok"
+        assert (await harness.ask("POST", "/v1/anything", b"{}")).status == 404
     assert caplog.text.count("plugin rival: a route is skipped") == 6
     assert "plugin acme has /hooks/acme already" in caplog.text
 

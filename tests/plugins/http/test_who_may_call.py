@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from claw import WebAnswer, WebRoute
+from claw_channel_sdk import WebAnswer, WebRoute
 from plugins.http.bench import TOKEN, listening
 
 
@@ -37,21 +37,21 @@ DOOR = ("acme", WebRoute("/hooks/acme", everything))
     ids=str,
 )
 async def test_without_the_very_token_nothing_is_answered_not_even_on_this_machine(path, given):
-    async with listening() as house:
+    async with listening() as harness:
         method, body = ("POST", b"{}") if "chat" in path else ("GET", None)
-        said = await house.ask(method, path, body, **given)
+        said = await harness.ask(method, path, body, **given)
 
         assert (said.status, said.code) == (401, "invalid_api_key")
         assert said.headers["www-authenticate"] == "Bearer"
-        assert house.door.heard == []
+        assert harness.door.heard == []
 
 
 async def test_a_token_that_stands_twice_or_in_the_address_is_none():
-    async with listening() as house:
+    async with listening() as harness:
         twice = f"authorization: Bearer {TOKEN}\r\n" * 2
         head = f"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{twice}\r\n"
-        assert (await house.raw(head.encode())).startswith(b"HTTP/1.1 401")
-        assert (await house.ask("GET", f"/v1/models?token={TOKEN}", token=None)).status == 401
+        assert (await harness.raw(head.encode())).startswith(b"HTTP/1.1 401")
+        assert (await harness.ask("GET", f"/v1/models?token={TOKEN}", token=None)).status == 401
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ async def test_a_token_that_stands_twice_or_in_the_address_is_none():
     ],
 )
 async def test_while_no_token_is_set_the_api_answers_nobody_and_says_how_to_set_one(gateway, caplog):
-    async with listening(gateway=gateway) as house:
+    async with listening(gateway=gateway) as harness:
         for token in (None, "", "guess"):
-            said = await house.ask("GET", "/v1/models", token=token)
+            said = await harness.ask("GET", "/v1/models", token=token)
             assert (said.status, said.code) == (503, "no_token_configured")
             assert "claw config set gateway.auth.token" in said.plain["error"]["message"]
-        assert (await house.ask("GET", "/health", token=None)).plain == {"status": "ok"}
+        assert (await harness.ask("GET", "/health", token=None)).plain == {"status": "ok"}
     told = [record for record in caplog.records if record.levelname == "ERROR"]
     assert len(told) == ("nowhere" in str(gateway)), "once, whoever calls"
 
@@ -77,31 +77,31 @@ async def test_while_no_token_is_set_the_api_answers_nobody_and_says_how_to_set_
 async def test_a_token_in_a_file_holds_from_the_moment_it_is_written(tmp_path):
     place = tmp_path / "token"
     place.write_text(TOKEN)
-    async with listening(gateway={"auth": {"token": {"file": str(place)}}}) as house:
-        assert (await house.ask("GET", "/v1/models")).status == 200
+    async with listening(gateway={"auth": {"token": {"file": str(place)}}}) as harness:
+        assert (await harness.ask("GET", "/v1/models")).status == 200
         place.write_text("another-token-of-16-characters")
-        assert (await house.ask("GET", "/v1/models")).status == 401
-        assert (await house.ask("GET", "/v1/models", token="another-token-of-16-characters")).status == 200
+        assert (await harness.ask("GET", "/v1/models")).status == 401
+        assert (await harness.ask("GET", "/v1/models", token="another-token-of-16-characters")).status == 200
         place.unlink()
-        assert (await house.ask("GET", "/v1/models", token="another-token-of-16-characters")).status == 503
+        assert (await harness.ask("GET", "/v1/models", token="another-token-of-16-characters")).status == 503
 
 
 async def test_health_is_open_and_tells_more_to_who_has_the_token():
-    async with listening() as house:
-        assert (await house.ask("GET", "/health", token=None)).body == b'{"status":"ok"}'
-        assert {"uptimeSeconds", "waiting"} <= (await house.ask("GET", "/health")).plain.keys()
-        assert (await house.ask("GET", "/health", token="wrong")).status == 401
-        assert (await house.ask("HEAD", "/health", token=None)).status == 200
+    async with listening() as harness:
+        assert (await harness.ask("GET", "/health", token=None)).body == b'{"status":"ok"}'
+        assert {"uptimeSeconds", "waiting"} <= (await harness.ask("GET", "/health")).plain.keys()
+        assert (await harness.ask("GET", "/health", token="wrong")).status == 401
+        assert (await harness.ask("HEAD", "/health", token=None)).status == 200
 
 
 async def test_wrong_tokens_are_held_back_after_ten_and_the_right_one_with_them():
-    async with listening() as house:
-        codes = [(await house.ask("GET", "/v1/models", token=f"guess-{n}")).status for n in range(12)]
+    async with listening() as harness:
+        codes = [(await harness.ask("GET", "/v1/models", token=f"guess-{n}")).status for n in range(12)]
         assert codes == [401] * 10 + [429] * 2
-        said = await house.ask("GET", "/v1/models")
+        said = await harness.ask("GET", "/v1/models")
         assert (said.status, said.code) == (429, "too_many_attempts")
         assert 0 < int(said.headers["retry-after"]) <= 60
-        assert (await house.ask("GET", "/health", token=None)).status == 200
+        assert (await harness.ask("GET", "/health", token=None)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ async def test_wrong_tokens_are_held_back_after_ten_and_the_right_one_with_them(
     ],
 )
 async def test_the_api_is_reached_by_known_names_only(host, gateway, http, fits):
-    async with listening(gateway=gateway, http=http) as house:
-        house.host = "127.0.0.1"
-        assert (await house.ask("GET", "/v1/models", host=host)).status == (200 if fits else 403)
-        assert (await house.ask("GET", "/health", token=None, host=host)).status == (200 if fits else 403)
+    async with listening(gateway=gateway, http=http) as harness:
+        harness.host = "127.0.0.1"
+        assert (await harness.ask("GET", "/v1/models", host=host)).status == (200 if fits else 403)
+        assert (await harness.ask("GET", "/health", token=None, host=host)).status == (200 if fits else 403)
 
 
 @pytest.mark.parametrize(
@@ -149,19 +149,19 @@ async def test_the_api_is_reached_by_known_names_only(host, gateway, http, fits)
     ],
 )
 async def test_a_web_page_may_call_when_its_origin_is_listed(origin, listed, fits):
-    async with listening(DOOR, gateway={"allowOrigins": listed}) as house:
+    async with listening(DOOR, gateway={"allowOrigins": listed}) as harness:
         for path, method in (("/v1/models", "GET"), ("/hooks/acme", "POST")):
-            said = await house.ask(method, path, b"" if method == "POST" else None, origin=origin)
+            said = await harness.ask(method, path, b"" if method == "POST" else None, origin=origin)
             assert said.status == (200 if fits else 403)
-        shown = (await house.ask("GET", "/v1/models", origin=origin)).headers
+        shown = (await harness.ask("GET", "/v1/models", origin=origin)).headers
         assert shown.get("access-control-allow-origin") == (origin if fits else None)
 
 
 async def test_a_page_of_our_own_may_call_and_a_listed_one_is_told_so_before():
-    async with listening(gateway={"allowOrigins": ["https://desk.example"]}) as house:
-        own = f"http://127.0.0.1:{house.port}"
-        assert (await house.ask("GET", "/v1/models", origin=own)).status == 200
-        said = await house.ask(
+    async with listening(gateway={"allowOrigins": ["https://desk.example"]}) as harness:
+        own = f"http://127.0.0.1:{harness.port}"
+        assert (await harness.ask("GET", "/v1/models", origin=own)).status == 200
+        said = await harness.ask(
             "OPTIONS", "/v1/chat/completions", token=None, origin="https://desk.example",
             access_control_request_method="POST",
         )  # fmt: skip
@@ -189,12 +189,12 @@ async def test_a_path_has_one_spelling_and_no_other_reaches_anybody(method):
         return WebAnswer(200)
 
     methods = frozenset({"GET", "POST"})
-    async with listening(("acme", WebRoute("/hooks/acme", answer, methods=methods))) as house:
+    async with listening(("acme", WebRoute("/hooks/acme", answer, methods=methods))) as harness:
         for path in SPELLINGS:
-            said = await house.ask(method, path, b"{}" if method == "POST" else None)
+            said = await harness.ask(method, path, b"{}" if method == "POST" else None)
             assert said.status in (400, 404), path
-        assert (reached, house.door.heard) == ([], [])
-        assert (await house.ask(method, "/hooks/acme?x=1", b"{}")).status == 200
+        assert (reached, harness.door.heard) == ([], [])
+        assert (await harness.ask(method, "/hooks/acme?x=1", b"{}")).status == 200
         assert reached == ["/hooks/acme"]
 
 
@@ -203,8 +203,8 @@ async def test_a_path_has_one_spelling_and_no_other_reaches_anybody(method):
     [("DELETE", "/v1/models"), ("POST", "/v1/models"), ("GET", "/v1/chat/completions"), ("PUT", "/health")],
 )
 async def test_a_method_that_is_not_for_a_path_is_refused(method, path):
-    async with listening() as house:
-        said = await house.ask(method, path)
+    async with listening() as harness:
+        said = await harness.ask(method, path)
         assert (said.status, said.code) == (405, "method_not_allowed")
         assert said.headers["allow"]
 
@@ -213,26 +213,26 @@ async def test_a_method_that_is_not_for_a_path_is_refused(method, path):
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
 async def test_what_changes_something_must_be_json(kind):
-    async with listening() as house:
-        said = await house.ask("POST", "/v1/chat/completions", b"{}", content_type=kind)
+    async with listening() as harness:
+        said = await harness.ask("POST", "/v1/chat/completions", b"{}", content_type=kind)
         assert (said.status, said.code) == (415, "unsupported_media_type")
 
 
 async def test_the_token_stands_in_no_log(caplog):
     caplog.set_level("DEBUG")
-    async with listening() as house:
-        await house.chat("hello")
-        await house.ask("GET", f"/v1/models?token={TOKEN}", token=f"{TOKEN}x")
+    async with listening() as harness:
+        await harness.chat("hello")
+        await harness.ask("GET", f"/v1/models?token={TOKEN}", token=f"{TOKEN}x")
     assert "/v1/chat/completions: 200" in caplog.text
     assert TOKEN not in caplog.text
 
 
 async def test_the_house_stops_within_two_seconds_and_tells_who_waits():
-    async with listening(answer=None) as house:
-        waits = asyncio.ensure_future(house.chat("hello"))
-        streams = asyncio.ensure_future(house.chat("hello", stream=True))
-        slow = asyncio.ensure_future(house.raw(b"GET /health HT"))
-        while len(house.door.heard) < 2:
+    async with listening(answer=None) as harness:
+        waits = asyncio.ensure_future(harness.chat("hello"))
+        streams = asyncio.ensure_future(harness.chat("hello", stream=True))
+        slow = asyncio.ensure_future(harness.raw(b"GET /health HT"))
+        while len(harness.door.heard) < 2:
             await asyncio.sleep(0.01)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2

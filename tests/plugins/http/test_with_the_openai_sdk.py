@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import claw_http
 import openai
 import pytest
-from claw import Assistant, Finished, Image, TextDelta, WebAnswer, WebRoute, hookimpl
-from claw.serve import Serving
-from claw.testing import FakeProvider, FakeTool, House, says
+from claw import Assistant, Finished, Image, TextDelta, hookimpl
+from claw.testing import FakeProvider, FakeTool, Harness, says
+from claw_channel_sdk import WebAnswer, WebRoute
+from claw_gateway.supervisor import ChannelServer
 from plugins.http.bench import TOKEN
 
 GATEWAY = {"gateway": {"port": 0, "auth": {"token": TOKEN}}, "channels": {"http": {}}}
@@ -37,17 +38,17 @@ async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
     """A house that serves, and the SDK's client for it."""
     tree = {**GATEWAY, **(config or {})}
     brought = {"http": claw_http, **plugins}
-    async with House(model or FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as house:
+    async with Harness(model or FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as harness:
         stop = asyncio.Event()
-        serving = asyncio.ensure_future(Serving(house.app).run(stop))
-        channel = house.app.kit.channels["http"].thing
+        serving = asyncio.ensure_future(ChannelServer(harness.app).run(stop))
+        channel = harness.app.registry.channels["http"].value
         async with asyncio.timeout(10):
             while not channel.url:
                 await asyncio.sleep(0.005)
         client = openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{channel.url}/v1", max_retries=0, timeout=60)
         try:
             async with client:
-                yield client, house
+                yield client, harness
         finally:
             stop.set()
             await serving
@@ -58,13 +59,13 @@ def user(content):
 
 
 async def test_a_completion_is_a_turn_of_the_agent():
-    async with a_gateway(says("Nothing is on today.")) as (client, house):
+    async with a_gateway(says("Nothing is on today.")) as (client, harness):
         answer = await client.chat.completions.create(model="claw", messages=user("What is on today?"))
 
     assert answer.choices[0].message.content == "Nothing is on today."
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
-    assert house.complaints == []
+    assert harness.log_lines == []
 
 
 async def test_a_stream_is_the_same_text():
@@ -83,11 +84,11 @@ async def test_the_models_are_the_agents():
 
 async def test_a_user_goes_on_where_he_was_and_no_one_else_does():
     model = FakeProvider(says("Hello Ann."), says("You are Ann."), says("I do not know."))
-    async with a_gateway() as (client, house):
-        house.app.kit.providers["fake"].thing._answers += model._answers
+    async with a_gateway() as (client, harness):
+        harness.app.registry.providers["fake"].value._answers += model._answers
         for user_id, text in (("ann", "I am Ann"), ("ann", "who am I?"), ("bob", "who am I?")):
             await client.chat.completions.create(model="claw", user=user_id, messages=user(text))
-        requests = house.app.kit.providers["fake"].thing.requests
+        requests = harness.app.registry.providers["fake"].value.requests
 
     assert "I am Ann" in str(requests[1].request.messages)
     assert "Ann" not in str(requests[2].request.messages)
@@ -122,22 +123,22 @@ async def test_a_turn_that_fails_is_answered_in_words(stream):
 
 
 async def test_a_chat_command_is_answered_like_a_message():
-    async with a_gateway(says("hello again")) as (client, house):
+    async with a_gateway(says("hello again")) as (client, harness):
         for text in ("/status", "/new hello"):
             said = await client.chat.completions.create(model="claw", user="ann", messages=user(text))
             assert said.choices[0].message.content
         assert "hello again" in said.choices[0].message.content
-        assert house.complaints == []
+        assert harness.log_lines == []
 
 
 async def test_the_caller_is_no_owner_unless_the_file_says_so():
     asked = user("hello")
-    async with a_gateway(says("ok")) as (client, house):
+    async with a_gateway(says("ok")) as (client, harness):
         await client.chat.completions.create(model="claw", messages=asked)
-        stranger = house.app.kit.providers["fake"].thing.requests[0].tool_names
-    async with a_gateway(says("ok"), config={"owners": ["http:api"]}) as (client, house):
+        stranger = harness.app.registry.providers["fake"].value.requests[0].tool_names
+    async with a_gateway(says("ok"), config={"owners": ["http:api"]}) as (client, harness):
         await client.chat.completions.create(model="claw", messages=asked)
-        owner = house.app.kit.providers["fake"].thing.requests[0].tool_names
+        owner = harness.app.registry.providers["fake"].value.requests[0].tool_names
     assert set(stranger) <= set(owner)
 
 
@@ -161,7 +162,7 @@ async def test_a_tool_choice_that_the_agent_does_not_have_is_an_error_before_the
         return {"type": "function", "function": {"name": name}}
 
     tools, policy = [FakeTool("look"), FakeTool("wipe")], {"tools": {"deny": ["wipe"]}}
-    async with a_gateway(says("fine"), tools=tools, config=policy) as (client, house):
+    async with a_gateway(says("fine"), tools=tools, config=policy) as (client, harness):
         for name in ("nope", "wipe"):
             with pytest.raises(openai.BadRequestError, match=name) as refused:
                 await client.chat.completions.create(
@@ -169,8 +170,8 @@ async def test_a_tool_choice_that_the_agent_does_not_have_is_an_error_before_the
                 )
             assert refused.value.param == "tool_choice"
         assert "tools.deny" in str(refused.value)
-        model = house.app.kit.providers["fake"].thing
-        assert model.requests == [] and house.app.rooms.journal.turns() == []
+        model = harness.app.registry.providers["fake"].value
+        assert model.requests == [] and harness.app.runtime.turn_log.turns() == []
         await client.chat.completions.create(model="claw", messages=user("hi"), tool_choice=choice("look"))
         assert model.requests[0].request.tool_choice == "look"
 
@@ -179,18 +180,18 @@ async def test_an_image_is_looked_at_by_the_model_whatever_its_tools():
     data = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     parts = [{"type": "text", "text": "what is this?"}, picture]
-    async with a_gateway(says("A pixel.")) as (client, house):
+    async with a_gateway(says("A pixel.")) as (client, harness):
         answer = await client.chat.completions.create(model="claw", messages=user(parts), tool_choice="none")
-        (asked,) = house.app.kit.providers["fake"].thing.requests
+        (asked,) = harness.app.registry.providers["fake"].value.requests
     assert answer.choices[0].message.content == "A pixel."
     assert asked.request.messages[-1].content[1:] == (Image(data, "image/png"),)
 
 
 async def test_a_plugin_with_a_route_is_served_on_the_same_listener_and_a_broken_one_is_set_aside():
-    async with a_gateway(bell=Bell(), broken=Broken()) as (client, house):
+    async with a_gateway(bell=Bell(), broken=Broken()) as (client, harness):
         said = await client.post("../hooks/bell", cast_to=dict, body={})
         assert said == {"rang": True}
-        standing = {one.id: one for one in house.app.host.standings}["broken"]
+        standing = {one.id: one for one in harness.app.host.standings}["broken"]
         assert (standing.state, standing.stage) == ("quarantined", "register")
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import claw_llm_bridge
 import pytest
 from claw import Tool, ToolResult, changed_files
-from claw.testing import FakeProvider, House, calls, perform, plugin_config, says, tool_context
+from claw.testing import FakeProvider, Harness, calls, check_and_run, plugin_config, says, tool_context
 from claw_llm_bridge import look
 from claw_llm_bridge.bridge import tools_of
-from claw_llm_bridge.catalogue import BridgeSettings, Catalogue, LlmPlugin, look as look_at_all
+from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue, look as look_at_all
 from claw_llm_bridge.repair import commands
 from typer.testing import CliRunner
 
@@ -106,8 +106,8 @@ def things(shop: Shop) -> Shop:
     return shop
 
 
-def catalogue(tmp_path: Path, **settings: Any) -> Catalogue:
-    return Catalogue(tmp_path / "state", BridgeSettings.model_validate(settings), {})
+def catalogue(tmp_path: Path, **settings: Any) -> PluginCatalogue:
+    return PluginCatalogue(tmp_path / "state", BridgeSettings.model_validate(settings), {})
 
 
 def tools(tmp_path: Path, **settings: Any) -> dict[str, Tool]:
@@ -146,7 +146,7 @@ async def test_they_are_called_as_llm_calls_them(things: Shop, tmp_path: Path) -
     found, context = tools(tmp_path), tool_context(tmp_path)
 
     async def call(name: str, **arguments: Any) -> list[str]:
-        return said(await perform(found[f"things__{name}"], arguments, context))
+        return said(await check_and_run(found[f"things__{name}"], arguments, context))
 
     assert await call("weigh", thing="anvil", twice=True) == ['{"kg": 10}']
     assert await call("weigh_again_", thing="anvil") == ['{"kg": 5}']
@@ -163,7 +163,7 @@ async def test_a_toolbox_is_kept_for_its_conversation_in_one_thread_and_for_no_o
     put = tools(tmp_path, toolboxes={"Shelf": {"room": "attic"}})["things__Shelf_put"]
 
     async def call(session: str, thing: str) -> list[str]:
-        return said(await perform(put, {"thing": thing}, tool_context(tmp_path, session_key=session)))
+        return said(await check_and_run(put, {"thing": thing}, tool_context(tmp_path, session_key=session)))
 
     assert await call("one", "anvil") == ["attic: anvil"]
     assert await call("one", "rope") == ["attic: anvil, rope"]
@@ -226,7 +226,7 @@ async def test_a_plugin_that_breaks_later_answers_with_what_mends_it(things: Sho
     weigh = tools(tmp_path)["things__weigh"]
     (things.folder / "llm_tools_things.py").write_text("def (")
 
-    answer = await perform(weigh, {"thing": "x"}, tool_context(tmp_path))
+    answer = await check_and_run(weigh, {"thing": "x"}, tool_context(tmp_path))
 
     assert answer.is_error
     assert "the llm plugin llm-tools-things cannot be used: SyntaxError" in said(answer)[0]
@@ -254,13 +254,13 @@ async def test_a_call_that_hangs_is_left_behind_and_the_next_one_gets_a_toolbox_
     )
     hang = tools(tmp_path)["stuck__Box_hang"]
     context = tool_context(tmp_path)
-    task = asyncio.create_task(perform(hang, {"seconds": 30}, context))
+    task = asyncio.create_task(check_and_run(hang, {"seconds": 30}, context))
     await asyncio.sleep(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert said(await perform(hang, {"seconds": 0}, context)) == ["free"]
+    assert said(await check_and_run(hang, {"seconds": 0}, context)) == ["free"]
     assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("llm "))
 
 
@@ -268,14 +268,14 @@ async def test_a_call_that_hangs_is_left_behind_and_the_next_one_gets_a_toolbox_
 async def test_an_allow_list_switches_them_on_and_nothing_else_does(word: str, things: Shop) -> None:
     model = FakeProvider(calls("things__weigh", thing="anvil"), says("5"))
     plugins = {"llm-bridge": claw_llm_bridge}
-    async with House(model, config={"tools": {"alsoAllow": [word]}}, plugins=plugins) as house:
-        await house.hear("weigh the anvil")
+    async with Harness(model, config={"tools": {"alsoAllow": [word]}}, plugins=plugins) as harness:
+        await harness.send("weigh the anvil")
     [answer] = model.requests[1].tool_results
     assert not answer.is_error
 
     silent = FakeProvider(says("no"))
-    async with House(silent, config={"tools": {"profile": "full"}}, plugins=plugins) as house:
-        await house.hear("weigh the anvil")
+    async with Harness(silent, config={"tools": {"profile": "full"}}, plugins=plugins) as harness:
+        await harness.send("weigh the anvil")
     assert not [name for name in silent.requests[0].tool_names if name.startswith("things__")]
 
 

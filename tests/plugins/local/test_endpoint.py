@@ -16,7 +16,7 @@ import claw_openai
 import pytest
 from claw import (
     Finished,
-    Network,
+    HttpClients,
     PluginConfig,
     Provider,
     ProviderError,
@@ -28,7 +28,7 @@ from claw import (
 )
 from claw_local import engine
 from pytest_claw import ProviderSuite
-from pytest_claw.relay import Live
+from pytest_claw.relay import LiveService
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.xdist_group("engine")]
 
@@ -37,7 +37,7 @@ CALLING = Path(__file__).with_name("calling.jinja")
 
 
 @pytest.fixture(scope="module")
-def server() -> engine.Server:
+def server() -> engine.EngineServer:
     """One server for all tests of this file: SmolLM2, one thread, always the likeliest word."""
     if find_spec(engine.ENGINE) is None or find_spec(engine.WEIGHTS) is None:
         why = "the local engine is not installed; get it with: claw local setup"
@@ -60,8 +60,10 @@ class OnTheEngine(ProviderSuite):
     cannot: tuple[tuple[str, str], ...] = ()
 
     @pytest.fixture(autouse=True)
-    def _chosen(self, server: engine.Server) -> None:
-        self.live = Live(server.address + self.path, server.key, "smollm2", CONTEXT_TOKENS, self.cannot)
+    def _chosen(self, server: engine.EngineServer) -> None:
+        self.live = LiveService(
+            server.address + self.path, server.key, "smollm2", CONTEXT_TOKENS, self.cannot
+        )
 
 
 class TestMessages(OnTheEngine):
@@ -83,13 +85,13 @@ class TestResponses(TestChat):
 
 
 @pytest.fixture
-async def network() -> AsyncIterator[Network]:
-    network = Network()
+async def network() -> AsyncIterator[HttpClients]:
+    network = HttpClients()
     yield network
     await network.aclose()
 
 
-def local(section: dict[str, Any], home: Path, network: Network) -> Any:
+def local(section: dict[str, Any], home: Path, network: HttpClients) -> Any:
     """Our own provider, as its plugin registers it for a config file with this section."""
     import yaml
 
@@ -109,7 +111,7 @@ async def answer(provider: Provider) -> tuple[list[str], Finished]:
 
 
 async def test_our_own_provider_starts_its_server_at_the_first_question_and_stops_it_when_closed(
-    server: engine.Server, tmp_path: Path, network: Network
+    server: engine.EngineServer, tmp_path: Path, network: HttpClients
 ) -> None:
     provider = local({"threads": 1, "maxTokens": 12}, tmp_path, network)
 
@@ -120,14 +122,16 @@ async def test_our_own_provider_starts_its_server_at_the_first_question_and_stop
     assert end.message.usage.output == 12 or end.message.stop_reason == "stop"
 
 
-async def test_the_server_answers_nobody_without_its_key(server: engine.Server, network: Network) -> None:
+async def test_the_server_answers_nobody_without_its_key(
+    server: engine.EngineServer, network: HttpClients
+) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
     response = await network.client(server.address).post(f"{server.address}/v1/chat/completions", json=body)
     assert response.status_code == 401
 
 
 async def test_a_file_that_is_no_model_is_an_error_and_not_a_crash(
-    server: engine.Server, tmp_path: Path
+    server: engine.EngineServer, tmp_path: Path
 ) -> None:
     rubbish = tmp_path / "rubbish.gguf"
     rubbish.write_bytes(b"GGUF and then nonsense" * 100)

@@ -7,9 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from claw import STREAM_DONE, ProviderError, Request, SystemPrompt, Text, ToolSpec, Usage, User
+from claw import ProviderError, Request, SystemPrompt, Text, ToolSpec, Usage, User
 from claw_local.engine import default_threads, model_file
-from claw_local.provider import PROMPT_BYTES, Folding, Local, LocalSettings, body_of, usage_of
+from claw_local.provider import PROMPT_BYTES, EngineParser, Local, LocalSettings, body_of, usage_of
+from claw_provider_sdk import STREAM_DONE
 from hypothesis import given, strategies as st
 
 
@@ -43,7 +44,7 @@ def test_an_answer_is_never_longer_than_both_limits() -> None:
 
 
 def test_words_are_told_as_they_come_and_figures_after_them_count() -> None:
-    folding = Folding("local/smollm2")
+    folding = EngineParser("local/smollm2")
     chunks = [
         {"choices": [{"delta": {"role": "assistant", "content": None}, "finish_reason": None}]},
         {"choices": [{"delta": {"content": "Hel"}, "finish_reason": None}]},
@@ -61,7 +62,7 @@ def test_words_are_told_as_they_come_and_figures_after_them_count() -> None:
 
 
 def test_an_answer_without_its_end_is_an_error_and_not_an_answer() -> None:
-    folding = Folding("local/smollm2")
+    folding = EngineParser("local/smollm2")
     list(folding.take("", {"choices": [{"delta": {"content": "Hel"}}]}))
     with pytest.raises(ProviderError) as error:
         folding.finish()

@@ -13,13 +13,13 @@ from typing import Any
 
 import claw_mcp
 import pytest
-from claw import Network, ToolResult, UsageError
-from claw.testing import FakeProvider, House, calls, perform, says, tool_context
+from claw import HttpClients, ToolResult, UsageError
+from claw.testing import FakeProvider, Harness, calls, check_and_run, says, tool_context
 from claw_mcp.fleet import Fleet
-from claw_mcp.link import Link, Unreachable
-from claw_mcp.record import Offer, Record, Records, identity_of, met as met_now
-from claw_mcp.sdk import Place, program
-from claw_mcp.settings import McpSettings, Server
+from claw_mcp.link import ServerConnection, Unreachable
+from claw_mcp.record import Offer, ServerRecord, ServerRecords, identity_of, met as met_now
+from claw_mcp.sdk import SessionEnvironment, program
+from claw_mcp.settings import McpSettings, ServerSettings
 from typer.testing import CliRunner
 
 THINGS = Path(__file__).with_name("things.py")
@@ -54,9 +54,11 @@ def text(result: ToolResult) -> str:
 @contextlib.asynccontextmanager
 async def fleet(tmp_path: Path, servers: dict[str, Any], **environ: str) -> AsyncIterator[Fleet]:
     """The servers without a house round them."""
-    network = Network()
-    place = Place(tmp_path / "work", {"PATH": os.environ["PATH"], **environ}, network.client)
-    ours = Fleet(McpSettings.model_validate({"mcpServers": servers}), Records(tmp_path / "state"), place)
+    network = HttpClients()
+    place = SessionEnvironment(tmp_path / "work", {"PATH": os.environ["PATH"], **environ}, network.client)
+    ours = Fleet(
+        McpSettings.model_validate({"mcpServers": servers}), ServerRecords(tmp_path / "state"), place
+    )
     try:
         yield ours
     finally:
@@ -66,15 +68,15 @@ async def fleet(tmp_path: Path, servers: dict[str, Any], **environ: str) -> Asyn
 
 async def call(ours: Fleet, name: str, tmp_path: Path, /, **arguments: Any) -> ToolResult:
     tool = next(tool for tool in ours.tools() if tool.name == name)
-    return await perform(tool, arguments, tool_context(tmp_path))
+    return await check_and_run(tool, arguments, tool_context(tmp_path))
 
 
 async def test_a_configured_server_brings_its_tools_and_a_call_of_the_model_reaches_it(
     folder: Path, met: Path
 ) -> None:
     model = FakeProvider(calls("things__weigh", thing="anvil"), says("5 kg."))
-    async with House(model, config=config(folder), plugins={"mcp": claw_mcp}, home=met) as house:
-        await house.hear("how heavy is it?")
+    async with Harness(model, config=config(folder), plugins={"mcp": claw_mcp}, home=met) as harness:
+        await harness.send("how heavy is it?")
 
     assert {"things__weigh", "things__resource_read", "things__prompt_get"} <= set(
         model.requests[0].tool_names
@@ -87,11 +89,15 @@ async def test_a_second_start_starts_no_server_until_one_of_its_tools_is_called(
     folder: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "house"
-    async with House(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home) as house:
-        first = [tool.name for tool in house.app.kit.tools]
+    async with Harness(
+        FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home
+    ) as harness:
+        first = [tool.name for tool in harness.app.registry.tools]
     assert "things__weigh" in first, "eight seconds were not enough for its server"
-    async with House(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home) as house:
-        assert [tool.name for tool in house.app.kit.tools] == first
+    async with Harness(
+        FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=home
+    ) as harness:
+        assert [tool.name for tool in harness.app.registry.tools] == first
         assert starts(folder) == 1
 
 
@@ -109,8 +115,8 @@ async def test_servers_tools_resources_and_prompts_meet_the_policy_of_every_tool
 ) -> None:
     model = FakeProvider(says("ok"))
     tree = config(folder, tools={"deny": [word]})
-    async with House(model, config=tree, plugins={"mcp": claw_mcp}, home=met) as house:
-        await house.hear("hello")
+    async with Harness(model, config=tree, plugins={"mcp": claw_mcp}, home=met) as harness:
+        await harness.send("hello")
 
     offered = {name for name in model.requests[0].tool_names if name.startswith("things__")}
     assert offered >= left
@@ -135,8 +141,8 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Offer, ...]:
 def met(folder: Path, tmp_path: Path, offers: tuple[Offer, ...]) -> Path:
     """A home in which the server was met before."""
     home = tmp_path / "met"
-    identity = identity_of(Server.model_validate(server(folder)).identity)
-    Records(home / "plugins" / "mcp").write("things", met_now(Record(identity), offers))
+    identity = identity_of(ServerSettings.model_validate(server(folder)).identity)
+    ServerRecords(home / "plugins" / "mcp").write("things", met_now(ServerRecord(identity), offers))
     return home
 
 
@@ -144,11 +150,11 @@ async def test_a_server_that_is_down_stops_nothing_and_the_others_stand(
     folder: Path, met: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {"gone": {"command": "/nowhere/gone"}, "things": server(folder)}
-    async with House(
+    async with Harness(
         FakeProvider(says("ok")), config={"mcpServers": servers}, plugins={"mcp": claw_mcp}, home=met
-    ) as house:
-        assert "things__weigh" in [tool.name for tool in house.app.kit.tools]
-        assert (await house.hear("hello")) is not None
+    ) as harness:
+        assert "things__weigh" in [tool.name for tool in harness.app.registry.tools]
+        assert (await harness.send("hello")) is not None
 
     assert "gone is left out: " in caplog.text
     assert "the program /nowhere/gone is not there" in caplog.text
@@ -182,7 +188,7 @@ async def test_another_program_under_an_old_name_is_another_server(folder: Path,
         assert ours.tools()
     async with fleet(tmp_path, {"things": {"command": "other"}}) as ours:
         assert ours.tools() == []
-        assert ours.strangers() == ["things"]
+        assert ours.unreached() == ["things"]
 
 
 async def test_a_server_that_ended_is_started_again_and_a_call_it_took_along_is_not_repeated(
@@ -204,9 +210,9 @@ async def test_a_server_that_cannot_start_is_left_alone_for_longer_each_time_and
 ) -> None:
     now = [0.0]
     (folder / "broken").touch()
-    settings = Server.model_validate(server(folder, env={"THINGS_TOKEN": "s3cr3t-s3cr3t"}))
-    place = Place(tmp_path / "work", {"PATH": os.environ["PATH"]}, Network().client)
-    link = Link("things", settings, place, lambda offers: None, clock=lambda: now[0])
+    settings = ServerSettings.model_validate(server(folder, env={"THINGS_TOKEN": "s3cr3t-s3cr3t"}))
+    place = SessionEnvironment(tmp_path / "work", {"PATH": os.environ["PATH"]}, HttpClients().client)
+    link = ServerConnection("things", settings, place, lambda offers: None, clock=lambda: now[0])
     said = []
     for at in (0.0, 0.5, 1.1, 2.5, 3.2):
         now[0] = at
@@ -227,7 +233,7 @@ async def test_a_call_that_takes_too_long_is_stopped_here_and_there(folder: Path
         await ours.meet(["things"])
         tool = next(tool for tool in ours.tools() if tool.name == "things__slow")
         context = tool_context(tmp_path, progress=told.append)
-        task = asyncio.create_task(perform(tool, {}, context))
+        task = asyncio.create_task(check_and_run(tool, {}, context))
         await until(lambda: (folder / "slow").exists() and bool(told))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -293,12 +299,12 @@ def test_without_the_sdk_a_person_is_told_what_to_type(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
-    house = House(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=tmp_path / "h")
+    harness = Harness(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=tmp_path / "h")
 
-    assert [tool for tool in house.app.kit.tools if tool.plugin == "mcp"] == []
+    assert [tool for tool in harness.app.registry.tools if tool.plugin == "mcp"] == []
     assert "the MCP SDK is not installed, so no tool of things can run; run: " in caplog.text
     assert "'mcp >=2.3,<3'" in caplog.text
-    asyncio.run(house.close())
+    asyncio.run(harness.close())
 
 
 def test_a_program_is_found_on_the_path_or_beside_claw_or_named_as_missing() -> None:

@@ -5,7 +5,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from house.test_packaging import Venv
+from integration.test_packaging import Venv
 from plugins.elsewhere import built, flip_first_byte, module, obey, printed, remove
 
 pytestmark = [pytest.mark.index, pytest.mark.timeout(600), pytest.mark.xdist_group("mcp of others")]

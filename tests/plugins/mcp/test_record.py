@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from claw.testing import plugin_config
 from claw_mcp.offers import RESOURCES, all_offers, full_name, known_names, result_of
-from claw_mcp.record import Offer, Record, Records, accepted, met, missed, pause_seconds
+from claw_mcp.record import Offer, ServerRecord, ServerRecords, accepted, met, missed, pause_seconds
 from claw_mcp.settings import McpSettings
 from hypothesis import given, strategies as st
 
@@ -22,7 +22,7 @@ offers = st.lists(
 
 @given(first=offers, later=offers)
 def test_only_what_the_operator_has_seen_as_it_is_now_ever_stands(first: Any, later: Any) -> None:
-    record = met(met(Record("x"), first), later)
+    record = met(met(ServerRecord("x"), first), later)
 
     assert list(record.standing) == [offer for offer in later if offer in first]
     assert [offer for offer, _ in record.withheld] == [offer for offer in later if offer not in first]
@@ -30,7 +30,7 @@ def test_only_what_the_operator_has_seen_as_it_is_now_ever_stands(first: Any, la
 
 @given(first=offers, later=offers)
 def test_accepting_lets_all_of_it_stand_and_meeting_again_changes_nothing(first: Any, later: Any) -> None:
-    record = accepted(met(met(Record("x"), first), later))
+    record = accepted(met(met(ServerRecord("x"), first), later))
 
     assert record.standing == later
     assert record.withheld == ()
@@ -39,7 +39,7 @@ def test_accepting_lets_all_of_it_stand_and_meeting_again_changes_nothing(first:
 
 @given(first=offers, later=offers, name=st.sampled_from(["a", "b", "c"]))
 def test_accepting_one_leaves_the_others_as_they_were(first: Any, later: Any, name: str) -> None:
-    before = met(met(Record("x"), first), later)
+    before = met(met(ServerRecord("x"), first), later)
     after = accepted(before, [name])
 
     assert all(offer in after.standing for offer in before.standing)
@@ -48,14 +48,14 @@ def test_accepting_one_leaves_the_others_as_they_were(first: Any, later: Any, na
 
 def test_a_tool_that_went_away_and_comes_back_otherwise_is_still_withheld() -> None:
     tool = Offer("weigh", "Weigh it.")
-    gone = met(met(Record("x"), [tool]), [])
+    gone = met(met(ServerRecord("x"), [tool]), [])
     back = met(gone, [replace(tool, description="Steal it.")])
     assert [why for _, why in back.withheld] == ["changed"]
 
 
 def test_a_server_that_could_not_be_reached_keeps_what_was_known_of_it(tmp_path: Path) -> None:
-    record = missed(met(Record("x"), [Offer("weigh")]), "it was down", at=5.0)
-    records = Records(tmp_path / "state")
+    record = missed(met(ServerRecord("x"), [Offer("weigh")]), "it was down", at=5.0)
+    records = ServerRecords(tmp_path / "state")
     records.write("things", record)
 
     assert records.read("things", "x") == record
@@ -68,7 +68,7 @@ def test_a_server_that_could_not_be_reached_keeps_what_was_known_of_it(tmp_path:
 )
 def test_a_note_that_cannot_be_read_is_no_note(text: str, tmp_path: Path) -> None:
     (tmp_path / "things.json").write_text(text)
-    assert Records(tmp_path).read("things", "x") == Record("x")
+    assert ServerRecords(tmp_path).read("things", "x") == ServerRecord("x")
 
 
 @given(failures=st.integers(0, 1000))

@@ -3,18 +3,20 @@
 from typing import Any
 
 import pytest
-from claw.config.outline import outline
-from claw.manifest import Found, Manifest, ToolLine
-from claw.standing import judge
+from claw.config.summary import outline_config
+from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
+from claw.host.state import decide_states
 
-LATER = Found("mcp", "claw_mcp", "claw-mcp", "1", manifest=Manifest("mcp", kinds=("tool", "command")))
-OTHER = Found(
-    "acme", "acme", "acme", "1", manifest=Manifest("acme", tools=(ToolLine("acme_go", optional=True),))
+LATER = InstalledPlugin(
+    "mcp", "claw_mcp", "claw-mcp", "1", manifest=Manifest("mcp", kinds=("tool", "command"))
+)
+OTHER = InstalledPlugin(
+    "acme", "acme", "acme", "1", manifest=Manifest("acme", tools=(ToolDeclaration("acme_go", optional=True),))
 )
 
 
 def state(tree: dict[str, Any]) -> tuple[str, bool]:
-    later = judge((LATER, OTHER), outline(tree), ())[0]
+    later = decide_states((LATER, OTHER), outline_config(tree), ())[0]
     return later.state, later.eager
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from claw.agent.turn_context import notes_of
 from claw.config.agents import AgentSettings
-from claw.guard.fence import Fence, Root
-from claw.stage import notes_of
+from claw.contracts.tool import ToolContext
+from claw.security.workspace_fs import Root, WorkspaceFiles
 from claw.testing import tool_context
-from claw.tool import ToolContext
 from claw_memory.memory import Memory
 from claw_memory.settings import MemorySettings
 
@@ -72,6 +72,6 @@ def context(home: Path, who: Any, session_key: str = "agent:default:main", owner
         [Root(own / "MEMORY.md", write=True), Root(own / "memory", write=True)] if private else [Root(memory)]
     )
     who.workspace.mkdir(exist_ok=True)
-    fence = Fence(roots, who.workspace, (home,))
+    fence = WorkspaceFiles(roots, who.workspace, (home,))
     facts = {"session_key": session_key, "owner": owner, "memory": memory}
     return tool_context(who.workspace, agent=who, files=fence, **facts)

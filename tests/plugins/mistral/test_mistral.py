@@ -6,20 +6,19 @@ import sys
 from typing import Any
 
 import pytest
-from claw.auth import Credential
-from claw.errors import ConfigError, ProviderError
-from claw.guard.fetch import Network
-from claw.provider import SystemPrompt
-from claw.testing.services import Reply
-from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from claw.usage import Price
+from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.provider import Credential, SystemPrompt
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.security.http_client import HttpClients
+from claw.storage.usage import Price
 from claw_mistral import prices
+from claw_testing.services import ServiceReply
 from models import LS, answer, asks, provider, registered
 from typed import TypedMistralService
 
 HELLO = User((Text("hello"),))
 CALL = ToolCall("abcdefgh1", "ls", {"path": "."})
-LISTED = ToolResult("abcdefgh1", "ls", (Text("a.py"),))
+LISTED = ToolResultMessage("abcdefgh1", "ls", (Text("a.py"),))
 LARGE, SMALL, MAGISTRAL = "mistral-large-4-0", "mistral-small-latest", "magistral-medium-latest"
 
 
@@ -36,7 +35,7 @@ async def heard(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = Fals
     """The answer that is read from chunks: each a delta, or a whole chunk."""
     whole = [chunk if "choices" in chunk else {"choices": [{"index": 0, "delta": chunk}]} for chunk in chunks]
     raw = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in whole) + end
-    script = [Reply(raw=raw, cut=cut)]
+    script = [ServiceReply(raw=raw, cut=cut)]
     async with TypedMistralService(script) as service, provider(service.url, "mistral") as model:
         return (await answer(model, asks(tools=(LS,))))[1]
 
@@ -50,7 +49,7 @@ def piece(call_id: str, name: str, more: Any, index: int = 0) -> dict[str, Any]:
     return {"tool_calls": [call]}
 
 
-async def failure(reply: Reply) -> ProviderError:
+async def failure(reply: ServiceReply) -> ProviderError:
     async with TypedMistralService([reply]) as service, provider(service.url, "mistral") as model:
         with pytest.raises(ProviderError) as error:
             await answer(model)
@@ -102,7 +101,7 @@ async def test_the_choice_of_a_tool_is_in_the_services_words(choice, said):
 
 async def test_ids_are_nine_letters_and_figures_and_those_of_others_the_same_each_time():
     foreign = ToolCall("toolu_01|abc", "ls", {})
-    past = (HELLO, Assistant((CALL, foreign)), LISTED, ToolResult("toolu_01|abc", "ls", (Text("b"),)))
+    past = (HELLO, Assistant((CALL, foreign)), LISTED, ToolResultMessage("toolu_01|abc", "ls", (Text("b"),)))
 
     first, again = await sent(*past, tools=(LS,)), await sent(*past, HELLO, tools=(LS,))
 
@@ -136,7 +135,7 @@ async def test_a_long_past_arrives_whole_and_in_order():
 
 async def test_pictures_are_chunks_also_in_results():
     picture = Image("aGk=", "image/png")
-    result = ToolResult("abcdefgh1", "ls", (Text("look"), picture))
+    result = ToolResultMessage("abcdefgh1", "ls", (Text("look"), picture))
 
     body = await sent(User((Text("see"), picture)), Assistant((CALL,)), result, tools=(LS,))
 
@@ -176,10 +175,10 @@ async def test_the_file_may_say_how_a_model_is_told():
 
 
 async def test_a_thought_comes_back_to_the_model_that_had_it_and_to_nobody_else():
-    script = [Reply(thinking="hm", text="Looking.", calls=[("ls", {})]), "ok", "ok"]
+    script = [ServiceReply(thinking="hm", text="Looking.", calls=[("ls", {})]), "ok", "ok"]
     async with TypedMistralService(script) as service, provider(service.url, "mistral") as model:
         _, message = await answer(model, asks(tools=(LS,)))
-        past = HELLO, message, ToolResult(message.tool_calls[0].id, "ls", (Text("a"),))
+        past = HELLO, message, ToolResultMessage(message.tool_calls[0].id, "ls", (Text("a"),))
         await answer(model, asks(*past, tools=(LS,)))
         await answer(model, asks(*past, tools=(LS,), model="another"))
 
@@ -332,7 +331,7 @@ async def test_cached_tokens_are_told_apart_from_the_input(cached):
     ],
 )
 async def test_a_refusal_is_told_by_its_class(status, body, reason, said):
-    error = await failure(Reply(status=status, body=body))
+    error = await failure(ServiceReply(status=status, body=body))
 
     assert error.reason == (reason or error.reason)
     assert said in str(error)
@@ -342,7 +341,7 @@ async def test_a_refusal_is_told_by_its_class(status, body, reason, said):
 async def test_an_error_in_a_stream_is_told():
     inside = {"object": "error", "message": "overloaded", "type": "internal_error", "raw_status_code": 503}
 
-    error = await failure(Reply(raw=b"data: %b\n\n" % json.dumps(inside).encode()))
+    error = await failure(ServiceReply(raw=b"data: %b\n\n" % json.dumps(inside).encode()))
 
     assert error.retryable
 
@@ -352,7 +351,7 @@ async def test_an_error_in_a_stream_is_told():
 
 def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
     tree = {"providers": {"my-gate": {"type": "mistral", "baseUrl": "https://gate.test"}}}
-    found = registered("mistral", tree, Network(), {"MY_GATE_API_KEY": "k-gate"})
+    found = registered("mistral", tree, HttpClients(), {"MY_GATE_API_KEY": "k-gate"})
 
     assert sorted(found) == ["mistral", "my-gate"]
     assert found["my-gate"].credentials()[0].secret == "k-gate"
@@ -360,13 +359,13 @@ def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
 
 def test_windows_are_those_of_the_family_unless_the_file_says():
     section = {"models": {"model-x": {"contextTokens": 9000}}}
-    model = registered("mistral", {"providers": {"mistral": section}}, Network())["mistral"]
+    model = registered("mistral", {"providers": {"mistral": section}}, HttpClients())["mistral"]
 
     assert [model.context_tokens(name) for name in ("model-x", LARGE, SMALL)] == [9000, 524_288, 131_072]
 
 
 def vendor(**section: Any) -> Any:
-    return registered("mistral", {"providers": {"mistral": section}}, Network())["mistral"]
+    return registered("mistral", {"providers": {"mistral": section}}, HttpClients())["mistral"]
 
 
 def test_a_price_is_the_vendors_own_and_of_a_model_by_its_number():
@@ -396,7 +395,7 @@ def test_the_longest_answer_is_the_one_that_is_asked_for():
 
 def test_a_wrong_key_in_the_section_is_told_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.mistral\.maxTokns"):
-        registered("mistral", {"providers": {"mistral": {"maxTokns": 5}}}, Network())
+        registered("mistral", {"providers": {"mistral": {"maxTokns": 5}}}, HttpClients())
 
 
 async def test_without_its_sdk_the_first_call_says_what_to_install(monkeypatch):

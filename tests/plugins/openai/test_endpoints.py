@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from claw.errors import ProviderError
-from claw.provider import Request, SystemPrompt
-from claw.transcript import Assistant, Text, Thinking, ToolCall, ToolResult, User
-from claw.usage import Price
+from claw.contracts.errors import ProviderError
+from claw.contracts.provider import Request, SystemPrompt
+from claw.contracts.transcript import Assistant, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.storage.usage import Price
 from claw_openai.endpoints import Endpoint, endpoints
 from models import LS, answer, asks, registered
 
@@ -44,7 +44,7 @@ def golden(**fields: Any) -> tuple[Request, ...]:
     past = (
         User((Text("hello"),)),
         Assistant((Thinking("hm", maker=fields.pop("maker")), ToolCall("call_1", "ls", {"path": "."}))),
-        ToolResult("call_1", "ls", (Text("a.py"),)),
+        ToolResultMessage("call_1", "ls", (Text("a.py"),)),
         User((Text("and now?"),)),
     )
     whole = {"tools": (LS,), "max_tokens": 100, "system": SystemPrompt("You are claw."), **fields}

@@ -4,17 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from claw.errors import ConfigError, ProviderError
-from claw.guard.fetch import Network
-from claw.provider import SystemPrompt
-from claw.testing.services import OpenAIService, Reply
-from claw.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.provider import SystemPrompt
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.security.http_client import HttpClients
+from claw_testing.services import OpenAIService, ServiceReply
 from models import LS, answer, asks, provider, registered
 
 Row = dict[str, Any]
 HELLO = User((Text("hello"),))
 CALL = ToolCall("call_1", "ls", {"path": "."})
-LISTED = ToolResult("call_1", "ls", (Text("a.py"),))
+LISTED = ToolResultMessage("call_1", "ls", (Text("a.py"),))
 PICTURE = Image("aGk=", "image/png")
 
 
@@ -33,7 +33,10 @@ async def heard(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = Fals
     """The answer that is read from chunks: each a delta, or a whole chunk."""
     whole = [chunk if "choices" in chunk else {"choices": [{"index": 0, "delta": chunk}]} for chunk in chunks]
     raw = b"".join(b"data: %b\r\n\r\n" % json.dumps(chunk).encode() for chunk in whole) + end
-    async with OpenAIService([Reply(raw=raw, cut=cut)]) as service, provider(service.url, "openai") as model:
+    async with (
+        OpenAIService([ServiceReply(raw=raw, cut=cut)]) as service,
+        provider(service.url, "openai") as model,
+    ):
         return (await answer(model, asks(tools=(LS,))))[1]
 
 
@@ -78,7 +81,7 @@ async def test_the_thinking_level_goes_only_where_it_is_understood():
 
 
 async def test_pictures_in_results_follow_as_a_message_of_the_user():
-    result = ToolResult("call_1", "ls", (Text("see"), PICTURE))
+    result = ToolResultMessage("call_1", "ls", (Text("see"), PICTURE))
 
     body = await sent(HELLO, Assistant((CALL,)), result, Assistant((Text("nice"),)), HELLO)
 
@@ -108,11 +111,11 @@ async def test_reasoning_is_given_back_only_to_an_endpoint_that_wants_it():
 
 
 async def test_responses_keep_nothing_with_the_vendor_and_give_reasoning_back_before_its_call():
-    script = [Reply(thinking="hm", calls=[("ls", {})]), "ok"]
+    script = [ServiceReply(thinking="hm", calls=[("ls", {})]), "ok"]
     async with OpenAIService(script) as service, provider(service.url, "openai", api="responses") as model:
         _, message = await answer(model, asks(tools=(LS,), thinking="low"))
         call = message.tool_calls[0]
-        result = ToolResult(call.id, "ls", (Text("a"),))
+        result = ToolResultMessage(call.id, "ls", (Text("a"),))
         await answer(model, asks(HELLO, message, result, tools=(LS,), system=SystemPrompt("Be.", "Now.")))
 
     first, second = (request.body for request in service.requests)
@@ -279,7 +282,7 @@ def test_each_endpoint_with_an_address_is_a_provider_of_its_own():
             "nothing": {"apiKey": "k"},
         }
     }
-    models = registered("openai", tree, Network(), {"OPENROUTER_API_KEY": "sk-r"})
+    models = registered("openai", tree, HttpClients(), {"OPENROUTER_API_KEY": "sk-r"})
 
     assert {"gate", "ollama", "openai", "openrouter"} <= models.keys()
     assert {"claude-gate", "anthropic", "off", "nothing"}.isdisjoint(models)
@@ -304,7 +307,7 @@ def test_how_much_a_model_reads_comes_from_the_file_else_it_is_a_safe_guess():
         "models": {"big": {"contextTokens": 64000}},
     }
     models = registered(
-        "openai", {"providers": {"acme": section, "bare": {"baseUrl": "http://localhost:1"}}}, Network()
+        "openai", {"providers": {"acme": section, "bare": {"baseUrl": "http://localhost:1"}}}, HttpClients()
     )
 
     assert models["openai"].context_tokens("gpt-5.1-2025-11-13") == 400_000
@@ -317,5 +320,5 @@ def test_how_much_a_model_reads_comes_from_the_file_else_it_is_a_safe_guess():
 def test_an_address_with_a_password_is_refused_and_not_repeated():
     written = {"providers": {"acme": {"baseUrl": "https://me:hush@acme.test"}}}
     with pytest.raises(ConfigError, match=r"^providers\.acme\.baseUrl") as error:
-        registered("openai", written, Network())["acme"].credentials()
+        registered("openai", written, HttpClients())["acme"].credentials()
     assert "hush" not in str(error.value)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from claw.config.agents import AgentSettings
-from claw.config.settings import Settings
-from claw.manifest import parse as parse_manifest
-from claw.prompt import PromptFacts
-from claw.provider import ToolSpec
-from claw_skills import Catalogue, catalogue, key_is_set, register_commands, skills_section, usable
-from claw_skills.shelf import Shelves, Source
-from claw_skills.skill import Gates, Machine, Skill, obstacle, parse
+from claw.config.models import Settings
+from claw.contracts.prompt import PromptFacts
+from claw.contracts.provider import ToolSpec
+from claw.host.manifest import parse_manifest
+from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section, usable
+from claw_skills.shelf import SkillIndex, SkillSource
+from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
 from hypothesis import given, strategies as st
 
 READ = (ToolSpec("read", "", {}),)
@@ -25,7 +25,7 @@ House = Callable[..., PromptFacts]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def harness(tmp_path: Path) -> House:
     """The facts of an agent with these skill settings; its workspace is ``tmp_path/ws``, the home ``tmp_path/claw``."""
 
     def build(**skills: Any) -> PromptFacts:
@@ -56,19 +56,19 @@ def front(name: str, **more: str) -> str:
     )
 
 
-def section(environ: dict[str, str] | None = None) -> Catalogue:
-    return Catalogue(Shelves(environ or {}, key_is_set(None)))
+def section(environ: dict[str, str] | None = None) -> SkillCatalogue:
+    return SkillCatalogue(SkillIndex(environ or {}, key_is_set(None)))
 
 
 def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_and_first_paragraph(
-    tmp_path: Path, house: House
+    tmp_path: Path, harness: House
 ):
     skill(
         tmp_path / "ws/skills/create-python-script",
         "# create-python-script\n当用户请求时使用本 Skill。\n## 步骤\n1. ls\n",
     )
 
-    text = section().render(house())
+    text = section().render(harness())
 
     assert text.startswith("## Skills\n")
     assert text.endswith(
@@ -78,13 +78,13 @@ def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_
     )
 
 
-def test_a_version_is_told_when_there_is_one(tmp_path: Path, house: House):
+def test_a_version_is_told_when_there_is_one(tmp_path: Path, harness: House):
     skill(tmp_path / "ws/skills/a", front("a", description="does a", version="1.2"))
 
-    assert "<version>1.2</version>" in section().render(house())
+    assert "<version>1.2</version>" in section().render(harness())
 
 
-def test_of_one_name_the_higher_place_wins(tmp_path: Path, house: House):
+def test_of_one_name_the_higher_place_wins(tmp_path: Path, harness: House):
     people = tmp_path / "people"
     skill(tmp_path / "ws/skills/x", front("one", description="of the workspace"))
     skill(people / ".agents/skills/y", front("one", description="of the person"))
@@ -93,31 +93,31 @@ def test_of_one_name_the_higher_place_wins(tmp_path: Path, house: House):
     skill(tmp_path / "claw/agents/coder/agent/skills/three", front("three", description="of the agent"))
     skill(tmp_path / "claw/skills/three", front("three", description="of the house"))
 
-    text = section({"HOME": str(people)}).render(house())
+    text = section({"HOME": str(people)}).render(harness())
 
     told = [line for line in text.splitlines() if line.startswith("<description>")]
     assert told == [f"<description>of the {who}</description>" for who in ("workspace", "agent", "person")]
 
 
-def test_extra_folders_come_last(tmp_path: Path, house: House):
+def test_extra_folders_come_last(tmp_path: Path, harness: House):
     skill(tmp_path / "more/one", front("one", description="extra"))
 
-    assert "<description>extra</description>" in section().render(house(extraDirs=[str(tmp_path / "more")]))
+    assert "<description>extra</description>" in section().render(harness(extraDirs=[str(tmp_path / "more")]))
 
 
 def test_a_skill_outside_of_the_workspace_is_told_by_its_whole_path_and_may_be_read(
-    tmp_path: Path, house: House
+    tmp_path: Path, harness: House
 ):
     folder = skill(tmp_path / "claw/skills/a", front("a", description="x"))
     skill(tmp_path / "ws/skills/b", front("b", description="x"))
-    facts = house()
+    facts = harness()
 
     assert f"<location>{folder.resolve()}/SKILL.md</location>" in section().render(facts)
     assert section().readable(facts.agent) == (folder.resolve(),)
 
 
-def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: Path, house: House):
-    facts = house()
+def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: Path, harness: House):
+    facts = harness()
     assert section().render(facts) == ""
 
     skill(tmp_path / "ws/skills/a", front("a", description="x"))
@@ -126,16 +126,18 @@ def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: P
     assert section().render(facts) != ""
 
 
-def test_an_agent_that_lists_skills_has_only_those_and_with_an_empty_list_none(tmp_path: Path, house: House):
+def test_an_agent_that_lists_skills_has_only_those_and_with_an_empty_list_none(
+    tmp_path: Path, harness: House
+):
     for name in ("a", "b"):
         skill(tmp_path / f"claw/skills/{name}", front(name, description=name))
 
     shelf = section()
-    assert "<name>b</name>" not in shelf.render(house(allow=["a"]))
-    assert "<name>a</name>" in shelf.render(house(allow=["a"]))
-    assert shelf.render(house(allow=[])) == ""
-    assert shelf.readable(house(allow=[]).agent) == ()
-    assert [path.name for path in shelf.readable(house(allow=["a"]).agent)] == ["a"]
+    assert "<name>b</name>" not in shelf.render(harness(allow=["a"]))
+    assert "<name>a</name>" in shelf.render(harness(allow=["a"]))
+    assert shelf.render(harness(allow=[])) == ""
+    assert shelf.readable(harness(allow=[]).agent) == ()
+    assert [path.name for path in shelf.readable(harness(allow=["a"]).agent)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -158,28 +160,30 @@ def test_an_agent_that_lists_skills_has_only_those_and_with_an_empty_list_none(t
 def test_a_gate_says_what_is_missing(metadata: dict[str, Any], why: str):
     for written in (metadata, {"claw": metadata}, {"openclaw": metadata}):
         text = front("a", description="x", metadata=json.dumps(written))
-        assert obstacle(parse(text, "a"), LINUX, {}) == why
+        assert obstacle(parse_skill(text, "a"), LINUX, {}) == why
 
 
 def test_an_operator_may_switch_one_off_by_its_key():
-    assert "skills.entries.a.enabled" in obstacle(parse("# a", "a"), LINUX, {"enabled": False})
+    assert "skills.entries.a.enabled" in obstacle(parse_skill("# a", "a"), LINUX, {"enabled": False})
 
 
-def test_a_skill_that_no_model_may_choose_is_not_listed(tmp_path: Path, house: House):
+def test_a_skill_that_no_model_may_choose_is_not_listed(tmp_path: Path, harness: House):
     skill(tmp_path / "ws/skills/a", "---\nname: a\ndescription: x\ndisable-model-invocation: true\n---\n")
 
-    assert section().render(house()) == ""
+    assert section().render(harness()) == ""
 
 
 def test_frontmatter_that_is_no_yaml_is_read_line_by_line():
-    found = parse("---\nname: weather\ndescription: Use when: user asks [for] weather: now\n---\nbody", "w")
+    found = parse_skill(
+        "---\nname: weather\ndescription: Use when: user asks [for] weather: now\n---\nbody", "w"
+    )
 
     assert (found.name, found.description) == ("weather", "Use when: user asks [for] weather: now")
 
 
 @given(st.text(max_size=300), st.booleans())
 def test_any_file_is_some_skill(text: str, fenced: bool):
-    found = parse(f"---\n{text}\n---\n" if fenced else text, "folder")
+    found = parse_skill(f"---\n{text}\n---\n" if fenced else text, "folder")
 
     assert found.name and "\n" not in found.name + found.description + found.version
     assert obstacle(found, LINUX, {}) is not None
@@ -197,23 +201,23 @@ def test_no_name_can_end_its_element_and_the_list_stays_within_its_size(names: l
     assert inside.count("<name>") == inside.count("</skill>")
 
 
-def test_too_many_skills_are_cut_from_the_end(tmp_path: Path, house: House):
+def test_too_many_skills_are_cut_from_the_end(tmp_path: Path, harness: House):
     for number in range(5):
         skill(tmp_path / f"claw/skills/s{number}", front(f"s{number}", description="x"))
 
-    text = section().render(house(maxInPrompt=2))
+    text = section().render(harness(maxInPrompt=2))
 
     assert "<name>s1</name>" in text and "<name>s2</name>" not in text
 
 
-def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path, house: House):
+def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path, harness: House):
     secret = tmp_path / "secret"
     secret.write_text("the key")
     folder = tmp_path / "ws/skills/evil"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").symlink_to(secret)
 
-    assert section().render(house()) == ""
+    assert section().render(harness()) == ""
 
 
 def _age(path: Path) -> None:
@@ -222,10 +226,12 @@ def _age(path: Path) -> None:
         os.utime(each, (time.time() - 60, time.time() - 60))
 
 
-def test_a_second_look_at_an_unchanged_shelf_reads_nothing_and_a_change_is_seen(tmp_path: Path, house: House):
+def test_a_second_look_at_an_unchanged_shelf_reads_nothing_and_a_change_is_seen(
+    tmp_path: Path, harness: House
+):
     folder = skill(tmp_path / "ws/skills/a", front("a", description="old"))
     _age(tmp_path / "ws")
-    shelf, facts = section(), house()
+    shelf, facts = section(), harness()
     first = shelf.render(facts)
 
     assert shelf.render(facts) is first
@@ -238,20 +244,20 @@ def test_a_second_look_at_an_unchanged_shelf_reads_nothing_and_a_change_is_seen(
 
 
 def test_an_unreadable_place_is_an_empty_one(tmp_path: Path):
-    from claw_skills.shelf import Place
+    from claw_skills.shelf import SkillFolder
 
     (tmp_path / "file").write_text("no folder")
 
-    assert Source(Place("x", tmp_path / "file")).look() == ()
-    assert Source(Place("x", tmp_path / "absent")).look() == ()
+    assert SkillSource(SkillFolder("x", tmp_path / "file")).look() == ()
+    assert SkillSource(SkillFolder("x", tmp_path / "absent")).look() == ()
 
 
-def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, house: House):
+def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, harness: House):
     bins = tmp_path / "bin"
     bins.mkdir()
     metadata = json.dumps({"requires": {"bins": ["gh-of-tests"]}})
     skill(tmp_path / "ws/skills/a", front("a", description="x", metadata=metadata))
-    shelf, facts = section({"PATH": str(bins)}), house()
+    shelf, facts = section({"PATH": str(bins)}), harness()
     assert shelf.render(facts) == ""
 
     (bins / "gh-of-tests").write_text("#!/bin/sh\n")
@@ -277,16 +283,16 @@ def test_the_manifest_says_what_the_plugin_brings():
 
     assert manifest.prompt_sections == (skills_section({}).name,)
     assert manifest.commands == ("skills",)
-    assert manifest.speaks_in_turns
+    assert manifest.loads_at_start
 
 
 def test_usable_keeps_what_nothing_stands_against():
-    from claw_skills.shelf import Shelved
+    from claw_skills.shelf import FoundSkill
 
     shelved = [
-        Shelved(Skill("a", ""), ""),
-        Shelved(Skill("b", ""), "not on PATH: x"),
-        Shelved(Skill("c", "", gates=Gates()), ""),
+        FoundSkill(Skill("a", ""), ""),
+        FoundSkill(Skill("b", ""), "not on PATH: x"),
+        FoundSkill(Skill("c", "", gates=Requirements()), ""),
     ]
 
     assert [one.name for one in usable(shelved, AgentSettings().skills)] == ["a", "c"]

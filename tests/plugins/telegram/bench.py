@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import claw_telegram
-from claw import Inbound, Network
+from claw import HttpClients, Inbound
 from claw.testing import plugin_config
 from claw_telegram.channel import TelegramChannel
 from claw_telegram.fake import FakeTelegram
-from claw_telegram.poller import Pace
+from claw_telegram.poller import PollTimings
 
 TOKEN = "6543210987:AAE_fake-token-of-a-loopback-service01"
-QUICK = Pace(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=0.05)
+QUICK = PollTimings(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=0.05)
 
 
-class Door:
+class RecordingInbox:
     """Takes what is handed in, unless it is told not to."""
 
     def __init__(self, *answers: bool) -> None:
@@ -33,7 +33,7 @@ class Door:
         return [one.text for one in self.heard]
 
 
-def channels(section: Mapping[str, Any], network: Network) -> list[TelegramChannel]:
+def channels(section: Mapping[str, Any], network: HttpClients) -> list[TelegramChannel]:
     """What the plugin registers for ``channels.telegram``."""
     tree = {"channels": {"telegram": {"botToken": TOKEN, **section}}}
     config = plugin_config(tree, "telegram", network=network)
@@ -41,9 +41,9 @@ def channels(section: Mapping[str, Any], network: Network) -> list[TelegramChann
 
 
 @asynccontextmanager
-async def channel_at(url: str, pace: Pace = QUICK, **section: Any) -> AsyncIterator[TelegramChannel]:
+async def channel_at(url: str, pace: PollTimings = QUICK, **section: Any) -> AsyncIterator[TelegramChannel]:
     """One channel, its connections closed at the end."""
-    network = Network()
+    network = HttpClients()
     try:
         (made,) = channels({"apiBase": url, **section}, network)
         made.pace = pace
@@ -53,9 +53,9 @@ async def channel_at(url: str, pace: Pace = QUICK, **section: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def running(channel: TelegramChannel, door: Door) -> AsyncIterator[asyncio.Task[None]]:
+async def running(channel: TelegramChannel, inbox: RecordingInbox) -> AsyncIterator[asyncio.Task[None]]:
     """The channel while it listens."""
-    task = asyncio.create_task(channel.run(door))
+    task = asyncio.create_task(channel.run(inbox))
     try:
         yield task
     finally:
@@ -66,12 +66,12 @@ async def running(channel: TelegramChannel, door: Door) -> AsyncIterator[asyncio
 
 @asynccontextmanager
 async def listening(
-    fake: FakeTelegram, *answers: bool, pace: Pace = QUICK, **section: Any
-) -> AsyncIterator[tuple[TelegramChannel, Door]]:
+    fake: FakeTelegram, *answers: bool, pace: PollTimings = QUICK, **section: Any
+) -> AsyncIterator[tuple[TelegramChannel, RecordingInbox]]:
     """A channel that listens to the fake, and its door."""
-    door = Door(*answers)
-    async with channel_at(fake.url, pace, **section) as channel, running(channel, door):
-        yield channel, door
+    inbox = RecordingInbox(*answers)
+    async with channel_at(fake.url, pace, **section) as channel, running(channel, inbox):
+        yield channel, inbox
 
 
 async def soon(condition: Callable[[], Any], seconds: float = 20) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from claw import Finding
-from claw_telegram.fake import FakeTelegram, Refusal
+from claw_telegram.fake import FakeRefusal, FakeTelegram
 from plugins.telegram.bench import TOKEN, channel_at
 
 HOOK = {"mode": "webhook", "webhookSecret": "s3cret-s3cret-s3cret"}
@@ -67,7 +67,7 @@ async def test_a_token_of_no_shape_is_no_token() -> None:
 @pytest.mark.parametrize("status", [500, 429])
 async def test_a_service_that_does_not_answer_well_is_told(status: int) -> None:
     async with FakeTelegram(TOKEN) as service:
-        service.fail("getMe", Refusal(status, "not now"))
+        service.fail("getMe", FakeRefusal(status, "not now"))
         [one] = await found(service)
         assert one.grave and "not now" in one.problem
     [one] = await found(service)

@@ -3,18 +3,19 @@
 import asyncio
 
 import pytest
-from claw import Button, DeliveryError, EditWriter
+from claw import Button, DeliveryError
+from claw_channel_sdk import EditStream
 from claw_telegram.channel import TelegramChannel
-from claw_telegram.drafting import DraftWriter, draft_id
-from claw_telegram.fake import FakeTelegram, Refusal, too_fast
+from claw_telegram.drafting import DraftStream, draft_id
+from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 from hypothesis import given, strategies as st
 from plugins.telegram.bench import channel_at, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, THERE, out
 
 
-def writer_of(channel: TelegramChannel, pause: float = 0.02, again: float = 20.0) -> DraftWriter:
+def writer_of(channel: TelegramChannel, pause: float = 0.02, again: float = 20.0) -> DraftStream:
     made = channel.stream(out("", reply_to="5"))
-    assert isinstance(made, DraftWriter)
+    assert isinstance(made, DraftStream)
     made._pause, made._again = pause, again
     return made
 
@@ -74,7 +75,7 @@ async def test_one_that_is_pressed_waits_and_one_that_is_refused_leaves_the_answ
         assert len(fake.calls("sendMessageDraft")) == 1
         await soon(lambda: texts(fake) == ["a b"])
         await writer.finish(out("a b c"))
-        fake.fail("sendMessageDraft", Refusal(404, "Not Found: method not found"))
+        fake.fail("sendMessageDraft", FakeRefusal(404, "Not Found: method not found"))
         writer = writer_of(channel)
         await writer.show("d")
         await soon(lambda: len(fake.calls("sendMessageDraft")) == 3)
@@ -86,13 +87,13 @@ async def test_one_that_is_pressed_waits_and_one_that_is_refused_leaves_the_answ
 
 async def test_a_group_and_who_did_not_wish_it_see_edits() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url, drafts=True) as channel:
-        assert isinstance(channel.stream(out("", THERE)), EditWriter)
+        assert isinstance(channel.stream(out("", THERE)), EditStream)
         writer = channel.stream(out("", THERE))
         await writer.show("a")
         await soon(lambda: fake.shown(GROUP))
         await writer.abandon()
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        assert isinstance(channel.stream(out("", HERE)), EditWriter)
+        assert isinstance(channel.stream(out("", HERE)), EditStream)
 
 
 async def test_an_end_that_is_refused_can_be_tried_again() -> None:
@@ -100,7 +101,7 @@ async def test_an_end_that_is_refused_can_be_tried_again() -> None:
         writer = writer_of(channel)
         await writer.show("a")
         await soon(lambda: texts(fake))
-        fake.fail("sendMessage", Refusal(500, "Internal Server Error"))
+        fake.fail("sendMessage", FakeRefusal(500, "Internal Server Error"))
         with pytest.raises(DeliveryError):
             await writer.finish(out("a b"))
         await writer.finish(out("a b"))

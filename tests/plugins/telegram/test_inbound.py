@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from claw import Heard, Inbound
-from claw_telegram.inbound import Bot, album_of, joined, to_inbound
+from claw import Inbound, QuotedMessage
+from claw_telegram.inbound import TelegramBot, album_of, joined, to_inbound
 from claw_telegram.poller import read, together
 from hypothesis import given, strategies as st
 
-BOT = Bot(6543210987, "claw_bot", "work")
+BOT = TelegramBot(6543210987, "claw_bot", "work")
 PERSON = {"id": 111222333, "is_bot": False, "first_name": "Zhang", "last_name": "San", "username": "zhangsan"}
 US = {"id": BOT.id, "is_bot": True, "first_name": "Claw", "username": "claw_bot"}
 GROUP = {"id": -1001987654321, "title": "Project", "type": "supergroup"}
@@ -99,7 +99,7 @@ def test_a_quote_tells_what_was_said_and_by_whom() -> None:
     quoted = message("the whole thing") | {"message_id": 3, "date": 1781530000}
     inbound = heard("why?", reply_to_message=quoted, quote={"text": "whole", "position": 4})
     assert inbound.reply_to == "3" and not inbound.mentions_us
-    assert inbound.around.quoted == Heard("whole", "Zhang San", "3", 1781530000.0)
+    assert inbound.around.quoted == QuotedMessage("whole", "Zhang San", "3", 1781530000.0)
 
 
 def test_the_first_message_of_a_topic_is_no_quote_and_general_has_no_id() -> None:

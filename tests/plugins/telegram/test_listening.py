@@ -6,46 +6,48 @@ from dataclasses import replace
 
 import pytest
 from claw import ConfigError, DeliveryError, chat_menu
-from claw_telegram.api import Refused
-from claw_telegram.fake import FakeTelegram, Refusal, too_fast
-from claw_telegram.inbound import Bot
-from claw_telegram.poller import Pace, Poller, trouble
-from plugins.telegram.bench import QUICK, Door, channel_at, listening, running, soon
+from claw_telegram.api import TelegramError
+from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
+from claw_telegram.inbound import TelegramBot
+from claw_telegram.poller import Poller, PollTimings, trouble
+from plugins.telegram.bench import QUICK, RecordingInbox, channel_at, listening, running, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, THERE, out
 
 
-def refused(status: int, said: str = "no", **more: object) -> Refused:
-    return Refused("getUpdates", status, said, more)
+def refused(status: int, said: str = "no", **more: object) -> TelegramError:
+    return TelegramError("getUpdates", status, said, more)
 
 
 class TestPace:
     def test_a_poll_has_fifteen_seconds_more_than_telegram_may_hold_it(self) -> None:
-        assert (Pace().poll, Pace().grace) == (25, 15)
+        assert (PollTimings().poll, PollTimings().grace) == (25, 15)
 
     def test_somebody_else_who_polls_is_given_five_seconds_and_then_more_up_to_a_minute(self) -> None:
-        pauses = [trouble(refused(409), failures, Pace()).seconds for failures in range(1, 9)]
+        pauses = [trouble(refused(409), failures, PollTimings()).seconds for failures in range(1, 9)]
         most = [5, 10, 20, 40, 60, 60, 60, 60]
         assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, most, strict=True))
 
     def test_after_a_failure_the_pauses_double_up_to_a_minute(self) -> None:
-        pauses = [trouble(DeliveryError("broke"), failures, Pace()).seconds for failures in (1, 2, 5, 50)]
+        pauses = [
+            trouble(DeliveryError("broke"), failures, PollTimings()).seconds for failures in (1, 2, 5, 50)
+        ]
         assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, (1, 2, 16, 60), strict=True))
 
     @pytest.mark.parametrize("status", [401, 404])
     def test_a_token_that_nobody_has_is_given_up(self, status: int) -> None:
-        assert trouble(refused(status), 1, Pace()).kind == "fatal"
+        assert trouble(refused(status), 1, PollTimings()).kind == "fatal"
 
     def test_a_pause_that_telegram_asks_for_is_taken_as_it_is(self) -> None:
-        found = trouble(refused(429, retry_after=7), 9, Pace())
+        found = trouble(refused(429, retry_after=7), 9, PollTimings())
         assert (found.kind, found.seconds) == ("pressed", 7)
 
 
 async def test_a_poll_that_hangs_gets_a_new_client_and_sends_keep_theirs() -> None:
     async with FakeTelegram() as fake:
         fake.hang("getUpdates")
-        async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, door):
+        async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, inbox):
             fake.says("hello")
-            await soon(lambda: door.texts == ["hello"])
+            await soon(lambda: inbox.texts == ["hello"])
             await channel.send(out("still here"))
         assert fake.shown() == ["still here"]
 
@@ -66,13 +68,13 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
 
     poller = Poller(
         connect,  # type: ignore[arg-type]
-        Bot(1, "b"),
-        submit=lambda inbound, update: Door().submit(inbound),
-        came=lambda held: None,
-        troubled=lambda found, why: None,
-        pace=Pace(first=0.001),
+        TelegramBot(1, "b"),
+        submit=lambda inbound, update: RecordingInbox().submit(inbound),
+        on_poll=lambda held: None,
+        on_failure=lambda found, why: None,
+        pace=PollTimings(first=0.001),
     )
-    with pytest.raises(Refused):
+    with pytest.raises(TelegramError):
         await poller.run()
     assert made == ["closed"] * 3
 
@@ -94,13 +96,13 @@ async def test_after_a_success_the_pauses_begin_anew() -> None:
 
     poller = Poller(
         Script,  # type: ignore[arg-type]
-        Bot(1, "b"),
-        submit=lambda inbound, update: Door().submit(inbound),
-        came=lambda held: None,
-        troubled=lambda found, why: pauses.append(found.seconds),
-        pace=Pace(first=0.01),
+        TelegramBot(1, "b"),
+        submit=lambda inbound, update: RecordingInbox().submit(inbound),
+        on_poll=lambda held: None,
+        on_failure=lambda found, why: pauses.append(found.seconds),
+        pace=PollTimings(first=0.01),
     )
-    with pytest.raises(Refused):
+    with pytest.raises(TelegramError):
         await poller.run()
     first, second, third, _ = pauses
     assert third <= 0.01 < second and first <= 0.01
@@ -126,12 +128,12 @@ async def test_the_first_poll_tells_at_once_how_things_stand() -> None:
 
 
 async def test_a_stuck_send_holds_up_no_poll() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         released = fake.hang("sendMessage")
         sending = asyncio.ensure_future(channel.send(out("slow")))
         await soon(lambda: fake.calls("sendMessage"))
         fake.says("meanwhile")
-        await soon(lambda: door.texts == ["meanwhile"])
+        await soon(lambda: inbox.texts == ["meanwhile"])
         released.set()
         await sending
 
@@ -140,44 +142,44 @@ async def test_a_stuck_send_holds_up_no_poll() -> None:
 async def test_what_nobody_waits_for_holds_up_no_message(method: str) -> None:
     async with FakeTelegram() as fake:
         released = fake.hang(method)
-        async with listening(fake) as (_, door):
+        async with listening(fake) as (_, inbox):
             fake.presses(fake.message("Run?")["message_id"], "y")
             await soon(lambda: fake.calls(method))
             fake.says("meanwhile")
-            await soon(lambda: door.texts[-1:] == ["meanwhile"])
+            await soon(lambda: inbox.texts[-1:] == ["meanwhile"])
             released.set()
 
 
 async def test_a_button_that_was_not_taken_is_not_answered() -> None:
-    async with FakeTelegram() as fake, listening(fake, *[False] * 3) as (_, door):
+    async with FakeTelegram() as fake, listening(fake, *[False] * 3) as (_, inbox):
         fake.presses(fake.message("Run?")["message_id"], "y")
-        await soon(lambda: len(door.heard) == 3)
+        await soon(lambda: len(inbox.heard) == 3)
         assert fake.calls("answerCallbackQuery") == []
         await soon(lambda: len(fake.calls("answerCallbackQuery")) == 1)
 
 
 async def test_reactions_come_as_they_were_asked_for() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         await soon(lambda: channel.state.state == "up")
         person = {"id": 111222333, "is_bot": False, "first_name": "Zhang"}
         chat = {"id": CHAT, "type": "private"}
         put = {"old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": "👍"}]}
         fake.update(message_reaction={"chat": chat, "message_id": 5, "user": person, "date": 1, **put})
-        await soon(lambda: [one.kind for one in door.heard] == ["reaction"])
+        await soon(lambda: [one.kind for one in inbox.heard] == ["reaction"])
 
 
 async def test_a_group_that_tells_where_it_went_is_answered_there_and_its_new_number_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         fake.says(chat=-4001, migrate_to_chat_id=GROUP)
-        await soon(lambda: [one.kind for one in door.heard] == ["migrate"])
+        await soon(lambda: [one.kind for one in inbox.heard] == ["migrate"])
         await channel.send(out("here", replace(THERE, chat="-4001")))
         await channel.typing(replace(THERE, chat="-4001"))
         assert fake.shown(GROUP) == ["here"] and fake.shown(-4001) == []
         assert [call["chat_id"] for call in fake.calls("sendChatAction")] == [GROUP]
         fake.says(chat=-4001, migrate_to_chat_id=GROUP)
-        await soon(lambda: len(door.heard) == 2)
+        await soon(lambda: len(inbox.heard) == 2)
     assert [line for line in caplog.messages if "list it under its new id" in line] == [
         f"telegram: the group -4001 became {GROUP}: list it under its new id"
     ]
@@ -199,14 +201,14 @@ async def test_the_menu_holds_every_chat_command_and_may_be_left_out() -> None:
 async def test_a_token_of_no_shape_is_refused_as_one_that_nobody_knows() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url, botToken="no-token") as channel:
         with pytest.raises(ConfigError, match="BotFather"):
-            await channel.run(Door())
+            await channel.run(RecordingInbox())
 
 
 async def test_a_token_that_is_taken_away_while_it_listens_ends_that_with_what_to_do() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        listens = asyncio.ensure_future(channel.run(Door()))
+        listens = asyncio.ensure_future(channel.run(RecordingInbox()))
         await soon(lambda: len(fake.calls("getUpdates")) == 2)
-        fake.fail("getUpdates", Refusal(401, "Unauthorized"))
+        fake.fail("getUpdates", FakeRefusal(401, "Unauthorized"))
         fake.says("ends the poll that is held")
         with pytest.raises(ConfigError, match="BotFather") as gone:
             await listens
@@ -219,7 +221,7 @@ async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_
     caplog.set_level(logging.INFO, "claw_telegram")
     async with FakeTelegram() as fake, listening(fake) as (channel, _):
         await soon(lambda: channel.state.state == "up")
-        fake.fail("getUpdates", Refusal(409, "Conflict: terminated by other getUpdates request"), 3)
+        fake.fail("getUpdates", FakeRefusal(409, "Conflict: terminated by other getUpdates request"), 3)
         fake.says("ends the poll")
         await soon(lambda: channel.state.reconnects == 1)
         fake.says("ends a poll that was held")
@@ -273,10 +275,10 @@ async def test_a_topic_stays_the_place_of_all_that_is_said_there() -> None:
 
 
 async def test_a_channel_that_stopped_hears_nothing_more() -> None:
-    door = Door()
+    inbox = RecordingInbox()
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        async with running(channel, door):
+        async with running(channel, inbox):
             await soon(lambda: channel.state.state == "up")
         fake.says("too late")
         await asyncio.sleep(0.05)
-        assert door.heard == [] and len(fake.pending) == 1
+        assert inbox.heard == [] and len(fake.pending) == 1

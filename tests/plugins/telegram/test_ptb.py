@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from claw_telegram.fake import FakeTelegram, Refusal, too_fast
+from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 
 telegram = pytest.importorskip("telegram")
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters, Update  # noqa: E402
@@ -111,7 +111,7 @@ async def test_failures_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RetryAfter) as pressed:
             await bot.send_message(CHAT, "x")
         assert pressed.value.retry_after == timedelta(seconds=3)
-        fake.fail("sendMessage", Refusal(403, "Forbidden: bot was blocked by the user"))
+        fake.fail("sendMessage", FakeRefusal(403, "Forbidden: bot was blocked by the user"))
         with pytest.raises(telegram.error.Forbidden):
             await bot.send_message(CHAT, "x")
         fake.drop("sendMessage")

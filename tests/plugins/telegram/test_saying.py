@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from claw import Attachment, Button, DeliveryError, Inbound, Sender
-from claw_telegram.api import Api, Refused
-from claw_telegram.fake import FakeTelegram, Refusal
+from claw_telegram.api import BotApi, TelegramError
+from claw_telegram.fake import FakeRefusal, FakeTelegram
 from claw_telegram.saying import keyboard, media_method, saying
 from claw_telegram.split import LIMIT
 from plugins.telegram.bench import TOKEN, channel_at, soon
@@ -85,7 +85,7 @@ async def test_buttons_stand_below_the_last_of_several_messages() -> None:
         await writer.finish(out(text, buttons=buttons))
         assert keys_shown(fake) == [False, True]
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendMessage", Refusal(400, "Bad Request: message is too long"))
+        fake.fail("sendMessage", FakeRefusal(400, "Bad Request: message is too long"))
         await channel.send(out(text[:4000], buttons=buttons))
         assert keys_shown(fake) == [False, True]
 
@@ -107,10 +107,12 @@ async def test_a_file_that_is_refused_for_its_words_goes_with_other_words(tmp_pa
     (tmp_path / "a.txt").write_bytes(b"x")
     file = Attachment("file", "a.txt", path=str(tmp_path / "a.txt"))
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendDocument", Refusal(400, "Bad Request: can't parse entities: Unsupported start tag"))
+        fake.fail(
+            "sendDocument", FakeRefusal(400, "Bad Request: can't parse entities: Unsupported start tag")
+        )
         await channel.send(out("**see**", attachments=(file,)))
         assert fake.shown() == ["**see**"]
-        moved = Refusal(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=GROUP)
+        moved = FakeRefusal(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=GROUP)
         fake.fail("sendDocument", moved)
         await channel.send(out("there", replace(HERE, chat="-4001"), attachments=(file,)))
         assert fake.shown(GROUP) == ["there"]
@@ -134,12 +136,12 @@ async def test_a_refusal_says_whether_another_try_may_help_and_whether_it_may_ha
     status: int, permanent: bool, unknown: bool
 ) -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendMessage", Refusal(status, "not now"))
-        with pytest.raises(Refused) as refused:
+        fake.fail("sendMessage", FakeRefusal(status, "not now"))
+        with pytest.raises(TelegramError) as refused:
             await channel.send(out("x"))
         assert (refused.value.permanent, refused.value.outcome_unknown) == (permanent, unknown)
-        fake.fail("editMessageText", Refusal(502, "Bad Gateway"))
-        with pytest.raises(Refused) as edit:
+        fake.fail("editMessageText", FakeRefusal(502, "Bad Gateway"))
+        with pytest.raises(TelegramError) as edit:
             await channel.edit(HERE, "5", "x")
         assert not edit.value.outcome_unknown, "an edit does no harm twice"
 
@@ -156,7 +158,7 @@ async def test_a_file_that_breaks_off_is_not_taken_for_whole() -> None:
 
 async def test_a_call_that_is_not_answered_in_time_may_have_been_done() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        api: Api = channel._api()
+        api: BotApi = channel._api()
         released = fake.hang("sendMessage")
         with pytest.raises(DeliveryError, match=r"did not answer sendMessage within 0\.1 s") as late:
             await api.call("sendMessage", {"chat_id": CHAT, "text": "x"}, seconds=0.1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from claw import Address, Attachment, Button, ConfigError, DeliveryError, Outbound
-from claw_telegram.fake import FakeTelegram, Refusal, too_fast
-from plugins.telegram.bench import QUICK, TOKEN, Door, channel_at, listening, running, soon
+from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
+from plugins.telegram.bench import QUICK, TOKEN, RecordingInbox, channel_at, listening, running, soon
 
 CHAT, GROUP = FakeTelegram.CHAT, FakeTelegram.GROUP
 HERE = Address("telegram", str(CHAT))
@@ -36,19 +36,19 @@ async def test_it_introduces_itself_shows_its_menu_and_is_up() -> None:
 async def test_a_token_that_nobody_knows_fails_with_a_line_that_says_where_to_get_one() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url, botToken="1:nobody-knows-this") as channel:
         with pytest.raises(ConfigError, match=r"channels\.telegram\.botToken.*BotFather"):
-            await channel.run(Door())
+            await channel.run(RecordingInbox())
         assert channel.state.state == "failed"
         assert "BotFather" in channel.state.detail and "nobody-knows" not in channel.state.detail
         assert len(fake.calls("getMe")) == 1, "a bad token is not tried again"
 
 
 async def test_an_answer_goes_to_the_same_chat_and_topic_and_quotes() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         fake.topics[GROUP] = {42}
         asked = fake.says("@claw_bot hi", chat=GROUP, message_thread_id=42, is_topic_message=True,
                           entities=[{"type": "mention", "offset": 0, "length": 9}])["message"]  # fmt: skip
-        await soon(lambda: door.heard)
-        heard = door.heard[0]
+        await soon(lambda: inbox.heard)
+        heard = inbox.heard[0]
         assert (heard.text, heard.mentions_us, heard.chat_type) == ("hi", True, "group")
         receipt = await channel.send(out("hello", heard.address, reply_to=heard.message_id))
         said = fake.messages[GROUP][int(receipt.message_ids[0])]
@@ -59,18 +59,18 @@ async def test_an_answer_goes_to_the_same_chat_and_topic_and_quotes() -> None:
 
 
 async def test_what_is_not_taken_is_not_confirmed_and_comes_again() -> None:
-    async with FakeTelegram() as fake, listening(fake, True, False) as (_, door):
+    async with FakeTelegram() as fake, listening(fake, True, False) as (_, inbox):
         fake.says("one")
         fake.says("two")
         fake.says("three")
         await soon(lambda: not fake.pending)
-        assert door.texts == ["one", "two", "two", "three"]
+        assert inbox.texts == ["one", "two", "two", "three"]
 
 
 async def test_nothing_is_confirmed_while_the_house_still_writes_it_down() -> None:
     written = asyncio.Event()
 
-    class SlowDoor(Door):
+    class SlowDoor(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             await written.wait()
             return await super().submit(inbound)
@@ -85,7 +85,7 @@ async def test_nothing_is_confirmed_while_the_house_still_writes_it_down() -> No
 
 
 async def test_a_house_in_trouble_gets_the_message_again_and_an_unknown_shape_stops_nothing() -> None:
-    class TroubledDoor(Door):
+    class TroubledDoor(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             if not self.heard:
                 self.heard.append(inbound)
@@ -101,33 +101,33 @@ async def test_a_house_in_trouble_gets_the_message_again_and_an_unknown_shape_st
 
 
 async def test_after_a_drop_it_connects_again_and_hears_what_it_missed() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         await soon(lambda: channel.state.state == "up")
         fake.drop("getUpdates", 2)
         fake.says("first")  # ends the poll that is held
         await soon(lambda: channel.state.reconnects == 1)
         fake.says("missed")
-        await soon(lambda: door.texts == ["first", "missed"])
+        await soon(lambda: inbox.texts == ["first", "missed"])
         assert channel.state.state == "up" and "broke" in channel.state.last_error
 
 
 async def test_a_poll_that_hangs_is_given_up_and_made_anew() -> None:
     async with FakeTelegram() as fake:
         fake.hang("getUpdates")
-        async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, door):
+        async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, inbox):
             fake.says("hello")
-            await soon(lambda: door.texts == ["hello"])
+            await soon(lambda: inbox.texts == ["hello"])
             assert channel.state.reconnects == 1
 
 
 async def test_a_second_poller_makes_it_wait_and_it_heals_when_that_one_goes() -> None:
     async with FakeTelegram() as fake:
-        fake.fail("getUpdates", Refusal(409, "Conflict: terminated by other getUpdates request"), 2)
-        async with listening(fake) as (channel, door):
+        fake.fail("getUpdates", FakeRefusal(409, "Conflict: terminated by other getUpdates request"), 2)
+        async with listening(fake) as (channel, inbox):
             await soon(lambda: channel.state.state == "waiting")
             assert "another process polls" in channel.state.detail
             fake.says("hello")
-            await soon(lambda: door.texts == ["hello"])
+            await soon(lambda: inbox.texts == ["hello"])
             assert (channel.state.state, channel.state.detail) == ("up", "")
 
 
@@ -135,8 +135,8 @@ async def test_a_webhook_that_somebody_set_is_taken_away_and_nothing_is_lost() -
     async with FakeTelegram() as fake:
         fake.webhook = {"url": "http://127.0.0.1:1/gone", "secret": ""}
         fake.says("waiting")
-        async with listening(fake) as (_, door):
-            await soon(lambda: door.texts == ["waiting"])
+        async with listening(fake) as (_, inbox):
+            await soon(lambda: inbox.texts == ["waiting"])
         assert fake.calls("deleteWebhook") == [{"drop_pending_updates": False}]
 
 
@@ -145,7 +145,7 @@ async def test_an_album_is_one_message_also_when_its_parts_come_apart() -> None:
         photo = [{"file_id": f"p{number}", "file_unique_id": f"u{number}", "width": 9, "height": 9}]
         fake.says(chat=CHAT, photo=photo, media_group_id="g1", **more)  # type: ignore[arg-type]
 
-    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, album=0.5)) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, album=0.5)) as (channel, inbox):
         await soon(lambda: channel.state.state == "up")
         part(1, caption="look")
         await asyncio.sleep(0.02)
@@ -153,22 +153,22 @@ async def test_an_album_is_one_message_also_when_its_parts_come_apart() -> None:
         part(3)
         fake.says("and?")
         await soon(lambda: not fake.pending)
-        assert [(one.text, [file.key for file in one.attachments]) for one in door.heard] == [
+        assert [(one.text, [file.key for file in one.attachments]) for one in inbox.heard] == [
             ("look", ["p1", "p2", "p3"]),
             ("and?", []),
         ]
 
 
 async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() -> None:
-    async with FakeTelegram() as fake, listening(fake, False, True) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake, False, True) as (channel, inbox):
         buttons = (Button("Once", "ap:1:once", "primary"), Button("Deny", "ap:1:deny", "danger"))
         receipt = await channel.send(out("Run `rm x`?", buttons=buttons))
         (row,) = fake.calls("sendMessage")[0]["reply_markup"]["inline_keyboard"]
         assert [key["callback_data"] for key in row] == ["ap:1:once", "ap:1:deny"]
         fake.presses(int(receipt.message_ids[0]), "ap:1:once")
         await soon(lambda: fake.calls("answerCallbackQuery"))
-        assert len(door.heard) == 2, "the first time it was not taken"
-        pressed = door.heard[-1]
+        assert len(inbox.heard) == 2, "the first time it was not taken"
+        pressed = inbox.heard[-1]
         assert (pressed.kind, pressed.text, pressed.message_id) == (
             "button",
             "ap:1:once",
@@ -181,7 +181,7 @@ async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() 
 
 async def test_it_stops_at_once_and_leaves_no_task() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url, replace(QUICK, poll=60)) as channel:
-        task = asyncio.create_task(channel.run(Door()))
+        task = asyncio.create_task(channel.run(RecordingInbox()))
         await soon(lambda: len(fake.calls("getUpdates")) == 2)
         began = time.monotonic()
         task.cancel()
@@ -204,7 +204,7 @@ async def test_the_token_is_in_no_log_line(caplog: pytest.LogCaptureFixture) -> 
     async with FakeTelegram() as fake, listening(fake) as (channel, _):
         await soon(lambda: channel.state.state == "up")
         fake.drop("getUpdates")
-        fake.fail("sendMessage", Refusal(403, "Forbidden: bot was blocked by the user"))
+        fake.fail("sendMessage", FakeRefusal(403, "Forbidden: bot was blocked by the user"))
         with pytest.raises(DeliveryError):
             await channel.send(out("x"))
     assert any("HTTP Request" in record.getMessage() for record in caplog.records)
@@ -270,7 +270,7 @@ async def test_a_429_is_told_with_its_time_and_other_chats_go_on() -> None:
 
 async def test_what_will_never_pass_is_permanent_and_asked_once() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendMessage", Refusal(403, "Forbidden: bot was blocked by the user"))
+        fake.fail("sendMessage", FakeRefusal(403, "Forbidden: bot was blocked by the user"))
         with pytest.raises(DeliveryError, match="blocked by the user") as refused:
             await channel.send(out("x"))
         assert refused.value.permanent and not refused.value.outcome_unknown
@@ -298,7 +298,7 @@ async def test_a_service_that_cannot_be_reached_has_certainly_taken_nothing() ->
 
 async def test_formatting_that_is_refused_goes_out_as_plain_text() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendMessage", Refusal(400, "Bad Request: can't parse entities: Unsupported start tag"))
+        fake.fail("sendMessage", FakeRefusal(400, "Bad Request: can't parse entities: Unsupported start tag"))
         await channel.send(out("**x**"))
         assert fake.shown() == ["**x**"]
 
@@ -317,7 +317,7 @@ async def test_a_topic_that_is_gone_is_answered_in_the_group() -> None:
 
 async def test_a_group_that_moved_is_followed() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        moved = Refusal(
+        moved = FakeRefusal(
             400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=GROUP
         )
         fake.fail("sendMessage", moved)
@@ -340,7 +340,7 @@ async def test_what_a_stream_left_becomes_the_final_text() -> None:
 
 
 async def test_it_edits_reacts_asks_and_shows_that_it_types() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         (id,) = (await channel.send(out("old"))).message_ids
         await channel.edit(HERE, id, "new")
         await channel.edit(HERE, id, "new")
@@ -353,8 +353,8 @@ async def test_it_edits_reacts_asks_and_shows_that_it_types() -> None:
         assert reactions == [[{"type": "emoji", "emoji": "❤"}], []]
         fake.topics[GROUP] = {42}
         fake.says("hi", chat=GROUP)
-        await soon(lambda: door.heard)
-        await channel.typing(door.heard[0].address)
+        await soon(lambda: inbox.heard)
+        await channel.typing(inbox.heard[0].address)
         threads = [call.get("message_thread_id") for call in fake.calls("sendChatAction")]
         assert threads == [None, 1], "the General topic has a number for typing alone"
         fake.fail("sendChatAction", too_fast(30))
@@ -392,7 +392,7 @@ async def test_a_picture_that_is_refused_goes_as_a_file_and_a_long_caption_as_a_
 ) -> None:
     (tmp_path / "a.png").write_bytes(b"x")
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        fake.fail("sendPhoto", Refusal(400, "Bad Request: PHOTO_INVALID_DIMENSIONS"))
+        fake.fail("sendPhoto", FakeRefusal(400, "Bad Request: PHOTO_INVALID_DIMENSIONS"))
         file = Attachment("image", path=str(tmp_path / "a.png"))
         receipt = await channel.send(out("long " * 300, attachments=(file,)))
         assert [call.method for call in fake.log] == ["sendPhoto", "sendDocument", "sendMessage"]
@@ -409,17 +409,17 @@ async def test_a_file_over_the_limit_is_not_sent_at_all(tmp_path: Path) -> None:
 
 
 async def test_files_come_in_as_bytes_and_one_over_the_limit_does_not() -> None:
-    async with FakeTelegram() as fake, listening(fake) as (channel, door):
+    async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         id = fake.keep(b"x" * 200_000)
         fake.says(document={"file_id": id, "file_unique_id": "u", "file_name": "a.txt", "file_size": 200_000})
-        await soon(lambda: door.heard)
-        (attachment,) = door.heard[0].attachments
+        await soon(lambda: inbox.heard)
+        (attachment,) = inbox.heard[0].attachments
         assert (attachment.kind, attachment.name, attachment.size_bytes) == ("file", "a.txt", 200_000)
-        got = b"".join([piece async for piece in channel.fetch(door.heard[0], attachment)])
+        got = b"".join([piece async for piece in channel.fetch(inbox.heard[0], attachment)])
         assert got == b"x" * 200_000
         with pytest.raises(DeliveryError, match="20 MB"):
-            async for _ in channel.fetch(door.heard[0], replace(attachment, size_bytes=21 << 20)):
+            async for _ in channel.fetch(inbox.heard[0], replace(attachment, size_bytes=21 << 20)):
                 pass
         with pytest.raises(DeliveryError, match="wrong file_id"):
-            async for _ in channel.fetch(door.heard[0], replace(attachment, key="nobody", size_bytes=None)):
+            async for _ in channel.fetch(inbox.heard[0], replace(attachment, key="nobody", size_bytes=None)):
                 pass

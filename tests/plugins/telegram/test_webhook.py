@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import claw_telegram
 import pytest
-from claw import ConfigError, Network, WebAnswer, WebRequest, WebRoute
+from claw import ConfigError, HttpClients
 from claw.testing import plugin_config
+from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 from claw_telegram.fake import FakeTelegram
 from claw_telegram.fake_http import answer as answered, read_request
 from claw_telegram.settings import accounts
 from claw_telegram.webhook import Receiver
-from plugins.telegram.bench import QUICK, TOKEN, Door, running, soon
+from plugins.telegram.bench import QUICK, TOKEN, RecordingInbox, running, soon
 
 SECRET = "Example_secret-token_0123456789"
 HOOKED = {"mode": "webhook", "webhookSecret": SECRET}
@@ -55,9 +56,11 @@ class Listener:
 
 
 @asynccontextmanager
-async def hooked(fake: FakeTelegram, *answers: bool, door: Door | None = None) -> AsyncIterator[Door]:
+async def hooked(
+    fake: FakeTelegram, *answers: bool, inbox: RecordingInbox | None = None
+) -> AsyncIterator[RecordingInbox]:
     """A channel in webhook mode that the fake calls."""
-    network, door = Network(), door or Door(*answers)
+    network, inbox = HttpClients(), inbox or RecordingInbox(*answers)
     async with Listener() as gateway:
         address = f"{gateway.url}/webhook/telegram/default"
         section = {"botToken": TOKEN, "apiBase": fake.url, "webhookUrl": address, **HOOKED}
@@ -65,45 +68,45 @@ async def hooked(fake: FakeTelegram, *answers: bool, door: Door | None = None) -
         gateway.routes = {route.path: route for route in claw_telegram.register_routes(config)}
         (channel,) = claw_telegram.register_channels(config)
         channel.pace = QUICK  # type: ignore[attr-defined]
-        async with running(channel, door):  # type: ignore[arg-type]
+        async with running(channel, inbox):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
-            yield door
+            yield inbox
     await network.aclose()
 
 
 async def test_telegram_is_told_where_to_call_and_what_it_posts_is_heard() -> None:
-    async with FakeTelegram() as fake, hooked(fake) as door:
+    async with FakeTelegram() as fake, hooked(fake) as inbox:
         (call,) = fake.calls("setWebhook")
         assert call["secret_token"] == SECRET and "message_reaction" in call["allowed_updates"]
         fake.says("one")
         fake.says("two")
         await soon(lambda: not fake.pending)
-        assert door.texts == ["one", "two"]
+        assert inbox.texts == ["one", "two"]
 
 
 async def test_what_is_not_taken_is_posted_again() -> None:
-    async with FakeTelegram() as fake, hooked(fake, False) as door:
+    async with FakeTelegram() as fake, hooked(fake, False) as inbox:
         fake.says("one")
         await soon(lambda: not fake.pending)
-        assert door.texts == ["one", "one"]
+        assert inbox.texts == ["one", "one"]
 
 
 async def test_an_album_is_one_message_and_acknowledged_after_it_was_taken() -> None:
-    async with FakeTelegram() as fake, hooked(fake, False) as door:
+    async with FakeTelegram() as fake, hooked(fake, False) as inbox:
         for number in (1, 2, 3):
             fake.says(photo=[{"file_id": f"p{number}"}], media_group_id="g")
         await soon(lambda: not fake.pending)
-        assert [[file.key for file in one.attachments] for one in door.heard] == [["p1", "p2", "p3"]] * 2
+        assert [[file.key for file in one.attachments] for one in inbox.heard] == [["p1", "p2", "p3"]] * 2
 
 
 async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_for() -> None:
     async with FakeTelegram() as fake:
-        network, door = Network(), Door()
+        network, inbox = HttpClients(), RecordingInbox()
         section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
         channel.pace = replace(QUICK, album=0.6)  # type: ignore[attr-defined]
-        async with running(channel, door):  # type: ignore[arg-type]
+        async with running(channel, inbox):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
             calls = []
             for id in (2, 1):
@@ -113,35 +116,35 @@ async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_fo
                 await asyncio.sleep(0.03)
             assert [answer.status for answer in await asyncio.gather(*calls)] == [200, 200]
         await network.aclose()
-    assert [[file.key for file in one.attachments] for one in door.heard] == [["p1", "p2"]]
+    assert [[file.key for file in one.attachments] for one in inbox.heard] == [["p1", "p2"]]
 
 
 async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
     async with FakeTelegram() as fake:
-        network, door = Network(), Door()
+        network, inbox = HttpClients(), RecordingInbox()
         section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
         update = json.dumps({"update_id": 1, "message": fake.message("too late")}).encode()
-        async with running(channel, door):  # type: ignore[arg-type]
+        async with running(channel, inbox):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
             assert fake.calls("setWebhook") == [], "whoever set it, set it"
-        assert (await route.answer(post(route, body=update))).status == 503 and door.heard == []
+        assert (await route.answer(post(route, body=update))).status == 503 and inbox.heard == []
         await network.aclose()
 
 
 async def test_a_house_that_cannot_write_it_down_is_asked_again() -> None:
-    class TroubledDoor(Door):
+    class TroubledDoor(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             if not self.heard:
                 self.heard.append(inbound)
                 raise OSError("disk full")
             return await super().submit(inbound)
 
-    async with FakeTelegram() as fake, hooked(fake, door=TroubledDoor()) as door:
+    async with FakeTelegram() as fake, hooked(fake, inbox=TroubledDoor()) as inbox:
         fake.says("one")
         await soon(lambda: not fake.pending)
-        assert door.texts == ["one", "one"]
+        assert inbox.texts == ["one", "one"]
 
 
 def routes(**section: object) -> list[WebRoute]:
@@ -169,10 +172,10 @@ def test_polling_has_no_route_and_a_path_of_ones_own_is_taken() -> None:
 async def test_a_body_that_is_no_update_is_refused(body: bytes) -> None:
     async with FakeTelegram() as fake:
         section = {"botToken": TOKEN, "apiBase": fake.url, **HOOKED}
-        network = Network()
+        network = HttpClients()
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         (channel,), (route,) = claw_telegram.register_channels(config), claw_telegram.register_routes(config)
-        async with running(channel, Door()):  # type: ignore[arg-type]
+        async with running(channel, RecordingInbox()):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
             assert (await route.answer(post(route, body=body))).status == 400
         await network.aclose()
@@ -246,7 +249,7 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
         "telegram",
     )
     assert [one.account for one in claw_telegram.register_channels(config)] == ["default"]
-    [refused] = config.unready.values()
+    [refused] = config.failed_accounts.values()
     assert refused.key == "channels.telegram.accounts.work.webhookPath" and "/in" in refused.problem
     asks = {
         **HOOKED,
@@ -261,7 +264,7 @@ def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named() ->
     section = {"botToken": "1:one", "accounts": {"b": {"linkPreview": False}, "c": {"botToken": "2:two"}}}
     config = plugin_config({"channels": {"telegram": section}}, "telegram")
     assert [one.account for one in claw_telegram.register_channels(config)] == ["default", "c"]
-    [refused] = config.unready.values()
+    [refused] = config.failed_accounts.values()
     assert refused.key == "channels.telegram.accounts.b.botToken"
     assert "channels.telegram.botToken" in refused.problem
 

@@ -8,12 +8,13 @@ from typing import Any
 import claw_telegram
 import httpx2
 import pytest
-from claw import Address, Attachment, DeliveryError, Inbound, Network, Outbound, Sender, WebRequest
+from claw import Address, Attachment, DeliveryError, HttpClients, Inbound, Outbound, Sender
 from claw.testing import plugin_config
-from claw_telegram.api import Api, Refused
-from claw_telegram.inbound import Bot, bot_of, to_inbound
-from claw_telegram.poller import Pace, Poller, trouble
-from plugins.telegram.bench import TOKEN, Door, channels, running, soon
+from claw_channel_sdk import WebRequest
+from claw_telegram.api import BotApi, TelegramError
+from claw_telegram.inbound import TelegramBot, bot_of, to_inbound
+from claw_telegram.poller import Poller, PollTimings, trouble
+from plugins.telegram.bench import TOKEN, RecordingInbox, channels, running, soon
 
 KINDS = {"action": "button"}
 SENT = {"ok": True, "result": {"message_id": 31, "date": 0, "chat": {"id": 1, "type": "private"}}}
@@ -35,7 +36,7 @@ async def understood(path: Path) -> None:
 
 def an_update(fixture: dict[str, Any]) -> None:
     config, expected = fixture["config"], fixture["expect"]
-    inbound = to_inbound(fixture["update"], Bot(config["bot_id"], config["bot_username"]))
+    inbound = to_inbound(fixture["update"], TelegramBot(config["bot_id"], config["bot_username"]))
     assert inbound is not None
     assert inbound.kind == KINDS.get(expected.get("kind"), expected.get("kind", "message"))
     told = {
@@ -88,7 +89,7 @@ class Wire(httpx2.AsyncBaseTransport):
 async def an_answer(name: str, fixture: dict[str, Any]) -> None:
     expected, first = fixture["expect"], (fixture["http_status"], fixture["body"])
     wire = Wire(first, (200, SENT))
-    (channel,) = channels({}, Network(transport=wire))
+    (channel,) = channels({}, HttpClients(transport=wire))
     place = Address("telegram", "111222333", thread="42")
     match name:
         case "api_getme":
@@ -119,13 +120,13 @@ async def an_answer(name: str, fixture: dict[str, Any]) -> None:
 
 async def a_refusal(fixture: dict[str, Any], wire: Wire) -> None:
     expected = fixture["expect"]
-    network = Network(transport=wire)
-    with pytest.raises(Refused) as refused:
-        await Api(network.client("https://api.telegram.org"), TOKEN, "https://api.telegram.org").call(
+    network = HttpClients(transport=wire)
+    with pytest.raises(TelegramError) as refused:
+        await BotApi(network.client("https://api.telegram.org"), TOKEN, "https://api.telegram.org").call(
             fixture["method"]
         )
     why = refused.value
-    found = trouble(why, 1, Pace())
+    found = trouble(why, 1, PollTimings())
     assert TOKEN not in str(why)
     match expected:
         case {"error_class": "auth"}:
@@ -149,20 +150,20 @@ async def a_sequence(fixture: dict[str, Any]) -> None:
         *((200, {"ok": True, "result": call["result"]}) for call in calls),
         (409, {"ok": False, "error_code": 401}),
     )
-    network, door = Network(transport=wire), Door()
+    network, inbox = HttpClients(transport=wire), RecordingInbox()
     poller = Poller(
-        lambda: Api(
+        lambda: BotApi(
             network.client("https://api.telegram.org", apart=True), TOKEN, "https://api.telegram.org"
         ),
-        Bot(6543210987, "claw_bot"),
-        submit=lambda inbound, update: door.submit(inbound),
-        came=lambda held: None,
-        troubled=lambda found, why: None,
-        pace=Pace(poll=0),
+        TelegramBot(6543210987, "claw_bot"),
+        submit=lambda inbound, update: inbox.submit(inbound),
+        on_poll=lambda held: None,
+        on_failure=lambda found, why: None,
+        pace=PollTimings(poll=0),
     )
     with pytest.raises(DeliveryError):
         await poller.run()
-    assert door.texts == fixture["expect"]["handled"]
+    assert inbox.texts == fixture["expect"]["handled"]
     offsets = [body.get("offset") for body in wire.bodies][: len(calls)]
     assert offsets == [call["expect_params"]["offset"] for call in calls]
 
@@ -171,19 +172,19 @@ async def webhook_calls(fixture: dict[str, Any]) -> None:
     secret = fixture["config"]["secret_token"]
     tree = {"channels": {"telegram": {"botToken": TOKEN, "mode": "webhook", "webhookSecret": secret}}}
     me = {"ok": True, "result": {"id": 6543210987, "is_bot": True, "username": "claw_bot"}}
-    config = plugin_config(tree, "telegram", network=Network(transport=Wire((200, me))))
+    config = plugin_config(tree, "telegram", network=HttpClients(transport=Wire((200, me))))
     (channel,), (route,) = (
         list(claw_telegram.register_channels(config)),
         list(claw_telegram.register_routes(config)),
     )
-    door, body = Door(), json.dumps(fixture["body"]).encode()
-    async with running(channel, door):  # type: ignore[arg-type]
+    inbox, body = RecordingInbox(), json.dumps(fixture["body"]).encode()
+    async with running(channel, inbox):  # type: ignore[arg-type]
         await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
         for call in fixture["requests"]:
-            door.heard.clear()
+            inbox.heard.clear()
             headers = {name.lower(): value for name, value in call["headers"].items()}
             request = WebRequest("POST", route.path, headers=headers)
             answer = route.admit(request) or await route.answer(
                 WebRequest("POST", route.path, headers=headers, body=body)
             )
-            assert (answer.status, len(door.heard)) == (call["expect_status"], call["events"])
+            assert (answer.status, len(inbox.heard)) == (call["expect_status"], call["events"])

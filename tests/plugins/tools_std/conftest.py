@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claw.guard.fence import Fence
-from claw.testing import FakeTalk
-from claw.tool import Result, ToolContext, perform
+from claw.contracts.tool import ToolContext, ToolResult, check_and_run
+from claw.security.workspace_fs import WorkspaceFiles
+from claw.testing import FakeChatApi
 
 
 @dataclass
@@ -17,14 +17,14 @@ class Bench:
 
     workspace: Path
     tools: dict[str, Any]
-    talk: FakeTalk = field(default_factory=FakeTalk)
+    talk: FakeChatApi = field(default_factory=FakeChatApi)
     status: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
     agent: Any = None
     session_key: str = "agent:a:main"
 
     def __post_init__(self) -> None:
-        self.files = Fence([], self.workspace)
+        self.files = WorkspaceFiles([], self.workspace)
 
     @property
     def context(self) -> ToolContext:
@@ -47,8 +47,8 @@ class Bench:
             talk=self.talk,
         )
 
-    async def call(self, name: str, **arguments: Any) -> Result:
-        return await perform(self.tools[name], arguments, self.context)
+    async def call(self, name: str, **arguments: Any) -> ToolResult:
+        return await check_and_run(self.tools[name], arguments, self.context)
 
     async def ok(self, name: str, **arguments: Any) -> str:
         result = await self.call(name, **arguments)
@@ -69,7 +69,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> Any:
-    from claw.config.settings import Settings
+    from claw.config.models import Settings
     from claw_tools_std import register_tools
 
     workspace = tmp_path / "workspace"

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from claw.config.settings import Settings
-from claw.errors import ToolError
+from claw.config.models import Settings
+from claw.contracts.errors import ToolError
 from claw_tools_std import programs, starters
 from claw_tools_std.allowed import refusal
 from claw_tools_std.readers import READERS

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claw.config.settings import Settings
-from claw.tool import perform
+from claw.config.models import Settings
+from claw.contracts.tool import check_and_run
 
 
 class Person:
@@ -35,7 +35,7 @@ async def run(bench, person: Person | None, command: str, settings: dict[str, An
     tools = Settings.model_validate({"tools": {"exec": settings}}).tools
     bench.agent = SimpleNamespace(settings=SimpleNamespace(tools=tools))
     context = replace(bench.context, ask=person) if person else bench.context
-    result = await perform(bench.tools["exec"], {"command": command, **more}, context)
+    result = await check_and_run(bench.tools["exec"], {"command": command, **more}, context)
     return result.is_error, result.blocks[0].text
 
 
@@ -181,16 +181,16 @@ async def test_without_a_swap_it_runs(bench, program: Path) -> None:
 
 async def test_in_a_house_the_person_sees_the_command_and_always_is_for_that_one(tmp_path: Path) -> None:
     import claw_tools_std
-    from claw.message import Sender
-    from claw.testing import FakeProvider, House, calls, says
+    from claw.contracts.messages import Sender
+    from claw.testing import FakeProvider, Harness, calls, says
 
     lines = ["touch made", "touch made", "python3 -c 'print(1)'", "touch made && touch more"]
     model = FakeProvider(
         *(answer for line in lines for answer in (calls("exec", command=line), says("done")))
     )
     asked: list[tuple[str, tuple[str, ...]]] = []
-    async with House(model, plugins={"tools-std": claw_tools_std}, home=tmp_path / "house") as house:
-        approvals = house.app.rooms.approvals
+    async with Harness(model, plugins={"tools-std": claw_tools_std}, home=tmp_path / "house") as harness:
+        approvals = harness.app.runtime.approvals
 
         async def present(question: Any) -> bool:
             asked.append((question.request.shown, question.verdicts))
@@ -198,10 +198,10 @@ async def test_in_a_house_the_person_sees_the_command_and_always_is_for_that_one
             approvals.decide(question.id, verdict, channel="terminal", sender=Sender("local"), owner=True)
             return True
 
-        approvals.present = present
+        approvals.show_request = present
         for _ in lines:
-            await house.hear("go on")
-        made = sorted(path.name for path in house.workspace.iterdir())
+            await harness.send("go on")
+        made = sorted(path.name for path in harness.workspace.iterdir())
     assert asked == [
         (lines[0], ("once", "always", "deny")),
         (lines[2], ("once", "deny")),

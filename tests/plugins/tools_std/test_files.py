@@ -3,8 +3,8 @@
 import base64
 
 import pytest
-from claw.errors import ToolError
-from claw.transcript import Image
+from claw.contracts.errors import ToolError
+from claw.contracts.transcript import Image
 from claw_tools_std.files import changed, paged
 from hypothesis import assume, given, strategies as st
 

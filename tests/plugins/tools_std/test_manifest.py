@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import claw_tools_std
-from claw.manifest import parse
+from claw.host.manifest import parse_manifest
 
 MANIFEST = Path(claw_tools_std.__file__).parent / "claw-plugin.json"
 MOST_BYTES = 3800
@@ -41,7 +41,7 @@ def written(tools) -> str:
 def test_the_manifest_is_what_the_code_would_write(bench):
     expected = written(bench.tools.values())
     assert MANIFEST.read_text(encoding="utf-8") == expected
-    manifest = parse(expected, "tools-std")
+    manifest = parse_manifest(expected, "tools-std")
     assert [line.name for line in manifest.tools] == list(bench.tools)
     assert [dict(line.parameters) for line in manifest.tools] == [
         dict(t.parameters) for t in bench.tools.values()

@@ -4,7 +4,7 @@ import difflib
 from contextlib import suppress
 
 import pytest
-from claw.errors import ToolError
+from claw.contracts.errors import ToolError
 from claw_tools_std.patch import Hunk, parsed, patched
 from hypothesis import given, strategies as st
 

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from claw.guard.fence import Fence
+from claw.security.workspace_fs import WorkspaceFiles
 
 SECRET = "root:x:0:0:a secret of this machine"
 
@@ -22,7 +22,7 @@ def home(bench):
     bench.put("guesses", f"{SECRET}\nother\n")
     bench.put("AGENTS.md", "mine\n")
     bench.put("-x/secret", "inside\n")
-    bench.files = Fence([], bench.workspace, rules=(bench.workspace,))
+    bench.files = WorkspaceFiles([], bench.workspace, rules=(bench.workspace,))
     return bench
 
 

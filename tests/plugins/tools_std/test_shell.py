@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from claw.config.settings import Settings
-from claw.tool import perform
+from claw.config.models import Settings
+from claw.contracts.tool import check_and_run
 from claw_tools_std.running import Output
 from hypothesis import given, strategies as st
 
@@ -224,7 +224,7 @@ async def test_a_timeout_kills_the_whole_group_also_when_it_ignores_sigterm(benc
 async def test_cancelling_gives_the_prompt_back_and_leaves_no_process(bench, python):
     bench.put("stubborn.py", STUBBORN)
     running = asyncio.ensure_future(
-        perform(bench.tools["exec"], {"command": "python3 stubborn.py"}, bench.context)
+        check_and_run(bench.tools["exec"], {"command": "python3 stubborn.py"}, bench.context)
     )
     await appears(bench.workspace / "pid1", bench.workspace / "pid2")
     began = time.monotonic()

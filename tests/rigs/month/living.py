@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from claw.app import from_terminal
-from claw.clock import Clock
-from claw.errors import ProviderError
-from claw.event import ToolBegan
-from claw.provider import Finished, ModelEvent, Request, TextDelta
-from claw.record import SUMMARY
-from claw.stage import Wish
-from claw.testing import FakeChannel, FakeProvider, FakeTool, House
-from claw.transcript import Assistant, Text, ToolCall, Usage
+from claw.agent.turn_context import TurnOptions
+from claw.app import terminal_message
+from claw.contracts.errors import ProviderError
+from claw.contracts.events import ToolBegan
+from claw.contracts.provider import Finished, ModelEvent, Request, TextDelta
+from claw.contracts.transcript import Assistant, Text, ToolCall, Usage
+from claw.storage.clock import Clock
+from claw.storage.records import SUMMARY
+from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness
 from claw_memory.embedder import built_in
 from claw_memory.memory import Memory
 from claw_memory.settings import MemorySettings
-from claw_openai.chat import Rows, body as chat_body
+from claw_openai.chat import ChatMessages, body as chat_body
 from claw_openai.config import Quirks
 
 from rigs.month import words
@@ -87,7 +87,7 @@ class Model(FakeProvider):
 
 
 def _bytes(request: Request, plain: bool) -> bytes:
-    rows = Rows("scripted", Quirks())
+    rows = ChatMessages("scripted", Quirks())
     for at, message in enumerate(request.messages):
         stands_in = at == 0 and isinstance(message, Assistant) and message.text.startswith(SUMMARY)
         if not (plain and stands_in):
@@ -121,7 +121,7 @@ class Lived:
         return len(self.found)
 
 
-class Living:
+class LifecycleTests:
     """:param settings: ``WHOLE`` or ``DROPS_OLDEST``."""
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
@@ -153,11 +153,11 @@ class Living:
         customer = FakeTool(
             "customer", lambda given: words.customer(given["number"]), _NUMBER, "What is known of a customer."
         )
-        house = House(
+        harness = Harness(
             self._model, tools=[customer], channels=channels, config=config, home=self._home, installed=True,
             clock=self._clock,
         )  # fmt: skip
-        async with house, house.served():
+        async with harness, harness.serving():
             places = {channel.name: channel for channel in channels}
             for number, line in enumerate(part, 1):
                 self._now = line.at
@@ -165,23 +165,23 @@ class Living:
                     self._index_memory()
                 self._model.source = ""
                 said = await (self._in_channel(places[line.chat], line) if line.chat in places
-                              else self._at_terminal(house, line))  # fmt: skip
+                              else self._at_terminal(harness, line))  # fmt: skip
                 if line.asked:
                     self._judge(line, said)
                 if number % _LOOK_EACH == 0:
-                    self._look(house)
-            self._look(house)
-        self.lived.complaints += house.complaints
+                    self._look(harness)
+            self._look(harness)
+        self.lived.complaints += harness.log_lines
 
-    async def _at_terminal(self, house: House, line: Line) -> str:
+    async def _at_terminal(self, harness: Harness, line: Line) -> str:
         task: asyncio.Task[Any]
 
         async def note(event: Any) -> None:
             if line.cut and isinstance(event, ToolBegan):
                 task.cancel()
 
-        wish = Wish(session=WORK if line.chat == WORK else "")
-        task = asyncio.ensure_future(house.app.hear(from_terminal(line.text), note, wish))
+        options = TurnOptions(session=WORK if line.chat == WORK else "")
+        task = asyncio.ensure_future(harness.app.handle(terminal_message(line.text), note, options))
         await asyncio.wait({task})
         if task.cancelled():
             return ""
@@ -196,9 +196,9 @@ class Living:
         sent = await channel.until_sent(before + 1, _WITHIN_SECONDS)
         return "\n".join(outbound.text for outbound in sent[before:])
 
-    def _look(self, house: House) -> None:
+    def _look(self, harness: Harness) -> None:
         """How the newest turns ended; the journal keeps those of a week."""
-        turns = house.app.rooms.journal.turns(2 * _LOOK_EACH)
+        turns = harness.app.runtime.turn_log.turns(2 * _LOOK_EACH)
         self._outcomes |= {turn["turn"]: turn["outcome"] for turn in turns}
 
     def _judge(self, line: Line, said: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from claw.compaction import instructions
+from claw_context import instructions
 
 from rigs.month.facts import meant
 from rigs.month.words import ANSWERS, TELLING

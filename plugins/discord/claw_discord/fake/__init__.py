@@ -1,11 +1,11 @@
-"""A Discord on this machine: gateway and REST on one loopback port, for tests and demonstrations. It needs no account.
+"""Fake Discord: gateway and REST on one loopback port, for tests and demonstrations without an account.
 
 async with FakeDiscord() as discord:
     ...  # a bot with apiBase: discord.api_base, gatewayUrl: discord.gateway_url, token: discord.token
     await discord.says("<@1150000000000000042> hello")
     assert discord.log[-1].body["content"] == "hello to you"
 
-Held to discord.py itself in ``tests/plugins/discord/test_fake_against_discord_py.py``.
+Checked against discord.py in ``tests/plugins/discord/test_fake_against_discord_py.py``.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from typing import Any, Self
 from aiohttp import web
 
 from claw_discord.fake import things
-from claw_discord.fake.gateway import INVALID, RECONNECT, Gateway, Session
-from claw_discord.fake.rest import Answer, Received, Refusal, Rest
+from claw_discord.fake.gateway import INVALID, RECONNECT, FakeGateway, FakeSession
+from claw_discord.fake.rest import FakeRest, FakeRestCall, ForcedAnswer, RestRefusal
 
-__all__ = ["Answer", "FakeDiscord", "Received", "Refusal"]
+__all__ = ["FakeDiscord", "FakeRestCall", "ForcedAnswer", "RestRefusal"]
 
 _MESSAGE_CONTENT, _SHUTDOWN_SECONDS = 1 << 15, 0.2
-_ASKS = {  # intent of a dispatch: (in a guild, in a direct chat)
+_ASKS = {  # dispatch → its intents (in a guild, in a direct chat)
     "MESSAGE_CREATE": (1 << 9, 1 << 12),
     "MESSAGE_UPDATE": (1 << 9, 1 << 12),
     "MESSAGE_DELETE": (1 << 9, 1 << 12),
@@ -33,10 +33,10 @@ _ASKS = {  # intent of a dispatch: (in a guild, in a direct chat)
 
 
 class FakeDiscord:
-    """The service, one guild with one channel, and the people in it. Belongs to one event loop.
+    """The service, one guild with one channel, and its users. Bound to one event loop.
 
-    :param token: the one that is let in; ``let_in`` names more.
-    :param heartbeat_ms: what clients are told to keep.
+    :param token: the accepted token; ``let_in`` adds more.
+    :param heartbeat_ms: heartbeat interval for clients.
     :ivar gateway: the sockets, with their switches (:class:`~claw_discord.fake.gateway.Gateway`).
     :ivar closed_channels: channels that the bot may not see; ``deaf_users`` take no messages from it.
     """
@@ -58,15 +58,15 @@ class FakeDiscord:
         self.deaf_users: set[str] = set()
         self.interactions: dict[str, tuple[float, str]] = {}
         self.chosen: set[str] = set()
-        self.gateway = Gateway(self.tokens, heartbeat_ms, self._greeting)
-        self.rest = Rest(self)
+        self.gateway = FakeGateway(self.tokens, heartbeat_ms, self._greeting)
+        self.rest = FakeRest(self)
         self.port = 0
         self._ids = things.Ids()
         self._files: dict[str, bytes] = {}
         self._runner: web.AppRunner | None = None
 
     def let_in(self, token: str) -> str:
-        """One more token; whoever has it is shown as the same bot."""
+        """Accept one more token; it belongs to the same bot."""
         self.tokens.add(token)
         return token
 
@@ -84,7 +84,7 @@ class FakeDiscord:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Break every connection and close the port; ``start`` opens the same one again."""
+        """Cut every connection and close the port; ``start`` opens the same one again."""
         await self.gateway.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -98,37 +98,37 @@ class FakeDiscord:
 
     @property
     def url(self) -> str:
-        """Where files are."""
+        """Base URL of files."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def api_base(self) -> str:
-        """Where REST is."""
+        """Base URL of REST."""
         return f"{self.url}/api/v10"
 
     @property
     def gateway_url(self) -> str:
-        """Where the gateway is."""
+        """URL of the gateway."""
         return f"ws://127.0.0.1:{self.port}/gateway"
 
     @property
     def me(self) -> dict[str, Any]:
-        """The bot."""
+        """The bot user."""
         return self.users[self.ME]
 
-    # --- REST, seen from outside
+    # --- recorded requests and faults
 
     @property
-    def log(self) -> list[Received]:
+    def log(self) -> list[FakeRestCall]:
         """Requests in the order of arrival."""
         return self.rest.log
 
-    def asked(self, method: str, ending: str) -> list[Received]:
-        """Requests of a method whose path ends so."""
+    def asked(self, method: str, ending: str) -> list[FakeRestCall]:
+        """Return the requests of a method whose path ends so."""
         return [one for one in self.log if one.method == method and one.path.endswith(ending)]
 
-    def fail(self, match: str, answer: Answer, times: int = 1) -> None:
-        """Answer something else to the next requests; ``match`` as ``POST /channels/*/messages``."""
+    def fail(self, match: str, answer: ForcedAnswer, times: int = 1) -> None:
+        """Override the answer to the next requests; ``match`` as ``POST /channels/*/messages``."""
         self.rest.fail(match, answer, times)
 
     async def until(self, holds: Any, seconds: float = 5.0) -> None:
@@ -137,29 +137,29 @@ class FakeDiscord:
         :raises TimeoutError: it does not.
         """
         async with asyncio.timeout(seconds):
-            while not holds():  # noqa: ASYNC110 - anything may be asked for
+            while not holds():  # noqa: ASYNC110 - the condition is arbitrary
                 await asyncio.sleep(0.005)
 
     def shown(self, channel: str = CHANNEL) -> list[str]:
-        """What people see of the bot's in a channel, oldest first."""
+        """Return the texts of the bot's messages in a channel, oldest first."""
         return [one["content"] for one in self.messages_of(channel) if one["author"]["id"] == self.ME]
 
-    # --- what people do
+    # --- users
 
     def person(self, name: str, *, bot: bool = False) -> str:
-        """Somebody new; their id."""
+        """Add a user; return the id."""
         id = self._ids.next()
         self.users[id] = things.user(id, name, bot=bot)
         return id
 
     def place(self, name: str, *, kind: int = things.TEXT, parent: str | None = None) -> str:
-        """Another channel of the guild, or a thread; its id. Clients are told at their next identify."""
+        """Add a channel or thread to the guild; return its id. Clients learn of it at their next identify."""
         id = self._ids.next()
         self.channels[id] = things.channel(id, name, self.GUILD, kind, parent)
         return id
 
     def direct_with(self, user: str) -> dict[str, Any]:
-        """The chat of the bot and somebody."""
+        """Return the direct channel of the bot and a user."""
         for one in self.channels.values():
             if any(recipient["id"] == user for recipient in one.get("recipients", ())):
                 return one
@@ -177,7 +177,7 @@ class FakeDiscord:
         files: Mapping[str, bytes] | None = None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Somebody writes; the message comes back as the archive has it.
+        """Send a message from a user; return it as the archive has it.
 
         :param files: name → bytes.
         :param more: other fields of the message.
@@ -196,15 +196,15 @@ class FakeDiscord:
         return made
 
     async def presses(self, message_id: str, custom_id: str, *, user: str = ALICE) -> str:
-        """Somebody presses a button; the interaction's id."""
+        """Press a button as a user; return the interaction's id."""
         message = self.messages[message_id]
         pressed = {"component_type": 2, "custom_id": custom_id, "id": 1}
         return await self._interacts(3, message["channel_id"], user, data=pressed, message=message)
 
     async def commands(self, name: str, text: str = "", *, channel: str = CHANNEL, user: str = ALICE) -> str:
-        """Somebody chooses one of the registered commands; the interaction's id.
+        """Choose a registered command as a user; return the interaction's id.
 
-        :raises StopIteration: there is none of that name.
+        :raises StopIteration: no command has that name.
         """
         command = next(one for one in self.rest.registered if one["name"] == name)
         given = [{"type": 3, "name": option["name"], "value": text} for option in command.get("options", ())]
@@ -228,7 +228,7 @@ class FakeDiscord:
         return id
 
     async def reacts(self, message_id: str, emoji: str, *, user: str = ALICE) -> None:
-        """Somebody puts a reaction on a message."""
+        """Add a reaction to a message as a user."""
         message = self.messages[message_id]
         place = self.channels[message["channel_id"]]
         told: dict[str, Any] = {
@@ -239,18 +239,18 @@ class FakeDiscord:
             told |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **things.member()}}
         await self._dispatch("MESSAGE_REACTION_ADD", told, place)
 
-    # --- the world, for both halves
+    # --- stored data, for both halves
 
     def messages_of(self, channel: str) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Return the messages of a channel, oldest first."""
         return [one for one in self.messages.values() if one["channel_id"] == channel]
 
     def new_id(self) -> str:
-        """An id of something new."""
+        """Return a new id."""
         return self._ids.next()
 
     def make_message(self, text: str, channel: str, author: str, **more: Any) -> dict[str, Any]:
-        """Put a message into the archive, untold."""
+        """Store a message without a dispatch."""
         place = self.channels[channel]
         made = things.message(self._ids.next(), place, self.users[author], text, self.users, **more)
         self.messages[made["id"]] = made
@@ -258,7 +258,7 @@ class FakeDiscord:
         return made
 
     def keep_file(self, channel: str, name: str, data: bytes) -> dict[str, Any]:
-        """A file of a message, with an address that is good for now."""
+        """Store a file of a message, with a currently valid URL."""
         id = self._ids.next()
         self._files[id] = data
         kind = {
@@ -274,51 +274,51 @@ class FakeDiscord:
         }  # fmt: skip
 
     async def tell(self, event: str, message: Mapping[str, Any]) -> None:
-        """Tell clients of a message."""
+        """Dispatch a message event to clients."""
         place = self.channels[message["channel_id"]]
         await self._dispatch(event, things.told(self.visible(message), place), place)
 
     async def change(self, id: str, **fields: Any) -> dict[str, Any]:
-        """A message gets another text; everybody is told."""
+        """Change fields of a message and dispatch the update."""
         message = self.messages[id]
         message |= {**fields, "edited_timestamp": things.stamp()}
         await self.tell("MESSAGE_UPDATE", message)
         return message
 
     async def remove(self, id: str) -> None:
-        """A message goes."""
+        """Delete a message and dispatch it."""
         message = self.messages.pop(id)
         place = self.channels[message["channel_id"]]
         gone = {"id": id, "channel_id": place["id"], "guild_id": place.get("guild_id")}
         await self._dispatch("MESSAGE_DELETE", {key: value for key, value in gone.items() if value}, place)
 
     async def open_thread(self, parent: str, starter: str, name: str) -> dict[str, Any]:
-        """A thread under a message: it has the message's id."""
+        """Open a thread under a message; it gets the message's id."""
         made = things.channel(starter, name, self.GUILD, things.THREAD, parent)
         self.channels[starter] = made
         await self._dispatch("THREAD_CREATE", made | {"newly_created": True}, made)
         return made
 
     def visible(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message as the bot may see it: without the intent, the text only where it is meant for it."""
+        """Return a message as the bot may see it: without the intent, the text only where it is meant for the bot."""
         shown = {key: value for key, value in message.items() if not key.startswith("_")}
         direct = self.channels[message["channel_id"]]["type"] == things.DIRECT
         named = self.ME in [one["id"] for one in message["mentions"]] or message["author"]["id"] == self.ME
         allowed = self.gateway.intents & _MESSAGE_CONTENT or direct or named
         return shown if allowed else things.without_text(shown)
 
-    # --- what goes wrong
+    # --- faults
 
     async def drop(self, code: int | None = None) -> None:
-        """Close every gateway connection with a code; None = the line breaks."""
+        """Close every gateway connection with a code; None = cut without a close frame."""
         await self.gateway.close(code)
 
     async def reconnect(self) -> None:
-        """Op 7."""
+        """Send op 7 (reconnect)."""
         await self.gateway.op(RECONNECT)
 
     async def invalidate(self, *, resumable: bool = False) -> None:
-        """Op 9."""
+        """Send op 9 (invalid session)."""
         if not resumable:
             self.gateway.forget()
         await self.gateway.op(INVALID, resumable)
@@ -328,7 +328,7 @@ class FakeDiscord:
         if self.gateway.intents & asks:
             await self.gateway.dispatch(event, data)
 
-    def _greeting(self, session: Session) -> list[tuple[str, Any]]:
+    def _greeting(self, session: FakeSession) -> list[tuple[str, Any]]:
         ready = {
             "v": 10, "user": self.me, "guilds": [{"id": self.GUILD, "unavailable": True}],
             "session_id": session.id, "session_type": "normal", "resume_gateway_url": self.gateway_url,

@@ -1,4 +1,4 @@
-"""The gateway's half: sessions, sequence numbers, heartbeats, replay, and what can go wrong with each.
+"""The gateway half of the fake: sessions, sequence numbers, heartbeats, replay and faults.
 
 Opcodes and close codes: https://discord.com/developers/docs/topics/opcodes-and-status-codes#gateway.
 """
@@ -21,68 +21,71 @@ PRIVILEGED = 1 << 1 | 1 << 8 | 1 << 15
 
 
 @dataclass
-class Session:
-    """What the service remembers of one client between two of its connections."""
+class FakeSession:
+    """The state of one client between two of its connections."""
 
     intents: int
     id: str = field(default_factory=lambda: token_hex(16))
     frames: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Gateway:
-    """Every socket and every session.
+class FakeGateway:
+    """All sockets and sessions.
 
-    :param ready: gives the dispatches that greet a new session.
-    :ivar granted: privileged intents that the portal has switched on.
-    :ivar zombie: frames are read and never answered, and nothing is sent.
+    :param ready: returns the first dispatches of a new session.
+    :ivar granted: privileged intents switched on in the developer portal.
+    :ivar zombie: read frames without answering, and send nothing.
     :ivar received: the frames of clients, in order.
     :ivar resume_answer: None = replay; a code = close with it, False = op 9.
     """
 
     def __init__(
-        self, tokens: Collection[str], heartbeat_ms: int, ready: Callable[[Session], list[tuple[str, Any]]]
+        self,
+        tokens: Collection[str],
+        heartbeat_ms: int,
+        ready: Callable[[FakeSession], list[tuple[str, Any]]],
     ) -> None:
         self._tokens, self._heartbeat_ms, self._ready = tokens, heartbeat_ms, ready
         self.granted = PRIVILEGED
         self.zombie = False
         self.resume_answer: int | bool | None = None
         self.received: list[dict[str, Any]] = []
-        self.sessions: list[Session] = []
-        self._sockets: dict[web.WebSocketResponse, Session | None] = {}
+        self.sessions: list[FakeSession] = []
+        self._sockets: dict[web.WebSocketResponse, FakeSession | None] = {}
         self._requests: dict[web.WebSocketResponse, web.Request] = {}
         self._changed = asyncio.Condition()
 
     @property
-    def session(self) -> Session | None:
-        """The newest that is not forgotten."""
+    def session(self) -> FakeSession | None:
+        """The newest session that can be resumed."""
         return self.sessions[-1] if self.sessions else None
 
     @property
     def intents(self) -> int:
-        """What the newest session asked for; everything while there is none."""
+        """Intents of the newest session; all while there is none."""
         return self.session.intents if self.session else KNOWN_INTENTS
 
     def count(self, op: int) -> int:
-        """How many frames of this kind came."""
+        """Return the number of received frames with this opcode."""
         return sum(frame.get("op") == op for frame in self.received)
 
     @property
     def connected(self) -> bool:
-        """Whether a client listens in a session."""
+        """True if a client is connected in a session."""
         return any(session is not None and not socket.closed for socket, session in self._sockets.items())
 
     async def until(self, holds: Callable[[], bool], seconds: float = 5.0) -> None:
-        """Wait until something holds of the gateway.
+        """Wait until a condition holds.
 
         :raises TimeoutError: it does not.
         """
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(holds)
 
-    # --- the service speaks
+    # --- server to client
 
     async def dispatch(self, event: str, data: Any) -> None:
-        """Tell every session, now or when it resumes."""
+        """Send an event to every session, now or at its resume."""
         for session in self.sessions:
             frame = {"t": event, "s": len(session.frames) + 1, "op": 0, "d": data}
             session.frames.append(frame)
@@ -91,12 +94,12 @@ class Gateway:
                     await self._send(socket, frame)
 
     async def op(self, op: int, data: Any = None) -> None:
-        """Say something that is no dispatch to every client."""
+        """Send another opcode to every client."""
         for socket in list(self._sockets):
             await self._send(socket, {"t": None, "s": None, "op": op, "d": data})
 
     async def close(self, code: int | None = None) -> None:
-        """Close every connection with a code; None = the line breaks."""
+        """Close every connection with a code; None = cut without a close frame."""
         for socket in list(self._sockets):
             request = self._requests[socket]
             if code is not None:
@@ -107,17 +110,17 @@ class Gateway:
             await self.until(lambda: not self._sockets, 1.0)
 
     def forget(self) -> None:
-        """No session can be resumed any more."""
+        """Make all sessions impossible to resume."""
         self.sessions.clear()
 
-    def _forget(self, session: Session | None) -> None:
+    def _forget(self, session: FakeSession | None) -> None:
         if session in self.sessions and session is not None:
             self.sessions.remove(session)
 
-    # --- clients speak
+    # --- client to server
 
     async def answer(self, request: web.Request) -> web.WebSocketResponse:
-        """One connection."""
+        """Serve one connection."""
         socket = web.WebSocketResponse(timeout=0.5, compress=False)
         await socket.prepare(request)
         self._sockets[socket], self._requests[socket] = None, request
@@ -130,7 +133,7 @@ class Gateway:
             while (said := await socket.receive()).type is WSMsgType.TEXT:
                 await self._hear(socket, said.data)
             if said.type is WSMsgType.CLOSE and said.data in (1000, 1001):
-                self._forget(self._sockets[socket])  # who leaves so will not come back
+                self._forget(self._sockets[socket])  # this close code ends the session for good
         finally:
             self._sockets.pop(socket)
             self._requests.pop(socket)
@@ -168,7 +171,7 @@ class Gateway:
         elif intents & PRIVILEGED & ~self.granted:
             await socket.close(code=4014)
         else:
-            session = Session(intents)
+            session = FakeSession(intents)
             self.sessions.append(session)
             self._sockets[socket] = session
             for event, told in self._ready(session):

@@ -1,4 +1,4 @@
-"""The REST half: what a bot may ask, checked as the service checks it; forced answers come before.
+"""The REST half of the fake: routes with the checks of the real service; forced answers take precedence.
 
 Numbers of errors: https://discord.com/developers/docs/topics/opcodes-and-status-codes#json.
 """
@@ -23,10 +23,10 @@ _BUTTON_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is answered in place of the truth.
+class ForcedAnswer:
+    """A forced answer.
 
-    :param cut: break the line instead; with ``done`` the request has had its effect.
+    :param cut: cut the connection instead; with ``done`` the request takes effect first.
     :param hang_seconds: wait first.
     """
 
@@ -39,8 +39,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Received:
-    """A request as it came in.
+class FakeRestCall:
+    """A request as received.
 
     :param files: names and bytes of the parts of a form.
     """
@@ -54,8 +54,8 @@ class Received:
     at: float = 0.0
 
 
-class Refusal(Exception):
-    """An answer that is no success."""
+class RestRefusal(Exception):
+    """An error answer."""
 
     def __init__(self, status: int, code: int, text: str, errors: Any = None) -> None:
         super().__init__(text)
@@ -63,25 +63,25 @@ class Refusal(Exception):
         self.body = {"message": text, "code": code, **({"errors": errors} if errors else {})}
 
 
-def invalid(field_name: str, code: str, text: str) -> Refusal:
-    """50035: the form is wrong."""
+def invalid(field_name: str, code: str, text: str) -> RestRefusal:
+    """Build error 50035: invalid form body."""
     error = {field_name: {"_errors": [{"code": code, "message": text}]}}
-    return Refusal(400, 50035, "Invalid Form Body", error)
+    return RestRefusal(400, 50035, "Invalid Form Body", error)
 
 
-class Rest:
-    """Every route, on one world.
+class FakeRest:
+    """Every route, on one set of stored data.
 
     :ivar log: requests in the order of arrival.
-    :ivar pinged: ids of people who were rung by a message of ours.
-    :ivar confirmed: interactions that were answered: id → (type, seconds it took).
-    :ivar thinking: commands that are shown as being thought about: id → whether to that person alone.
-    :ivar registered: the application's commands, as they are listed behind a slash.
+    :ivar pinged: ids of users pinged by the bot's messages.
+    :ivar confirmed: answered interactions: id → (type, seconds it took).
+    :ivar thinking: commands in the "thinking" state: id → true if visible to that person alone.
+    :ivar registered: the application's registered commands.
     """
 
     def __init__(self, world: "FakeDiscord") -> None:
         self._world = world
-        self.log: list[Received] = []
+        self.log: list[FakeRestCall] = []
         self.pinged: list[str] = []
         self.confirmed: dict[str, tuple[int, float]] = {}
         self.thinking: dict[str, bool] = {}
@@ -89,12 +89,13 @@ class Rest:
         self._forced: list[list[Any]] = []
         self._by_nonce: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def fail(self, match: str, answer: Answer, times: int) -> None:
-        """Answer so the next ``times`` that ``METHOD /path`` fits ``match`` (``*`` and ``?`` as in a shell)."""
+    def fail(self, match: str, answer: ForcedAnswer, times: int) -> None:
+        """Force this answer for the next ``times`` requests whose ``METHOD /path`` matches ``match`` (``*``,
+        ``?`` as in a shell)."""
         self._forced.append([match, answer, times])
 
     def routes(self) -> list[web.RouteDef]:
-        """All that is served."""
+        """Return all routes."""
         one = "/channels/{channel}/messages/{message}"
         table = [
             ("GET", "/users/@me", self.me),
@@ -138,47 +139,47 @@ class Rest:
 
         return serve
 
-    async def _truth(self, handler: Any, request: web.Request, received: Received) -> web.Response:
+    async def _truth(self, handler: Any, request: web.Request, received: FakeRestCall) -> web.Response:
         public = received.path.startswith(("/interactions/", "/webhooks/"))
         try:
             known = {f"Bot {token}" for token in self._world.tokens}
             if not public and request.headers.get("Authorization") not in known:
-                raise Refusal(401, 0, "401: Unauthorized")
+                raise RestRefusal(401, 0, "401: Unauthorized")
             place = request.match_info.get("channel")
             if place is not None and place not in self._world.channels:
-                raise Refusal(404, 10003, "Unknown Channel")
+                raise RestRefusal(404, 10003, "Unknown Channel")
             if place in self._world.closed_channels:
-                raise Refusal(403, 50001, "Missing Access")
+                raise RestRefusal(403, 50001, "Missing Access")
             body = await handler(request.match_info, received)
-        except Refusal as refusal:
+        except RestRefusal as refusal:
             return _json(refusal.body, refusal.status)
         return web.Response(status=204) if body is None else _json(body)
 
-    def forced(self, method: str, path: str) -> Answer | None:
-        """What is answered to this request in place of the truth."""
+    def forced(self, method: str, path: str) -> ForcedAnswer | None:
+        """Return the forced answer for this request, if any."""
         for entry in self._forced:
             if entry[2] > 0 and fnmatch.fnmatch(f"{method} {path}", entry[0]):
                 entry[2] -= 1
                 return entry[1]  # type: ignore[no-any-return]
         return None
 
-    # --- who we are
+    # --- the bot itself
 
-    async def me(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def me(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         return self._world.me | {"verified": True, "mfa_enabled": False, "locale": "en-US", "flags": 0}
 
-    async def application(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def application(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         owner = self._world.users[self._world.ALICE]
         return {
             "id": self._world.ME, "name": "claw", "icon": None, "description": "", "summary": "", "owner": owner,
             "bot_public": True, "bot_require_code_grant": False, "verify_key": "0" * 64, "flags": 565248,
         }  # fmt: skip
 
-    async def gateway(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def gateway(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         limit = {"total": 1000, "remaining": 998, "reset_after": 14_400_000, "max_concurrency": 1}
         return {"url": self._world.gateway_url, "shards": 1, "session_start_limit": limit}
 
-    async def open_direct(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def open_direct(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         recipient = str((asked.body or {}).get("recipient_id"))
         if recipient not in self._world.users:
             raise invalid("recipient_id", "NUMBER_TYPE_COERCE", "no such user")
@@ -186,10 +187,10 @@ class Rest:
 
     # --- channels and their messages
 
-    async def channel(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def channel(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         return self._world.channels[at["channel"]]
 
-    async def archive(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def archive(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         limit = int(asked.query.get("limit", "50"))
         if not 1 <= limit <= 100:
             raise invalid("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100")
@@ -198,14 +199,14 @@ class Rest:
         kept = found[:limit] if after else found[-limit:]
         return [self._world.visible(one) for one in reversed(kept)]
 
-    async def message(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def message(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         return self._world.visible(self._known(at))
 
-    async def post(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def post(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         body = asked.body if isinstance(asked.body, dict) else {}
         place = self._world.channels[at["channel"]]
         if any(one["id"] in self._world.deaf_users for one in place.get("recipients", ())):
-            raise Refusal(403, 50007, "Cannot send messages to this user")
+            raise RestRefusal(403, 50007, "Cannot send messages to this user")
         nonce = str(body.get("nonce") or "")
         check_message(body, asked.files)
         if body.get("enforce_nonce") and (before := self._by_nonce.get((place["id"], nonce))):
@@ -223,7 +224,7 @@ class Rest:
         return made | ({"nonce": nonce} if nonce else {})
 
     def _reference(self, channel: str, reference: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer's sign of what it answers; nothing when that is gone and the sender does not mind."""
+        """Return the message reference of a reply; empty when the target is gone and the sender accepts that."""
         if not reference:
             return {}
         target = self._world.messages.get(str(reference.get("message_id")))
@@ -234,45 +235,45 @@ class Rest:
         points = {"type": 0, "message_id": target["id"], "channel_id": channel}
         return {"type": 19, "message_reference": points, "referenced_message": target}
 
-    async def edit(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def edit(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         message = self._own(at, "Cannot edit a message authored by another user")
         check_message({"content": message["content"], **asked.body}, ())
         changed = {key: asked.body[key] for key in ("content", "components") if key in asked.body}
         return await self._world.change(message["id"], **changed)
 
-    async def delete(self, at: Mapping[str, str], asked: Received) -> None:
+    async def delete(self, at: Mapping[str, str], asked: FakeRestCall) -> None:
         self._own(at, "Missing Permissions")
         await self._world.remove(at["message"])
 
-    async def thread(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def thread(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         name = (asked.body or {}).get("name") or ""
         if not 1 <= len(name) <= 100:
             raise invalid("name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
         self._known(at)
         if at["message"] in self._world.channels:
-            raise Refusal(400, 160004, "A thread has already been created for this message")
+            raise RestRefusal(400, 160004, "A thread has already been created for this message")
         return await self._world.open_thread(at["channel"], at["message"], name)
 
-    async def react(self, at: Mapping[str, str], asked: Received) -> None:
+    async def react(self, at: Mapping[str, str], asked: FakeRestCall) -> None:
         emoji = at["emoji"]
         if emoji.isascii() and not re.fullmatch(r"\w+:\d+", emoji):
-            raise Refusal(400, 10014, "Unknown Emoji")
+            raise RestRefusal(400, 10014, "Unknown Emoji")
         self._known(at).setdefault("_reactions", []).append(emoji)
 
-    async def unreact(self, at: Mapping[str, str], asked: Received) -> None:
+    async def unreact(self, at: Mapping[str, str], asked: FakeRestCall) -> None:
         marks = self._known(at).get("_reactions", [])
         if at["emoji"] in marks:
             marks.remove(at["emoji"])
 
-    async def typing(self, at: Mapping[str, str], asked: Received) -> None:
+    async def typing(self, at: Mapping[str, str], asked: FakeRestCall) -> None:
         return None
 
-    async def confirm(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def confirm(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         asked_at, token = self._world.interactions.get(at["id"], (0.0, ""))
         if token != at["token"] or time.monotonic() - asked_at > _BUTTON_SECONDS:
-            raise Refusal(404, 10062, "Unknown interaction")
+            raise RestRefusal(404, 10062, "Unknown interaction")
         if at["id"] in self.confirmed:
-            raise Refusal(400, 40060, "Interaction has already been acknowledged.")
+            raise RestRefusal(400, 40060, "Interaction has already been acknowledged.")
         kind = (asked.body or {}).get("type")
         is_command = at["id"] in self._world.chosen
         if kind not in ((4, 5, 9) if is_command else (4, 5, 6, 7, 9)):
@@ -293,15 +294,15 @@ class Rest:
             "resource": {"type": kind},
         }
 
-    async def take_back(self, at: Mapping[str, str], asked: Received) -> None:
+    async def take_back(self, at: Mapping[str, str], asked: FakeRestCall) -> None:
         tokens = {token: id for id, (_, token) in self._world.interactions.items()}
         if self.thinking.pop(tokens.get(at["token"], ""), None) is None:
-            raise Refusal(404, 10008, "Unknown Message")
+            raise RestRefusal(404, 10008, "Unknown Message")
 
-    async def commands(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def commands(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         return self.registered
 
-    async def overwrite_commands(self, at: Mapping[str, str], asked: Received) -> Any:
+    async def overwrite_commands(self, at: Mapping[str, str], asked: FakeRestCall) -> Any:
         for one in asked.body:
             check_command(one)
         if len({(one.get("type", 1), one["name"]) for one in asked.body}) < len(asked.body):
@@ -318,30 +319,30 @@ class Rest:
     def _known(self, at: Mapping[str, str]) -> dict[str, Any]:
         message = self._world.messages.get(at["message"])
         if message is None or message["channel_id"] != at["channel"]:
-            raise Refusal(404, 10008, "Unknown Message")
+            raise RestRefusal(404, 10008, "Unknown Message")
         return message
 
     def _own(self, at: Mapping[str, str], why_not: str) -> dict[str, Any]:
         message = self._known(at)
         if message["author"]["id"] != self._world.ME:
-            raise Refusal(403, 50005 if "edit" in why_not else 50013, why_not)
+            raise RestRefusal(403, 50005 if "edit" in why_not else 50013, why_not)
         return message
 
 
 def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...]) -> None:
-    """What the service refuses in a message.
+    """Check a message as the service does.
 
-    :raises Refusal: as it says so.
+    :raises Refusal: with the service's error.
     """
     content = body.get("content") or ""
     if len(content) > _TEXT_CHARS:
         raise invalid("content", "BASE_TYPE_MAX_LENGTH", f"Must be {_TEXT_CHARS} or fewer in length.")
     if not content.strip() and not files and not body.get("poll") and not body.get("embeds"):
-        raise Refusal(400, 50006, "Cannot send an empty message")
+        raise RestRefusal(400, 50006, "Cannot send an empty message")
     if len(str(body.get("nonce") or "")) > _NONCE_CHARS:
         raise invalid("nonce", "NONCE_TYPE_TOO_LONG", f"Must be {_NONCE_CHARS} or fewer in length.")
     if any(len(data) > _FILE_BYTES for _, data in files):
-        raise Refusal(413, 40005, "Request entity too large")
+        raise RestRefusal(413, 40005, "Request entity too large")
     rows = body.get("components") or []
     buttons = [button for row in rows for button in row.get("components", ())]
     ids = [str(button.get("custom_id") or "") for button in buttons]
@@ -357,9 +358,9 @@ def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...])
 
 
 def check_command(command: Mapping[str, Any]) -> None:
-    """What the service refuses in a command (developer docs, "Application Command Naming").
+    """Check a command as the service does (developer docs, "Application Command Naming").
 
-    :raises Refusal: as it says so.
+    :raises Refusal: with the service's error.
     """
     options = command.get("options") or []
     for one in (command, *options):
@@ -371,7 +372,7 @@ def check_command(command: Mapping[str, Any]) -> None:
         raise invalid("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length.")
 
 
-async def _received(request: web.Request) -> Received:
+async def _received(request: web.Request) -> FakeRestCall:
     body: Any = None
     files: list[tuple[str, bytes]] = []
     if request.content_type == "multipart/form-data":
@@ -386,11 +387,13 @@ async def _received(request: web.Request) -> Received:
         body = json.loads(text) if request.content_type == "application/json" else text
     headers = {name.lower(): value for name, value in request.headers.items()}
     path = request.path.removeprefix(BASE)
-    return Received(request.method, path, dict(request.query), headers, body, tuple(files), time.monotonic())
+    return FakeRestCall(
+        request.method, path, dict(request.query), headers, body, tuple(files), time.monotonic()
+    )
 
 
 def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """JSON, with exactly this content type: with a charset behind it discord.py hands the text on unparsed."""
+    """Return JSON with exactly this content type: with a charset after it discord.py does not parse the body."""
     given = {name: value for name, value in (headers or {}).items() if name.lower() != "content-type"}
     kind = next((v for k, v in (headers or {}).items() if k.lower() == "content-type"), "application/json")
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""What the service keeps and shows: users, channels, messages, as JSON with every field that a client may count on."""
+"""The fake's objects (users, channels, messages) as JSON with every field that clients rely on."""
 
 import re
 import time
@@ -12,24 +12,24 @@ TEXT, DIRECT, THREAD = 0, 1, 11
 
 
 class Ids:
-    """Snowflakes: the time in milliseconds, shifted by 22 bits; each is newer than the one before."""
+    """Generator of snowflakes: milliseconds shifted by 22 bits, strictly increasing."""
 
     def __init__(self) -> None:
         self._last = 0
 
     def next(self) -> str:
-        """A new one."""
+        """Return a new id."""
         self._last = max(self._last + 1, (int(time.time() * 1000) - _EPOCH_MS) << 22)
         return str(self._last)
 
 
 def stamp() -> str:
-    """Now, as the service writes it."""
+    """Return the current time in the service's format."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def user(id: str, name: str, *, bot: bool = False) -> dict[str, Any]:
-    """A person or a program."""
+    """Build a user object."""
     shown = None if bot else name.title()
     return {
         "id": id, "username": name, "discriminator": "4242" if bot else "0", "global_name": shown,
@@ -38,7 +38,7 @@ def user(id: str, name: str, *, bot: bool = False) -> dict[str, Any]:
 
 
 def member(roles: Iterable[str] = (), nick: str | None = None) -> dict[str, Any]:
-    """Somebody's standing in a guild."""
+    """Build a member object: roles and nickname in a guild."""
     return {
         "roles": list(roles), "nick": nick, "joined_at": "2026-01-01T00:00:00+00:00", "deaf": False, "mute": False,
         "flags": 0, "avatar": None, "premium_since": None, "pending": False,
@@ -46,7 +46,7 @@ def member(roles: Iterable[str] = (), nick: str | None = None) -> dict[str, Any]
 
 
 def channel(id: str, name: str, guild: str, kind: int = TEXT, parent: str | None = None) -> dict[str, Any]:
-    """A channel or a thread of a guild."""
+    """Build a channel or thread of a guild."""
     made: dict[str, Any] = {
         "id": id, "type": kind, "name": name, "guild_id": guild, "parent_id": parent, "last_message_id": None,
         "rate_limit_per_user": 0,
@@ -63,14 +63,14 @@ def channel(id: str, name: str, guild: str, kind: int = TEXT, parent: str | None
 
 
 def direct_channel(id: str, recipient: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat of two."""
+    """Build a direct channel."""
     return {"id": id, "type": DIRECT, "last_message_id": None, "flags": 0, "recipients": [recipient]}
 
 
 def guild(
     id: str, name: str, bot: Mapping[str, Any], channels: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What ``GUILD_CREATE`` tells."""
+    """Build the data of ``GUILD_CREATE``."""
     listed = [{key: value for key, value in one.items() if key != "guild_id"} for one in channels]
     everyone = {
         "id": id, "name": "@everyone", "permissions": _EVERYONE_MAY, "position": 0, "color": 0,
@@ -103,9 +103,9 @@ def message(
     users: Mapping[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """A message as the archive gives it; ``told`` makes a dispatch of it.
+    """Build a message as the archive returns it; ``told`` turns it into a dispatch.
 
-    :param users: everybody, by id, for the list of who is mentioned.
+    :param users: all users by id, for the list of mentions.
     """
     named = dict.fromkeys(re.findall(r"<@!?(\d+)>", content))
     return {
@@ -117,7 +117,7 @@ def message(
 
 
 def told(message: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a dispatch tells of it: with the kind of channel, the guild and the author's standing there."""
+    """Return a message as in a dispatch: with channel type, guild and the author's member object."""
     more: dict[str, Any] = {"channel_type": place["type"]}
     if place.get("guild_id"):
         more |= {"guild_id": place["guild_id"], "member": member()}
@@ -125,5 +125,5 @@ def told(message: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]
 
 
 def without_text(message: Mapping[str, Any]) -> dict[str, Any]:
-    """As a client without the privileged intent sees what is not meant for it."""
+    """Return a message as seen without the privileged intent."""
     return {**message, "content": "", "attachments": [], "embeds": [], "components": []}

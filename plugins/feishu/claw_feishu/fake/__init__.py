@@ -1,6 +1,6 @@
-"""Feishu on one loopback port: the REST calls, the long connection, and a caller of webhooks. For tests and demos.
+"""Fake Feishu on one loopback port: REST, long connection and webhook calls, for tests and demonstrations.
 
-The vendor's own SDK passes against it (``tests/plugins/feishu/test_contract.py``), so plugin and fake cannot share one
+The vendor's own SDK is tested against it (``tests/plugins/feishu/test_contract.py``), so plugin and fake cannot share a
 misreading.
 """
 
@@ -15,34 +15,34 @@ from typing import Any, Self
 from claw_feishu import frames
 from claw_feishu.fake import events
 from claw_feishu.fake.cards import refusal
-from claw_feishu.fake.server import Answer, Call, Server, Socket
-from claw_feishu.fake.service import Service, Shown
+from claw_feishu.fake.server import FakeAnswer, FakeCall, FakeServer, FakeSocket
+from claw_feishu.fake.service import FakePlatform, Shown
 from claw_feishu.frames import Frame
 
-__all__ = ["Answer", "Call", "FakeFeishu", "Shown", "refusal"]
+__all__ = ["FakeAnswer", "FakeCall", "FakeFeishu", "Shown", "refusal"]
 
 RETRY_SECONDS = (15, 300, 3600, 6 * 3600)
-"""When a webhook that did not answer 200 is called again."""
+"""Delays after which a webhook that did not answer 200 is called again."""
 SERVICE = 33554678
-"""The number that the address of a long connection names; a ping that carries another is not answered."""
+"""Service id in the address of a long connection; a ping with another id is not answered."""
 PERSON, CHAT, GROUP = (
     "ou_881e8247625e31527b4d15a31471504c",
     "oc_7654321098765432109876543210abcd",
     "oc_820faa21d7ed275b",
 )
 
-Match = str | Callable[[Call], bool]
-"""Which requests: a piece of ``METHOD /path``, or a test."""
+Match = str | Callable[[FakeCall], bool]
+"""Selector of requests: a part of ``METHOD /path``, or a predicate."""
 CallWebhook = Callable[[dict[str, str], bytes], Awaitable[tuple[int, bytes]]]
-"""Posts headers and a body to the webhook; status and body of its answer."""
+"""Function that posts headers and a body to the webhook; returns status and body of the answer."""
 
 
 @dataclass
 class Pushed:
-    """An event on its way.
+    """An event and its delivery state.
 
-    :ivar times: how often it was sent.
-    :ivar told: what the receiver answered beside the acknowledgement.
+    :ivar times: number of deliveries.
+    :ivar told: the receiver's answer beside the acknowledgement.
     """
 
     event: dict[str, Any]
@@ -53,21 +53,21 @@ class Pushed:
 
     @property
     def event_id(self) -> str:
-        """Of the event; uuid in the old envelope."""
+        """Event id; the uuid in the old envelope."""
         return str(self.event.get("header", {}).get("event_id") or self.event.get("uuid"))
 
 
-class FakeFeishu(Service):
-    """The platform, for one app. ``async with FakeFeishu() as feishu``, then point ``domain`` at ``feishu.url``.
+class FakeFeishu(FakePlatform):
+    """The platform for one app. Use ``async with FakeFeishu() as feishu``, with ``domain`` set to ``feishu.url``.
 
-    :param ack_seconds: after which an event that was not acknowledged is pushed again.
+    :param ack_seconds: time after which an unacknowledged event is pushed again.
     :ivar log: every request, in order.
-    :ivar pushed: every event, in order; ``acked`` the ids of those that were acknowledged.
-    :ivar answers: every data frame that came back, as bytes.
-    :ivar connections: how often a long connection was made.
-    :ivar split: parts that each event is cut into on the long connection, sent out of order.
-    :ivar mute: the long connection says nothing any more, as a dead one.
-    :ivar most_connections: more than so many at once are refused.
+    :ivar pushed: every event, in order; ``acked`` the ids of the acknowledged ones.
+    :ivar answers: every data frame from the client, as bytes.
+    :ivar connections: number of long connections made.
+    :ivar split: number of parts of each event on the long connection, sent out of order.
+    :ivar mute: the long connection sends nothing, as a dead one.
+    :ivar most_connections: limit of concurrent connections; more are refused.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class FakeFeishu(Service):
         super().__init__(app_id, app_secret, bot_open_id, self.now)
         self.encrypt_key, self.verification_token = encrypt_key, verification_token
         self.ack_seconds, self.ping_seconds = ack_seconds, ping_seconds
-        self.log: list[Call] = []
+        self.log: list[FakeCall] = []
         self.pushed: list[Pushed] = []
         self.answers: list[bytes] = []
         self.connections = self.pings = 0
         self.split, self.mute, self.most_connections = 1, False, 50
         self.webhook: CallWebhook | None = None
-        self._ahead = 0.0
-        self._rules: list[tuple[Match, Answer, int]] = []
-        self._sockets: list[Socket] = []
-        self._waiting: dict[str, Pushed] = {}  # header message_id → what it carried
+        self._clock_offset = 0.0
+        self._rules: list[tuple[Match, FakeAnswer, int]] = []
+        self._sockets: list[FakeSocket] = []
+        self._waiting: dict[str, Pushed] = {}  # header message_id → its event
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = Server(self._serve, self._upgrade)
+        self._server = FakeServer(self._serve, self._upgrade)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -109,7 +109,7 @@ class FakeFeishu(Service):
         await self._server.start(port)
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop everything."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -118,12 +118,12 @@ class FakeFeishu(Service):
 
     @property
     def url(self) -> str:
-        """For ``channels.feishu.domain``."""
+        """The value for ``channels.feishu.domain``."""
         return f"http://127.0.0.1:{self._server.port}"
 
     @property
     def config(self) -> dict[str, Any]:
-        """A section ``channels.feishu`` that points here, in either mode."""
+        """A section ``channels.feishu`` for this server, valid in either mode."""
         return {
             "appId": self.app_id,
             "appSecret": self.app_secret,
@@ -132,60 +132,62 @@ class FakeFeishu(Service):
             "verificationToken": self.verification_token,
         }
 
-    # --- the clock, and what goes wrong
+    # --- clock and faults
 
     def now(self) -> float:
-        """Seconds since 1970, as driven by :meth:`advance`."""
-        return time.time() + self._ahead
+        """Return seconds since 1970, as driven by :meth:`advance`."""
+        return time.time() + self._clock_offset
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; webhooks that are due are called again."""
-        self._ahead += seconds
+        """Advance the clock; webhooks that are due are called again."""
+        self._clock_offset += seconds
         for pushed in self.pushed:
             while not pushed.acked and pushed.due and pushed.due[0] <= self.now():
                 pushed.due.pop(0)
                 await self._call_webhook(pushed)
 
-    def fail(self, match: Match, answer: Answer | Mapping[str, Any], times: int = 1) -> None:
-        """Answer the next ``times`` requests that fit with this instead.
+    def fail(self, match: Match, answer: FakeAnswer | Mapping[str, Any], times: int = 1) -> None:
+        """Override the answer to the next ``times`` matching requests.
 
-        :param answer: or a fixture with ``http_status``, ``headers`` and ``body``.
+        :param answer: an Answer, or a fixture with ``http_status``, ``headers`` and ``body``.
         """
         if isinstance(answer, Mapping):
-            answer = Answer(answer.get("http_status", 200), answer["body"], dict(answer.get("headers", {})))
+            answer = FakeAnswer(
+                answer.get("http_status", 200), answer["body"], dict(answer.get("headers", {}))
+            )
         self._rules.append((match, answer, times))
 
     def hang(self, match: Match, times: int = 1) -> None:
-        """Let the next requests that fit wait for ever."""
-        self.fail(match, Answer(hang=True), times)
+        """Let the next matching requests hang forever."""
+        self.fail(match, FakeAnswer(hang=True), times)
 
     def cut(self, match: Match, after: int, times: int = 1) -> None:
-        """Break the connection after so many bytes of the answer's body; the request was carried out."""
-        self.fail(match, Answer(cut_after=after), times)
+        """Cut the connection after so many bytes of the response body; the request takes effect."""
+        self.fail(match, FakeAnswer(cut_after=after), times)
 
     def drop(self) -> None:
-        """Break every long connection."""
+        """Cut every long connection."""
         for socket in self._sockets:
             socket.drop()
 
     async def until(self, reached: Callable[[], Any], seconds: float = 10.0) -> None:
-        """Wait for something to come true.
+        """Wait until a condition holds.
 
         :raises TimeoutError: it did not.
         """
         async with asyncio.timeout(seconds):
-            while not reached():  # noqa: ASYNC110 - what is waited for is anybody's
+            while not reached():  # noqa: ASYNC110 - the condition is arbitrary
                 await asyncio.sleep(0.005)
 
-    def calls(self, part: str) -> list[Call]:
-        """Requests whose ``METHOD /path`` holds ``part``."""
+    def calls(self, part: str) -> list[FakeCall]:
+        """Return the requests whose ``METHOD /path`` contains ``part``."""
         return [call for call in self.log if part in str(call)]
 
-    # --- what people do
+    # --- users
 
     @property
     def acked(self) -> list[str]:
-        """Ids of the events that were acknowledged."""
+        """Ids of the acknowledged events."""
         return [pushed.event_id for pushed in self.pushed if pushed.acked]
 
     async def says(
@@ -203,9 +205,9 @@ class FakeFeishu(Service):
         message_id: str = "",
         event_id: str = "",
     ) -> Pushed:
-        """Somebody writes; the event goes out by webhook when there is one, else by the long connection.
+        """Send a message from a user; the event goes out by webhook when there is one, else by the long connection.
 
-        :param mention: the bot is named at the beginning.
+        :param mention: mention the bot at the beginning.
         """
         chat = chat or (GROUP if group else CHAT)
         message_id = message_id or self.fresh("om_")
@@ -215,13 +217,21 @@ class FakeFeishu(Service):
         shown = Shown(message_id, chat, msg_type, dict(content), sender, "user", self.now(), parent, thread)
         self.messages[message_id] = shown
         said = events.message(
-            message_id, chat, sender, msg_type, content,
-            at=self.now(), group=group, mentions=who, thread=thread, parent=parent,
-        )  # fmt: skip
+            message_id,
+            chat,
+            sender,
+            msg_type,
+            content,
+            at=self.now(),
+            group=group,
+            mentions=who,
+            thread=thread,
+            parent=parent,
+        )
         return await self.push(self.event("im.message.receive_v1", said, event_id))
 
     async def presses(self, message_id: str, label: str, sender: str = PERSON) -> Pushed:
-        """Somebody presses a button of a card."""
+        """Press a button of a card as a user."""
         value = _button_value(self.card_of(message_id).data, label)
         chat = self.messages[message_id].chat_id
         return await self.push(
@@ -229,12 +239,12 @@ class FakeFeishu(Service):
         )
 
     async def reacts(self, message_id: str, emoji: str, sender: str = PERSON) -> Pushed:
-        """Somebody puts a reaction on a message."""
+        """Add a reaction to a message as a user."""
         said = events.reaction(message_id, sender, emoji, at=self.now())
         return await self.push(self.event("im.message.reaction.created_v1", said))
 
     def event(self, kind: str, said: Mapping[str, Any], event_id: str = "") -> dict[str, Any]:
-        """An event in its envelope."""
+        """Return an event in its envelope."""
         return events.envelope(
             kind,
             said,
@@ -252,13 +262,13 @@ class FakeFeishu(Service):
             pushed.due = [self.now() + seconds for seconds in RETRY_SECONDS]
             await self._call_webhook(pushed)
         else:
-            self._spawn(self._deliver(pushed))
+            self._start_task(self._deliver(pushed))
         return pushed
 
     # --- by webhook
 
     async def check_address(self) -> Any:
-        """What the console does when the address is entered; the challenge that came back, or None."""
+        """Send the console's address check; return the challenge from the answer, or None."""
         assert self.webhook
         check = {"challenge": self.fresh("ch_"), "token": self.verification_token, "type": "url_verification"}
         status, body = await self.webhook(*events.request(check, self.encrypt_key, at=self.now()))
@@ -291,7 +301,7 @@ class FakeFeishu(Service):
                 if not self._sockets or self._sockets[-1] is not socket:
                     break
 
-    async def _push_once(self, socket: Socket, pushed: Pushed) -> None:
+    async def _push_once(self, socket: FakeSocket, pushed: Pushed) -> None:
         data = json.dumps(pushed.event, ensure_ascii=False).encode()
         id = self.fresh("frame-")
         self._waiting[id] = pushed
@@ -300,25 +310,28 @@ class FakeFeishu(Service):
         pieces = list(enumerate(data[at : at + size] for at in range(0, len(data), size)))
         for number, piece in reversed(pieces):
             headers = (
-                ("type", "event"), ("message_id", id), ("sum", str(len(pieces))), ("seq", str(number)),
+                ("type", "event"),
+                ("message_id", id),
+                ("sum", str(len(pieces))),
+                ("seq", str(number)),
                 ("trace_id", "fake"),
-            )  # fmt: skip
+            )
             await socket.send(
                 frames.encode(Frame(frames.DATA, SERVICE, headers, piece, seq_id=number + 1, log_id=7))
             )
 
     async def send_raw(self, data: bytes) -> None:
-        """Bytes of a frame, as they are, over the newest long connection."""
+        """Send the raw bytes of a frame over the newest long connection."""
         await self._sockets[-1].send(data)
 
-    def _upgrade(self, call: Call) -> Answer | Callable[[Socket], Awaitable[None]]:
+    def _upgrade(self, call: FakeCall) -> FakeAnswer | Callable[[FakeSocket], Awaitable[None]]:
         self.log.append(call)
         if rule := self._rule(call):
             return rule
         if call.query.get("ticket") != "fake":
-            return Answer(400, headers={"handshake-status": "403", "handshake-msg": "no ticket"})
+            return FakeAnswer(400, headers={"handshake-status": "403", "handshake-msg": "no ticket"})
         if len(self._sockets) >= self.most_connections:
-            return Answer(
+            return FakeAnswer(
                 400,
                 headers={
                     "handshake-status": "514",
@@ -328,17 +341,17 @@ class FakeFeishu(Service):
             )
         return self._connected
 
-    async def _connected(self, socket: Socket) -> None:
+    async def _connected(self, socket: FakeSocket) -> None:
         self.connections += 1
         self._sockets.append(socket)
         try:
             async for data in socket.messages():
                 if not self.mute:
-                    await self._heard(socket, frames.decode(data))
+                    await self._on_frame(socket, frames.decode(data))
         finally:
             self._sockets.remove(socket)
 
-    async def _heard(self, socket: Socket, frame: Frame) -> None:
+    async def _on_frame(self, socket: FakeSocket, frame: Frame) -> None:
         if frame.method == frames.CONTROL:
             if frame.header("type") == "ping" and frame.service == SERVICE:
                 self.pings += 1
@@ -356,12 +369,15 @@ class FakeFeishu(Service):
     @property
     def _client_config(self) -> dict[str, float]:
         return {
-            "ReconnectCount": -1, "ReconnectInterval": 120, "ReconnectNonce": 30, "PingInterval": self.ping_seconds
-        }  # fmt: skip
+            "ReconnectCount": -1,
+            "ReconnectInterval": 120,
+            "ReconnectNonce": 30,
+            "PingInterval": self.ping_seconds,
+        }
 
     # --- requests
 
-    async def _serve(self, call: Call) -> Answer:
+    async def _serve(self, call: FakeCall) -> FakeAnswer:
         self.log.append(call)
         rule = self._rule(call)
         if rule is not None and rule.cut_after is None:
@@ -376,7 +392,7 @@ class FakeFeishu(Service):
             answer.cut_after = rule.cut_after
         return answer
 
-    def _rule(self, call: Call) -> Answer | None:
+    def _rule(self, call: FakeCall) -> FakeAnswer | None:
         for at, (match, answer, times) in enumerate(self._rules):
             if match(call) if callable(match) else match in str(call):
                 self._rules[at] = (match, answer, times - 1)
@@ -384,24 +400,24 @@ class FakeFeishu(Service):
                 return answer
         return None
 
-    def _endpoint(self, call: Call) -> Answer:
+    def _endpoint(self, call: FakeCall) -> FakeAnswer:
         given = call.body or {}
         if given.get("AppID") != self.app_id or given.get("AppSecret") != self.app_secret:
-            return Answer(body={"code": 1000040344, "msg": "no credential"})
+            return FakeAnswer(body={"code": 1000040344, "msg": "no credential"})
         asked = f"device_id={self.fresh('7')}&service_id={SERVICE}&ticket=fake"
         url = f"ws://127.0.0.1:{self._server.port}/ws/v2?{asked}"
-        return Answer(
+        return FakeAnswer(
             body={"code": 0, "msg": "ok", "data": {"URL": url, "ClientConfig": self._client_config}}
         )
 
-    def _spawn(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 def _button_value(card: Any, label: str) -> Any:
-    """What comes back when the button with this label is pressed."""
+    """Return the callback value of the button with this label."""
     if isinstance(card, dict):
         if card.get("tag") == "button" and card["text"]["content"] == label:
             return card["behaviors"][0]["value"]

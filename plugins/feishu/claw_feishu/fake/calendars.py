@@ -1,4 +1,4 @@
-"""Calendars, as the platform keeps them."""
+"""Fake calendars."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from claw_feishu.fake.cards import ok, refusal
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 from claw_feishu.fake.shapes import Repeats, Route, page, unfit
 
 CALENDAR_GONE, EVENT_GONE, UNFIT = 191001, 193001, 190002
@@ -14,8 +14,8 @@ _TIME = {"date?": str, "timestamp?": str, "timezone?": str}
 _EVENT = {"summary?": str, "description?": str}
 
 
-class Calendars:
-    """The calendars that the app sees: its own, until there are more.
+class FakeCalendars:
+    """The calendars visible to the app: only its own, until more are added.
 
     :ivar events: calendar id → event id → event; ``busy`` open id → times.
     """
@@ -27,7 +27,7 @@ class Calendars:
         self.busy: dict[str, list[dict[str, str]]] = {}
 
     def routes(self) -> Iterator[Route]:
-        """Method, path as a regular expression, and who answers."""
+        """Yield method, path as a regular expression, and handler."""
         calendars = "/open-apis/calendar/v4/calendars"
         events = rf"{calendars}/([\w.@%-]+)/events"
         yield "GET", calendars, self._calendars
@@ -39,23 +39,23 @@ class Calendars:
         yield "POST", rf"{events}/(\w+)/attendees", self._invite
         yield "POST", "/open-apis/calendar/v4/freebusy/list", self._freebusy
 
-    def _calendars(self, call: Call, found: "re.Match[str]") -> Answer:
-        told = [{"calendar_id": id, "summary": "claw", "type": "primary"} for id in self.events]
+    def _calendars(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        listing = [{"calendar_id": id, "summary": "claw", "type": "primary"} for id in self.events]
         fault = unfit(call, query={"page_size?": int, "page_token?": str, "sync_token?": str})
-        return fault or page(call, "calendar_list", told, 50)
+        return fault or page(call, "calendar_list", listing, 50)
 
-    def _primary(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _primary(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         own = {"calendar": {"calendar_id": self.own, "type": "primary"}, "user_id": ""}
         return unfit(call, query={"user_id_type?": str}) or ok({"calendars": [own]})
 
-    def _calendar(self, id: str) -> dict[str, dict[str, Any]] | Answer:
+    def _calendar(self, id: str) -> dict[str, dict[str, Any]] | FakeAnswer:
         known = self.events.get(id)
         return refusal(CALENDAR_GONE, "invalid calendar_id") if known is None else known
 
-    def _events(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _events(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         query = {"page_size?": int, "start_time?": str, "end_time?": str, "page_token?": str}
         calendar = self._calendar(unquote(found[1]))
-        if fault := unfit(call, query=query) or (calendar if isinstance(calendar, Answer) else None):
+        if fault := unfit(call, query=query) or (calendar if isinstance(calendar, FakeAnswer) else None):
             return fault
         assert isinstance(calendar, dict)
         first, last = int(call.query.get("start_time", 0)), int(call.query.get("end_time", 1 << 62))
@@ -64,11 +64,11 @@ class Calendars:
         ]
         return page(call, "items", here, 1000)
 
-    def _make_event(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _make_event(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         body = {**_EVENT, "start_time": _TIME, "end_time": _TIME}
         calendar = self._calendar(unquote(found[1]))
         fault = unfit(call, query={"idempotency_key?": str, "user_id_type?": str}, body=body)
-        if fault := fault or (calendar if isinstance(calendar, Answer) else None):
+        if fault := fault or (calendar if isinstance(calendar, FakeAnswer) else None):
             return fault
         assert isinstance(calendar, dict)
         if _backwards(call.body):
@@ -86,7 +86,7 @@ class Calendars:
 
         return self._repeats.answer(call.query.get("idempotency_key", ""), make)
 
-    def _change_event(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _change_event(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         body = {**_EVENT, "start_time?": _TIME, "end_time?": _TIME}
         event = self.events.get(unquote(found[1]), {}).get(found[2])
         if fault := unfit(call, body=body):
@@ -98,13 +98,13 @@ class Calendars:
         event.update(call.body)
         return ok({"event": event})
 
-    def _drop_event(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _drop_event(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if fault := unfit(call, query={"need_notification?": ("true", "false")}):
             return fault
         gone = self.events.get(unquote(found[1]), {}).pop(found[2], None)
         return ok({}) if gone else refusal(EVENT_GONE, "event not found", 404)
 
-    def _invite(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _invite(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         body = {"attendees": [{"type": ("user",), "user_id": str}], "need_notification?": bool}
         if fault := unfit(call, query={"user_id_type": ("open_id",)}, body=body):
             return fault
@@ -118,7 +118,7 @@ class Calendars:
         event.setdefault("attendees", []).extend(new)
         return ok({"attendees": new})
 
-    def _freebusy(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _freebusy(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         body = {"time_min": str, "time_max": str, "user_id": str}
         fault = unfit(call, query={"user_id_type": ("open_id",)}, body=body)
         return fault or ok({"freebusy_list": self.busy.get(call.body["user_id"], [])})

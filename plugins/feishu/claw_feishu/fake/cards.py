@@ -1,4 +1,4 @@
-"""Cards of CardKit, as the platform keeps them: sequences, repeats, whole texts, ten calls a second."""
+"""Fake CardKit cards: sequences, repeats, whole texts, ten calls a second."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 
 CARD_CALLS = 10
 
@@ -15,9 +15,9 @@ CARD_CALLS = 10
 class CardState:
     """A card of CardKit.
 
-    :ivar history: every text it showed.
-    :ivar jumps: how often a new text did not begin with the one before: people saw it start anew.
-    :ivar finished: how often streaming was switched off.
+    :ivar history: every text shown.
+    :ivar jumps: number of texts that did not begin with the one before, so that the display restarted.
+    :ivar finished: number of times streaming was switched off.
     """
 
     data: dict[str, Any]
@@ -30,27 +30,29 @@ class CardState:
 
     @property
     def text(self) -> str:
-        """What its Markdown elements say."""
+        """The text of its Markdown elements."""
         return "\n".join(
             part["content"] for part in self.data["body"]["elements"] if part["tag"] == "markdown"
         )
 
 
-def ok(data: Any = None, **more: Any) -> Answer:
-    """A good answer."""
-    return Answer(body={"code": 0, "msg": "success", **({"data": data} if data is not None else {}), **more})
+def ok(data: Any = None, **more: Any) -> FakeAnswer:
+    """Build a success answer."""
+    return FakeAnswer(
+        body={"code": 0, "msg": "success", **({"data": data} if data is not None else {}), **more}
+    )
 
 
-def refusal(code: int, msg: str, status: int = 400, headers: dict[str, str] | None = None) -> Answer:
-    """A refusal, with the log id that a real one has."""
+def refusal(code: int, msg: str, status: int = 400, headers: dict[str, str] | None = None) -> FakeAnswer:
+    """Build a refusal, with a log id as in a real one."""
     body = {"code": code, "msg": msg, "error": {"log_id": "20260101fake"}}
-    return Answer(status, body, headers or {})
+    return FakeAnswer(status, body, headers or {})
 
 
 class Cards:
     """The cards of one app.
 
-    :ivar states: by card id; of a card that was sent inline, by its message id.
+    :ivar states: by card id; a card that was sent inline, by its message id.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -58,8 +60,8 @@ class Cards:
         self.states: dict[str, CardState] = {}
         self._done: set[tuple[str, str]] = set()
 
-    def make(self, call: Call, found: "re.Match[str]") -> Answer:
-        """A new card, in no chat."""
+    def make(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """Create a card that is in no chat."""
         if call.body.get("type") != "card_json" or not isinstance(call.body.get("data"), str):
             return refusal(200610, "body is nil or type is illegal")
         id = str(7355439197428236000 + len(self.states))
@@ -67,16 +69,16 @@ class Cards:
         return ok({"card_id": id})
 
     def keep(self, id: str, data: dict[str, Any]) -> None:
-        """A card that was sent inline."""
+        """Store a card that was sent inline."""
         self.states[id] = CardState(data, bool(data.get("config", {}).get("streaming_mode")))
 
-    def _change(self, call: Call, id: str) -> CardState | Answer:
+    def _change(self, call: FakeCall, id: str) -> CardState | FakeAnswer:
         card, sequence = self.states.get(id), call.body.get("sequence")
         if card is None:
             return refusal(200740, "card is not exist")
         uuid = str(call.body.get("uuid") or "")
         if (id, uuid) in self._done:
-            return ok({})  # a repeat: it was carried out, and is not again
+            return ok({})  # a repeat: already carried out
         if not isinstance(sequence, int) or sequence <= card.sequence:
             return refusal(300317, "sequence number compare failed")
         card.calls = [at for at in card.calls if at > self._now() - 1] + [self._now()]
@@ -92,10 +94,10 @@ class Cards:
             self._done.add((id, uuid))
         return card
 
-    def write(self, call: Call, found: "re.Match[str]") -> Answer:
-        """The whole text of one element."""
+    def write(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """Set the whole text of one element."""
         card = self._change(call, found[1])
-        if isinstance(card, Answer):
+        if isinstance(card, FakeAnswer):
             return card
         if not card.streaming:
             return refusal(300309, "streaming mode is closed")
@@ -108,20 +110,20 @@ class Cards:
                 return ok({})
         return refusal(300313, "element is not exist")
 
-    def set(self, call: Call, found: "re.Match[str]") -> Answer:
-        """Whether it is still being written."""
+    def set(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """Set streaming mode."""
         card = self._change(call, found[1])
-        if isinstance(card, Answer):
+        if isinstance(card, FakeAnswer):
             return card
         streaming = json.loads(call.body["settings"])["config"].get("streaming_mode")
         card.finished += card.streaming and streaming is False
         card.streaming = bool(streaming)
         return ok({})
 
-    def replace(self, call: Call, found: "re.Match[str]") -> Answer:
-        """Another card in its place."""
+    def replace(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """Replace the whole card."""
         card = self._change(call, found[1])
-        if isinstance(card, Answer):
+        if isinstance(card, FakeAnswer):
             return card
         card.data = json.loads(call.body["card"]["data"])
         streaming = bool(card.data.get("config", {}).get("streaming_mode"))
@@ -132,5 +134,5 @@ class Cards:
 
 
 def tables(content: str) -> int:
-    """How many Markdown tables a card holds."""
+    """Return the number of Markdown tables in a card."""
     return len(re.findall(r"\|\s*:?-{3,}:?\s*\|?(?:\\n|$|\")", content))

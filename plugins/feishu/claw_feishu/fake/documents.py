@@ -1,4 +1,4 @@
-"""Documents and wikis, as the platform keeps them."""
+"""Fake documents and wikis."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from claw_feishu.fake.cards import ok, refusal
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 from claw_feishu.fake.shapes import Repeats, Route, page, unfit
 
 DOC_GONE, DOC_UNFIT, WIKI_GONE = 1770002, 1770001, 131005
@@ -20,10 +20,10 @@ _BLOCK = {"block_type": tuple(_KINDS), **_TEXTS, "divider?": {}}
 
 
 @dataclass
-class Document:
+class FakeDocument:
     """A document.
 
-    :ivar blocks: by id, its own first.
+    :ivar blocks: by id; the document's own block first.
     """
 
     title: str
@@ -32,19 +32,19 @@ class Document:
     revision: int = 1
 
 
-class Documents:
-    """Documents of the kind docx.
+class FakeDocuments:
+    """The stored documents of the type docx.
 
-    :param fresh: gives an id that nobody had, with a prefix.
+    :param fresh: returns an unused id with a prefix.
     :ivar all: by id.
     """
 
     def __init__(self, fresh: Callable[[str], str]) -> None:
         self._fresh, self._repeats = fresh, Repeats()
-        self.all: dict[str, Document] = {}
+        self.all: dict[str, FakeDocument] = {}
 
     def routes(self) -> Iterator[Route]:
-        """Method, path as a regular expression, and who answers."""
+        """Yield method, path as a regular expression, and handler."""
         doc = "/open-apis/docx/v1/documents"
         yield "POST", doc, self._create
         yield "GET", rf"{doc}/(\w+)", self._doc
@@ -52,35 +52,35 @@ class Documents:
         yield "GET", rf"{doc}/(\w+)/blocks", self._blocks
         yield "POST", rf"{doc}/(\w+)/blocks/(\w+)/children", self._append
 
-    def _create(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _create(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if fault := unfit(call, body={"title?": str, "folder_token?": str}):
             return fault
         id = self.make(call.body.get("title", ""), call.body.get("folder_token", ""))
-        return ok({"document": self._told(id)})
+        return ok({"document": self._block_json(id)})
 
     def make(self, title: str, folder: str = "") -> str:
-        """A new document; its id."""
+        """Create a document; return its id."""
         id = self._fresh("docx")
         page = {"block_id": id, "block_type": 1, "parent_id": "", "children": []}
-        self.all[id] = Document(title, folder, {id: page})
+        self.all[id] = FakeDocument(title, folder, {id: page})
         return id
 
-    def _told(self, id: str) -> dict[str, Any]:
+    def _block_json(self, id: str) -> dict[str, Any]:
         one = self.all[id]
         return {"document_id": id, "revision_id": one.revision, "title": one.title}
 
-    def _doc(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _doc(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if found[1] not in self.all:
             return refusal(DOC_GONE, "not found", 404)
-        return unfit(call) or ok({"document": self._told(found[1])})
+        return unfit(call) or ok({"document": self._block_json(found[1])})
 
-    def _text(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _text(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if found[1] not in self.all:
             return refusal(DOC_GONE, "not found", 404)
         return unfit(call, query={"lang?": int}) or ok({"content": self.text_of(found[1])})
 
     def text_of(self, id: str) -> str:
-        """What people read in a document."""
+        """Return the visible text of a document."""
         lines = [self.all[id].title]
         for block in self._in_order(id, id):
             runs = block.get(_KINDS.get(block["block_type"], ""), {}).get("elements", ())
@@ -88,7 +88,7 @@ class Documents:
                 lines.append("".join(run["text_run"]["content"] for run in runs))
         return "\n".join(lines) + "\n"
 
-    def _blocks(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _blocks(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if found[1] not in self.all:
             return refusal(DOC_GONE, "not found", 404)
         if fault := unfit(call, query={"page_size?": int, "page_token?": str}):
@@ -96,12 +96,12 @@ class Documents:
         return page(call, "items", list(self._in_order(found[1], found[1])), 500)
 
     def _in_order(self, id: str, block: str) -> Iterator[dict[str, Any]]:
-        """A block of a document and all below it, as they are read."""
+        """Yield a block of a document and all below it, in reading order."""
         yield self.all[id].blocks[block]
         for child in self.all[id].blocks[block].get("children", ()):
             yield from self._in_order(id, child)
 
-    def _append(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _append(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         document = self.all.get(found[1])
         if document is None or found[2] not in document.blocks:
             return refusal(DOC_GONE, "not found", 404)
@@ -118,7 +118,7 @@ class Documents:
         )
 
     def _put(
-        self, document: Document, under: str, children: list[dict[str, Any]], index: int
+        self, document: FakeDocument, under: str, children: list[dict[str, Any]], index: int
     ) -> dict[str, Any]:
         made = [{"block_id": self._fresh("dox"), "parent_id": under, **one} for one in children]
         document.blocks.update({one["block_id"]: one for one in made})
@@ -129,19 +129,19 @@ class Documents:
         return {"children": made, "document_revision_id": document.revision, "client_token": ""}
 
 
-class Wiki:
-    """Spaces and their nodes; a node of the kind docx has a document.
+class FakeWiki:
+    """Spaces and their nodes; a node of the type docx has a document.
 
     :ivar spaces: by id; ``nodes`` by token.
     """
 
-    def __init__(self, fresh: Callable[[str], str], documents: Documents) -> None:
+    def __init__(self, fresh: Callable[[str], str], documents: FakeDocuments) -> None:
         self._fresh, self._documents = fresh, documents
         self.spaces: dict[str, dict[str, Any]] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
 
     def routes(self) -> Iterator[Route]:
-        """Method, path as a regular expression, and who answers."""
+        """Yield method, path as a regular expression, and handler."""
         wiki = "/open-apis/wiki/v2/spaces"
         yield "GET", wiki, self._spaces
         yield "GET", f"{wiki}/get_node", self._node
@@ -150,22 +150,22 @@ class Wiki:
         yield "POST", rf"{wiki}/(\w+)/nodes/(\w+)/update_title", self._rename
 
     def space(self, name: str) -> str:
-        """A new space of the wiki that the app is in; its id."""
+        """Create a wiki space that the app belongs to; return its id."""
         id = str(7000000000000000000 + len(self.spaces))
         self.spaces[id] = {"space_id": id, "name": name, "description": "", "space_type": "team"}
         return id
 
-    def _spaces(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _spaces(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         fault = unfit(call, query={"page_size?": int, "page_token?": str})
         return fault or page(call, "items", list(self.spaces.values()), 50)
 
-    def _node(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _node(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if fault := unfit(call, query={"token": str, "obj_type?": str}):
             return fault
         node = self.nodes.get(call.query["token"])
         return ok({"node": node}) if node else refusal(WIKI_GONE, "not found: node")
 
-    def _nodes(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _nodes(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         query = {"page_size?": int, "page_token?": str, "parent_node_token?": str}
         if fault := unfit(call, query=query):
             return fault
@@ -176,7 +176,7 @@ class Wiki:
         here = [one for one in nodes if (one["space_id"], one["parent_node_token"]) == (found[1], below)]
         return page(call, "items", here, 50)
 
-    def _make_node(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _make_node(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         body = {
             "obj_type": ("docx", "sheet", "bitable", "mindnote"), "node_type": ("origin",),
             "parent_node_token?": str, "title?": str,
@@ -196,7 +196,7 @@ class Wiki:
             self.nodes[parent]["has_child"] = True
         return ok({"node": self.nodes[token]})
 
-    def _rename(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _rename(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if fault := unfit(call, body={"title": str}):
             return fault
         if found[2] not in self.nodes:

@@ -1,4 +1,4 @@
-"""Events as Feishu makes them: message, button, reaction; plain, signed, encrypted. Pure."""
+"""Builders of Feishu's events: message, button, reaction; plain, signed, encrypted. Pure."""
 
 import json
 import secrets
@@ -13,7 +13,7 @@ TENANT = "736588c9260f175d"
 def envelope(
     kind: str, event: Mapping[str, Any], *, event_id: str, app_id: str, token: str, at: float
 ) -> dict[str, Any]:
-    """The 2.0 envelope."""
+    """Wrap an event in the 2.0 envelope."""
     header = {
         "event_id": event_id,
         "token": token,
@@ -39,7 +39,7 @@ def message(
     parent: str = "",
     sender_type: str = "user",
 ) -> dict[str, Any]:
-    """The event ``im.message.receive_v1``.
+    """Build the event ``im.message.receive_v1``.
 
     :param mentions: (open id, name); their placeholders are ``@_user_1``, ``@_user_2`` …
     """
@@ -65,7 +65,7 @@ def message(
 
 
 def button(message_id: str, chat: str, sender: str, value: Any) -> dict[str, Any]:
-    """The event ``card.action.trigger``."""
+    """Build the event ``card.action.trigger``."""
     return {
         "operator": {"tenant_key": TENANT, **ids(sender)},
         "token": "c-" + secrets.token_hex(8),
@@ -76,7 +76,7 @@ def button(message_id: str, chat: str, sender: str, value: Any) -> dict[str, Any
 
 
 def reaction(message_id: str, sender: str, emoji: str, *, at: float) -> dict[str, Any]:
-    """The event ``im.message.reaction.created_v1``."""
+    """Build the event ``im.message.reaction.created_v1``."""
     return {
         "message_id": message_id,
         "reaction_type": {"emoji_type": emoji},
@@ -87,7 +87,7 @@ def reaction(message_id: str, sender: str, emoji: str, *, at: float) -> dict[str
 
 
 def ids(open_id: str) -> dict[str, str]:
-    """A person by all three ids."""
+    """Return all three ids of a person."""
     bare = open_id.partition("_")[2]
     return {"union_id": f"on_{bare}", "user_id": bare[:8], "open_id": open_id}
 
@@ -95,7 +95,7 @@ def ids(open_id: str) -> dict[str, str]:
 def request(
     event: Mapping[str, Any], key: str, *, at: float, nonce: str = ""
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body by which the service calls a webhook: encrypted and signed when there is a key."""
+    """Return headers and body of a webhook call: encrypted and signed when there is a key."""
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Lark/1.0"}
     if not key:
         return headers, json.dumps(event, ensure_ascii=False).encode()

@@ -1,19 +1,19 @@
-"""What the platform keeps beside chats. What was made can be read, and who may see it is noted.
+"""Fake office data beside the chats. Created objects can be read back, and permissions are recorded.
 
-Codes from the open platform's pages, by memory: they stand at the head of each file, so that a correction is one line.
+Codes from the open platform's pages, from memory: they are at the top of each file, so that a correction is one line.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from claw_feishu.fake.bases import Bases
-from claw_feishu.fake.calendars import Calendars
+from claw_feishu.fake.bases import FakeBases
+from claw_feishu.fake.calendars import FakeCalendars
 from claw_feishu.fake.cards import ok, refusal
-from claw_feishu.fake.documents import Documents, Wiki
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.documents import FakeDocuments, FakeWiki
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 from claw_feishu.fake.shapes import Route, unfit
-from claw_feishu.fake.sheets import Sheets
+from claw_feishu.fake.sheets import FakeSheets
 
 GONE = 1063005
 SCOPES = (
@@ -29,23 +29,23 @@ SCOPES = (
 class Office:
     """Documents, wiki, calendars, sheets and bases of one tenant.
 
-    :param fresh: gives an id that nobody had, with a prefix.
-    :ivar shared: token → open id → what they may.
+    :param fresh: returns an unused id with a prefix.
+    :ivar shared: token → open id → permission.
     """
 
     def __init__(self, fresh: Callable[[str], str]) -> None:
-        self.documents = Documents(fresh)
-        self.wiki = Wiki(fresh, self.documents)
-        self.calendars, self.sheets, self.bases = Calendars(fresh), Sheets(fresh), Bases(fresh)
+        self.documents = FakeDocuments(fresh)
+        self.wiki = FakeWiki(fresh, self.documents)
+        self.calendars, self.sheets, self.bases = FakeCalendars(fresh), FakeSheets(fresh), FakeBases(fresh)
         self.shared: dict[str, dict[str, str]] = {}
 
     def routes(self) -> Iterator[Route]:
-        """Method, path as a regular expression, and who answers."""
+        """Yield method, path as a regular expression, and handler."""
         yield "POST", r"/open-apis/drive/v1/permissions/(\w+)/members", self._share
         for area in (self.documents, self.wiki, self.calendars, self.sheets, self.bases):
             yield from area.routes()
 
-    def _share(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _share(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         query = {"type": ("docx", "sheet", "bitable", "wiki"), "need_notification?": str}
         body = {
             "member_type": ("openid",),

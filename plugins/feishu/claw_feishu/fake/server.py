@@ -1,4 +1,4 @@
-"""One loopback port that speaks HTTP/1.1 and websocket. Standard library, and the protocol part of websockets."""
+"""HTTP/1.1 and websocket server on one loopback port: standard library, and the protocol part of websockets."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from websockets.frames import OP_BINARY, OP_CLOSE
 from websockets.server import ServerProtocol
 
 FILE_PARTS = ("image", "file")
-"""The vendor's SDK sends a file without a name when it was given as bytes."""
+"""Form fields that are always files: the vendor's SDK sends a file given as bytes without a file name."""
 _REASONS = {
     200: "OK",
     101: "Switching Protocols",
@@ -23,8 +23,8 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Call:
-    """One request as it came in.
+class FakeCall:
+    """One request as received.
 
     :param query: the last value of each name.
     :param body: parsed JSON; for a multipart body its parts (text, or bytes for a file); else raw bytes.
@@ -42,12 +42,12 @@ class Call:
 
 
 @dataclass
-class Answer:
-    """What goes back.
+class FakeAnswer:
+    """A response.
 
-    :param body: bytes as they are, anything else as JSON.
-    :param cut_after: send only so many bytes of the body, then break the connection.
-    :param hang: send nothing, until the caller gives up.
+    :param body: bytes unchanged, anything else as JSON.
+    :param cut_after: send only so many bytes of the body, then cut the connection.
+    :param hang: send nothing until the caller gives up.
     """
 
     status: int = 200
@@ -58,8 +58,8 @@ class Answer:
     content_type: str = "application/json; charset=utf-8"
 
 
-class Socket:
-    """The service's end of one websocket."""
+class FakeSocket:
+    """The server's end of one websocket."""
 
     def __init__(
         self, protocol: ServerProtocol, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -67,12 +67,12 @@ class Socket:
         self._protocol, self._reader, self._writer = protocol, reader, writer
 
     async def send(self, data: bytes) -> None:
-        """One binary message."""
+        """Send one binary message."""
         self._protocol.send_binary(data)
         await self._flush()
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What comes, until the other side is gone."""
+        """Yield received messages until the peer is gone."""
         while True:
             for event in self._protocol.events_received():
                 if event.opcode == OP_BINARY:  # type: ignore[union-attr]
@@ -87,7 +87,7 @@ class Socket:
             await self._flush()
 
     def drop(self) -> None:
-        """Break the connection without a word."""
+        """Cut the connection without a closing handshake."""
         self._writer.transport.abort()
 
     async def _flush(self) -> None:
@@ -97,15 +97,15 @@ class Socket:
         await self._writer.drain()
 
 
-Serve = Callable[[Call], Awaitable[Answer]]
-Upgrade = Callable[[Call], "Answer | Callable[[Socket], Awaitable[None]]"]
+Serve = Callable[[FakeCall], Awaitable[FakeAnswer]]
+Upgrade = Callable[[FakeCall], "FakeAnswer | Callable[[FakeSocket], Awaitable[None]]"]
 
 
-class Server:
-    """A port on 127.0.0.1.
+class FakeServer:
+    """A server on one port of 127.0.0.1.
 
     :param serve: answers a request.
-    :param upgrade: judges a websocket handshake: an answer refuses it, else what serves the socket.
+    :param upgrade: checks a websocket handshake: returns an answer to refuse it, else a function to serve the socket.
     """
 
     def __init__(self, serve: Serve, upgrade: Upgrade) -> None:
@@ -120,7 +120,7 @@ class Server:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """End every connection."""
+        """Cut every connection and stop."""
         if self._server:
             self._server.close()
             for task in list(self._tasks):
@@ -152,23 +152,23 @@ class Server:
             writer.transport.abort()
 
     async def _websocket(
-        self, call: Call, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, call: FakeCall, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         serve = self._upgrade(call)
-        if isinstance(serve, Answer):
+        if isinstance(serve, FakeAnswer):
             await _reply(writer, serve)
             return
         protocol = ServerProtocol()
         protocol.receive_data(head)
         (request,) = protocol.events_received()
         protocol.send_response(protocol.accept(request))  # type: ignore[arg-type]
-        socket = Socket(protocol, reader, writer)
+        socket = FakeSocket(protocol, reader, writer)
         await socket._flush()
         await serve(socket)
 
 
-async def _reply(writer: asyncio.StreamWriter, answer: Answer) -> bool:
-    """Whether the connection still stands afterwards."""
+async def _reply(writer: asyncio.StreamWriter, answer: FakeAnswer) -> bool:
+    """Send an answer; return true if the connection stays open."""
     if answer.hang:
         await asyncio.sleep(3600)
     data = (
@@ -185,8 +185,8 @@ async def _reply(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     return whole
 
 
-def parsed(head: bytes, raw: bytes) -> Call:
-    """A request from its bytes."""
+def parsed(head: bytes, raw: bytes) -> FakeCall:
+    """Parse a request."""
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, target, _ = first.split(" ", 2)
     headers = {
@@ -194,11 +194,11 @@ def parsed(head: bytes, raw: bytes) -> Call:
     }
     url = urlsplit(target)
     body = _body(headers, raw)
-    return Call(method, url.path, dict(parse_qsl(url.query, keep_blank_values=True)), headers, body, raw)
+    return FakeCall(method, url.path, dict(parse_qsl(url.query, keep_blank_values=True)), headers, body, raw)
 
 
 def _body(headers: Mapping[str, str], raw: bytes) -> Any:
-    """JSON is read whatever the content type says: the vendor's SDK asks for its token without one."""
+    """Parse a body; as JSON whatever the content type: the vendor's SDK requests its token without one."""
     kind = headers.get("content-type", "")
     if kind.startswith("multipart/"):
         whole = BytesParser().parsebytes(f"Content-Type: {kind}\r\n\r\n".encode() + raw)

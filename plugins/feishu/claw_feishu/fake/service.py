@@ -1,4 +1,4 @@
-"""What the platform keeps and answers: tokens, messages, cards, files, reactions, names.
+"""Stored data and REST answers of the fake: tokens, messages, cards, files, reactions, names.
 
 It is strict where the real one is: stale tokens, sequences, sizes, ids of the wrong kind. Codes as in ``tenant.py``.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from claw_feishu.fake.cards import Cards, CardState, ok, refusal, tables
 from claw_feishu.fake.office import SCOPES as OFFICE_SCOPES, Office
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 
 TOKEN_SECONDS = 7140
 SAME_TOKEN_SECONDS = 1800
@@ -39,14 +39,14 @@ HEARING = (
     "im:message.group_at_msg:readonly",
     "im:message.group_msg",
 )
-"""Scopes without which events do not come."""
+"""Scopes without which events are not delivered."""
 
-Handle = Callable[[Call, "re.Match[str]"], Answer]
+Handle = Callable[[FakeCall, "re.Match[str]"], FakeAnswer]
 
 
 @dataclass
 class Shown:
-    """A message in a chat, ours or a person's.
+    """A message in a chat, by the bot or a person.
 
     :ivar content: parsed.
     """
@@ -64,14 +64,14 @@ class Shown:
     edits: int = 0
 
 
-class Service:
+class FakePlatform:
     """The REST side.
 
-    :ivar messages: by id, in the order they were made; ``ours`` are those of the bot.
-    :ivar people: open id → name; ``chats`` chat id → what the service says of it.
+    :ivar messages: by id, in order of creation; ``ours``: those of the bot.
+    :ivar people: open id → name; ``chats``: chat id → its data in the service's form.
     :ivar office: documents, sheets, bases, wikis, calendars.
     :ivar missing_scopes: calls that need one of them are refused with 99991672.
-    :ivar left: chats that the bot is not in.
+    :ivar left: chats without the bot.
     """
 
     def __init__(self, app_id: str, app_secret: str, bot_open_id: str, now: Callable[[], float]) -> None:
@@ -94,14 +94,14 @@ class Service:
             self.route(method, path, handle)
 
     def route(self, method: str, path: str, handle: Handle) -> None:
-        """Answer one more path; ``path`` is a regular expression for all of it. The newest of equals wins."""
+        """Add a route; ``path`` is a regular expression for the whole path. The newest of equal ones wins."""
         self._routes.insert(0, (method, re.compile(path), handle))
 
     def expire_token(self) -> None:
-        """Every token given so far is stale."""
+        """Make every token given so far stale."""
         self._token = ""
 
-    def serve(self, call: Call) -> Answer:
+    def serve(self, call: FakeCall) -> FakeAnswer:
         """Answer one request."""
         if call.path == "/open-apis/auth/v3/tenant_access_token/internal":
             return self._give_token(call)
@@ -109,15 +109,15 @@ class Service:
             found = path.fullmatch(call.path)
             if found and method == call.method:
                 return self._refused(call) or handle(call, found)
-        return Answer(404, b"404 page not found", content_type="text/plain")
+        return FakeAnswer(404, b"404 page not found", content_type="text/plain")
 
     @property
     def ours(self) -> list[Shown]:
-        """What the bot said and did not take back."""
+        """Messages of the bot that were not recalled."""
         return [one for one in self.messages.values() if one.sender == self.app_id and not one.deleted]
 
     def text_of(self, message_id: str) -> str:
-        """What people read in a message."""
+        """Return the visible text of a message."""
         shown = self.messages[message_id]
         if shown.msg_type == "text":
             return str(shown.content["text"])
@@ -129,11 +129,11 @@ class Service:
         return f"[{shown.msg_type}]"
 
     def card_of(self, message_id: str) -> CardState:
-        """The card that a message shows."""
+        """Return the card of a message."""
         return self.cards[self._card_id(message_id)]
 
     def fresh(self, prefix: str) -> str:
-        """An id that nobody had."""
+        """Return an unused id."""
         return f"{prefix}{next(self._numbers):06d}{secrets.token_hex(6)}"
 
     def _own_routes(self) -> tuple[tuple[str, str, Handle], ...]:
@@ -164,17 +164,17 @@ class Service:
             ("PUT", rf"{cards}/(\w+)", self._desk.replace),
         )
 
-    # --- who may ask
+    # --- tokens and identity
 
-    def _give_token(self, call: Call) -> Answer:
+    def _give_token(self, call: FakeCall) -> FakeAnswer:
         given = call.body if isinstance(call.body, dict) else {}
         if given.get("app_id") != self.app_id:
-            return Answer(body={"code": 10003, "msg": "invalid param"})
+            return FakeAnswer(body={"code": 10003, "msg": "invalid param"})
         if given.get("app_secret") != self.app_secret:
-            return Answer(body={"code": 10014, "msg": "app secret invalid"})
+            return FakeAnswer(body={"code": 10014, "msg": "app secret invalid"})
         if not self._token or self._remaining < SAME_TOKEN_SECONDS:
             self._token, self._issued = self.fresh("t-"), self._now()
-        return Answer(
+        return FakeAnswer(
             body={"code": 0, "msg": "ok", "tenant_access_token": self._token, "expire": int(self._remaining)}
         )
 
@@ -182,7 +182,7 @@ class Service:
     def _remaining(self) -> float:
         return self._issued + TOKEN_SECONDS - self._now()
 
-    def _refused(self, call: Call) -> Answer | None:
+    def _refused(self, call: FakeCall) -> FakeAnswer | None:
         scheme, _, token = call.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not token:
             return refusal(99991661, "Missing access token for authorization.")
@@ -196,13 +196,13 @@ class Service:
 
     # --- names
 
-    def _bot(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _bot(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         return ok(bot={"activate_status": 2, "app_name": "claw", "open_id": self.bot_open_id})
 
-    def _granted(self, call: Call, found: "re.Match[str]") -> Answer:
-        """Every scope that the app asked for; 1 = granted, 2 = not."""
+    def _granted(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """List every scope that the app requested; 1 = granted, 2 = not."""
         names = dict.fromkeys((*HEARING, *(scope for _, scope in _SCOPES)))
-        told = [
+        listing = [
             {
                 "scope_name": name,
                 "grant_status": 2 if name in self.missing_scopes else 1,
@@ -210,19 +210,19 @@ class Service:
             }
             for name in names
         ]
-        return ok({"scopes": told})
+        return ok({"scopes": listing})
 
-    def _person(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _person(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if found[1] not in self.people:
             return refusal(41050, "no user authority error")
         return ok({"user": {"open_id": found[1], "name": self.people[found[1]]}})
 
-    def _chat(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _chat(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         return ok({"name": "", "chat_mode": "group", **self.chats.get(found[1], {})})
 
     # --- messages
 
-    def _send(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _send(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         kind, to = call.query.get("receive_id_type", ""), str(call.body.get("receive_id", ""))
         if not to.startswith(_KINDS.get(kind, "")):
             return refusal(230001, f"Your request contains an invalid request parameter, ext=invalid {kind}")
@@ -230,7 +230,7 @@ class Service:
             return refusal(230002, "Bot/User can NOT be out of the chat.")
         return self._say(call, to)
 
-    def _reply(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _reply(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         target = self.messages.get(found[1])
         if target is None or target.deleted:
             return refusal(230011, "The message was withdrawn.")
@@ -239,7 +239,7 @@ class Service:
             thread = target.thread_id = self.fresh("omt_")
         return self._say(call, target.chat_id, reply_to=found[1], thread=thread)
 
-    def _say(self, call: Call, chat: str, reply_to: str = "", thread: str = "") -> Answer:
+    def _say(self, call: FakeCall, chat: str, reply_to: str = "", thread: str = "") -> FakeAnswer:
         kind, content, uuid = call.body.get("msg_type"), call.body.get("content"), call.body.get("uuid", "")
         if uuid in self._uuids and self._now() - self._uuids[uuid][1] < UUID_SECONDS:
             return ok(self._told(self.messages[self._uuids[uuid][0]]))
@@ -263,7 +263,7 @@ class Service:
             self._uuids[uuid] = shown.message_id, self._now()
         return ok(self._told(shown))
 
-    def _unfit(self, kind: Any, content: Any, uuid: Any, size: int) -> Answer | None:
+    def _unfit(self, kind: Any, content: Any, uuid: Any, size: int) -> FakeAnswer | None:
         if kind not in _TYPES or not isinstance(content, str) or len(uuid) > 50:
             return refusal(230001, "Your request contains an invalid request parameter")
         try:
@@ -302,13 +302,13 @@ class Service:
             **({"parent_id": shown.reply_to} if shown.reply_to else {}),
         }
 
-    def _get(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _get(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         shown = self.messages.get(found[1])
         return (
             ok({"items": [self._told(shown)]}) if shown else refusal(230110, "The message has been deleted.")
         )
 
-    def _in_thread(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _in_thread(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         kind, wanted = call.query.get("container_id_type"), call.query.get("container_id")
         if kind not in ("thread", "chat") or not wanted:
             return refusal(230001, "Your request contains an invalid request parameter")
@@ -316,7 +316,7 @@ class Service:
         items = [one for one in there if wanted == (one.thread_id if kind == "thread" else one.chat_id)]
         return ok({"items": [self._told(one) for one in items], "has_more": False})
 
-    def _edit(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _edit(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         shown = self.messages.get(found[1])
         if shown is None or shown.sender != self.app_id or shown.msg_type not in ("text", "post"):
             return refusal(230054, "This operation is not supported for this message type.")
@@ -324,8 +324,8 @@ class Service:
         shown.edits += 1
         return ok(self._told(shown))
 
-    def _change_card(self, call: Call, found: "re.Match[str]") -> Answer:
-        """Another card in a message; one of CardKit has calls of its own."""
+    def _change_card(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
+        """Replace an inline card of a message; CardKit cards have calls of their own."""
         shown = self.messages.get(found[1])
         if shown is None or shown.sender != self.app_id or shown.msg_type != "interactive":
             return refusal(230054, "This operation is not supported for this message type.")
@@ -336,7 +336,7 @@ class Service:
         shown.edits += 1
         return ok({})
 
-    def _recall(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _recall(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         shown = self.messages.get(found[1])
         if shown is None or shown.sender != self.app_id:
             return refusal(230026, "No permission to recall this message.")
@@ -345,14 +345,14 @@ class Service:
 
     # --- reactions
 
-    def _react(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _react(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if found[1] not in self.messages:
             return refusal(231003, "The message is not found.")
         id = self.fresh("re_")
         self.reactions[id] = found[1], call.body["reaction_type"]["emoji_type"], self.app_id
         return ok({"reaction_id": id})
 
-    def _reacted(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _reacted(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         items = [
             {"reaction_id": id, "operator": {"operator_id": who, "operator_type": "app"}}
             for id, (message, kind, who) in self.reactions.items()
@@ -360,28 +360,28 @@ class Service:
         ]
         return ok({"items": items, "has_more": False})
 
-    def _unreact(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _unreact(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         return ok({}) if self.reactions.pop(found[2], None) else refusal(231003, "The reaction is not found.")
 
     # --- files
 
-    def _resource(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _resource(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         shown = self.messages.get(found[1])
         if shown is None or found[2] not in json.dumps(shown.content) or found[2] not in self.files:
             return refusal(234003, "File not in msg.")
         if call.query.get("type") not in ("image", "file"):
             return refusal(234001, "Invalid request param.")
-        return Answer(body=self.files[found[2]], content_type="application/octet-stream")
+        return FakeAnswer(body=self.files[found[2]], content_type="application/octet-stream")
 
-    def _image(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _image(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         return self._upload(call.body.get("image"), IMAGE_BYTES, "image_key", "img_v3_")
 
-    def _file(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _file(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         if not call.body.get("file_name") or not call.body.get("file_type"):
             return refusal(234001, "Invalid request param.")
         return self._upload(call.body.get("file"), FILE_BYTES, "file_key", "file_v3_")
 
-    def _upload(self, data: Any, most: int, name: str, prefix: str) -> Answer:
+    def _upload(self, data: Any, most: int, name: str, prefix: str) -> FakeAnswer:
         if not isinstance(data, bytes) or not data:
             return refusal(234010, "File's size can't be 0.")
         if len(data) > most:
@@ -396,7 +396,7 @@ class Service:
         content = self.messages[message_id].content
         return str(content["data"]["card_id"]) if content.get("type") == "card" else message_id
 
-    def _convert(self, call: Call, found: "re.Match[str]") -> Answer:
+    def _convert(self, call: FakeCall, found: "re.Match[str]") -> FakeAnswer:
         shown = self.messages.get(str(call.body.get("message_id")))
         if shown is None or shown.deleted or shown.msg_type != "interactive":
             return refusal(200770, "message is not a card")

@@ -1,6 +1,6 @@
-"""Requests held against what the service takes: a field that is unknown, missing or of a wrong kind is refused.
+"""Validation of requests: unknown, missing or wrongly typed fields are refused.
 
-The real one passes over fields it does not know; here they are refused, because nobody sends one on purpose.
+The real service ignores unknown fields; here they are refused, because nobody sends one on purpose.
 """
 
 import re
@@ -8,21 +8,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from claw_feishu.fake.cards import ok, refusal
-from claw_feishu.fake.server import Answer, Call
+from claw_feishu.fake.server import FakeAnswer, FakeCall
 
 Shape = Any
-"""``str``, ``int`` …; a tuple of the values there are; ``[shape]`` for lists; a dict for objects, where a name that ends
+"""``str``, ``int`` …; a tuple of the allowed values; ``[shape]`` for lists; a dict for objects, where a name that ends
 in ``?`` may be left out and ``*`` stands for any name; ``object`` for anything."""
 
-Route = tuple[str, str, Callable[[Call, "re.Match[str]"], Answer]]
-"""Method, path as a regular expression, and who answers."""
+Route = tuple[str, str, Callable[[FakeCall, "re.Match[str]"], FakeAnswer]]
+"""A route: method, path as a regular expression, and handler."""
 
 FIELDS_WRONG = 99992402
-"""What the platform's gateway says of a field ("field validation failed"), with the fields in ``field_violations``."""
+"""Error code of the platform's gateway for invalid fields ("field validation failed"), with the fields in
+``field_violations``."""
 
 
 def misfit(value: Any, shape: Shape, where: str = "") -> str:
-    """What is wrong with a value, ``where: why``; empty when it fits."""
+    """Return the mismatch of a value as ``where: why``; empty when it fits."""
     if isinstance(shape, dict):
         return _misfit_object(value, shape, where)
     if isinstance(shape, list):
@@ -56,44 +57,48 @@ def _at(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def unfit(call: Call, *, query: Mapping[str, Shape] | None = None, body: Shape = None) -> Answer | None:
-    """The service's answer to a request that does not fit; None when it does.
+def unfit(
+    call: FakeCall, *, query: Mapping[str, Shape] | None = None, body: Shape = None
+) -> FakeAnswer | None:
+    """Return the service's answer to a request that does not fit; None when it fits.
 
-    :param query: its values arrive as text; numbers are read.
-    :param body: None = it has none.
+    :param query: shapes of the query; values arrive as text and numbers are parsed.
+    :param body: shape of the body; None = no body.
     """
-    given = {name: int(text) if text.isdigit() and (query or {}).get(f"{name}?") is int else text
-             for name, text in call.query.items()}  # fmt: skip
-    told = misfit(given, query or {})
-    if not told:
-        told = misfit(call.body, body) if body is not None else ("body: is unknown" if call.body else "")
-    if not told:
+    given = {
+        name: int(text) if text.isdigit() and (query or {}).get(f"{name}?") is int else text
+        for name, text in call.query.items()
+    }
+    problem = misfit(given, query or {})
+    if not problem:
+        problem = misfit(call.body, body) if body is not None else ("body: is unknown" if call.body else "")
+    if not problem:
         return None
-    field, _, why = told.partition(": ")
+    field, _, why = problem.partition(": ")
     answer = refusal(FIELDS_WRONG, "field validation failed")
     answer.body["error"]["field_violations"] = [{"field": field, "description": why}]
     return answer
 
 
-def page(call: Call, name: str, items: list[Any], most: int) -> Answer:
-    """One page of a list, as the service gives it: the token of the next one is where it begins."""
+def page(call: FakeCall, name: str, items: list[Any], most: int) -> FakeAnswer:
+    """Return one page of a list in the service's form: the page token is the start index of the next page."""
     size = int(call.query.get("page_size", 20))
     if not 1 <= size <= most:
         return refusal(FIELDS_WRONG, f"field validation failed: page_size is not between 1 and {most}")
     start = int(call.query.get("page_token") or 0)
     more = start + size < len(items)
-    told = {name: items[start : start + size], "has_more": more, "total": len(items)}
-    return ok({**told, "page_token": str(start + size) if more else ""})
+    data = {name: items[start : start + size], "has_more": more, "total": len(items)}
+    return ok({**data, "page_token": str(start + size) if more else ""})
 
 
 class Repeats:
-    """Requests that carry a token of the caller's are carried out once; a repeat gets the same answer."""
+    """Cache of answers by the caller's idempotency token: a repeat gets the same answer without a new effect."""
 
     def __init__(self) -> None:
         self._answered: dict[str, Any] = {}
 
-    def answer(self, token: str, make: Callable[[], dict[str, Any]]) -> Answer:
-        """What ``make`` gives, or gave."""
+    def answer(self, token: str, make: Callable[[], dict[str, Any]]) -> FakeAnswer:
+        """Return the stored answer of a token, or the result of ``make``."""
         if not token:
             return ok(make())
         if token not in self._answered:

@@ -1,18 +1,18 @@
-"""Tools for what lies in Feishu beside chats: documents, sheets, tables, wikis, calendars.
+"""Tools for Feishu's documents, sheets, tables, wikis and calendars.
 
-They work with the rights of the app, for owners only, and nobody has them who was not given them by an allow list.
+They act with the app's permissions, are for owners only, and must be enabled by an allow list.
 The vendor's SDK is imported at the first call of one of them, see ``sdk.py``.
 """
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from claw_feishu.tools.bitable import Bases
-from claw_feishu.tools.calendar import Calendars
-from claw_feishu.tools.doc import Documents
+from claw_feishu.tools.bitable import BaseTools
+from claw_feishu.tools.calendar import CalendarTools
+from claw_feishu.tools.doc import DocumentTools
 from claw_feishu.tools.sdk import Sdk
-from claw_feishu.tools.sheet import Sheets
-from claw_feishu.tools.wiki import Wikis
+from claw_feishu.tools.sheet import SheetTools
+from claw_feishu.tools.wiki import WikiTools
 
 if TYPE_CHECKING:
     from claw import Tool
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def office_tools(channels: "Callable[[], Mapping[str, FeishuChannel]]") -> "tuple[Tool, ...]":
-    """All of them.
+    """Return all of them.
 
-    :param channels: the accounts of this house by name; asked at each call.
+    :param channels: returns the configured accounts by name; called at each use.
     """
     sdk = Sdk(channels)
-    areas = (Documents, Sheets, Bases, Wikis, Calendars)
+    areas = (DocumentTools, SheetTools, BaseTools, WikiTools, CalendarTools)
     return tuple(tool for area in areas for tool in area(sdk).tools())

@@ -1,4 +1,4 @@
-"""Tables (多维表格, Base). Facts: open.feishu.cn, "Docs > Base": filters have a conjunction and conditions."""
+"""Tools for tables (多维表格, Base). Facts: open.feishu.cn, "Docs > Base": filters have a conjunction and conditions."""
 
 from typing import Any, Literal
 
@@ -19,14 +19,14 @@ class Condition(BaseModel):
     values: list[str] = []
 
 
-class Bases:
+class BaseTools:
     """The tools for tables."""
 
     def __init__(self, sdk: Sdk) -> None:
         self._sdk = sdk
 
     def tools(self) -> tuple[Tool, ...]:
-        """One that reads, one that writes."""
+        """Return the read tool and the write tool."""
         reads, writes = tool(name="feishu_bitable_read", **READS), tool(name="feishu_bitable_write", **WRITES)
         return reads(self.read), writes(self.write)
 

@@ -1,5 +1,5 @@
-"""Calendars. Facts: open.feishu.cn, "Calendar": times are Unix seconds as text; an app has a calendar of its own, and
-people see an event there once they are invited."""
+"""Tools for calendars. Facts: open.feishu.cn, "Calendar": times are Unix seconds as text; an app has a
+calendar of its own, and people see an event there once they are invited."""
 
 from datetime import date, datetime
 from typing import Any, Literal
@@ -10,14 +10,14 @@ from claw import Tool, ToolContext, ToolError, tool
 from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, once_token
 
 
-class Calendars:
+class CalendarTools:
     """The tools for calendars."""
 
     def __init__(self, sdk: Sdk) -> None:
         self._sdk = sdk
 
     def tools(self) -> tuple[Tool, ...]:
-        """One that reads, one that writes."""
+        """Return the read tool and the write tool."""
         reads, writes = (
             tool(name="feishu_calendar_read", **READS),
             tool(name="feishu_calendar_write", **WRITES),
@@ -110,9 +110,9 @@ class Calendars:
 
 
 def when(text: str, context: ToolContext) -> datetime:
-    """A moment, with its offset.
+    """Parse a time, with its offset.
 
-    :raises ToolError: it is none.
+    :raises ToolError: the text is not a time.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -122,7 +122,7 @@ def when(text: str, context: ToolContext) -> datetime:
 
 
 def moment(text: str, context: ToolContext) -> dict[str, str]:
-    """A moment as an event has it: a date for the whole day, else a timestamp and the zone."""
+    """Return a time in the event's form: a date for the whole day, else a timestamp and the zone."""
     try:
         return {"date": date.fromisoformat(text).isoformat()}
     except ValueError:
@@ -142,7 +142,7 @@ def _seconds(text: str, context: ToolContext) -> str:
 
 
 async def _own(sdk: Sdk, context: ToolContext, account: str) -> str:
-    """The id of the app's own calendar."""
+    """Return the id of the app's own calendar."""
 
     def call(client: Any, option: Any) -> Any:
         from lark_oapi.api.calendar.v4 import PrimaryCalendarRequest

@@ -1,4 +1,4 @@
-"""Documents (docx). Facts: open.feishu.cn, "Docs > Document" (block types, 50 blocks a call)."""
+"""Tools for documents (docx). Facts: open.feishu.cn, "Docs > Document" (block types, 50 blocks a call)."""
 
 import re
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ _LINES = (
 )
 
 
-class Documents:
+class DocumentTools:
     """The tools for documents."""
 
     def __init__(self, sdk: Sdk) -> None:
         self._sdk = sdk
 
     def tools(self) -> tuple[Tool, ...]:
-        """One that reads, one that writes."""
+        """Return the read tool and the write tool."""
         reads, writes = tool(name="feishu_doc_read", **READS), tool(name="feishu_doc_write", **WRITES)
         return reads(self.read), writes(self.write)
 
@@ -97,7 +97,7 @@ class Documents:
 async def append(
     sdk: Sdk, context: ToolContext, account: str, id: str, under: str, markdown: str
 ) -> dict[str, Any]:
-    """Write Markdown at the end of a block, in as many calls as it takes."""
+    """Append Markdown at the end of a block, in as many calls as needed."""
     blocks, made = list(blocks_of(markdown)), []
     for at in range(0, len(blocks), BLOCKS_A_CALL):
         call = _append(id, id_in(under) or id, blocks[at : at + BLOCKS_A_CALL], once_token(context, str(at)))
@@ -107,7 +107,7 @@ async def append(
 
 
 def blocks_of(markdown: str) -> Iterator[dict[str, Any]]:
-    """The blocks that say it, in the service's form; pure. Marks inside a line stay as they are."""
+    """Yield the blocks for Markdown in the service's form. Pure. Inline marks stay unchanged."""
     code: list[str] | None = None
     for line in markdown.splitlines():
         if line.lstrip().startswith("```"):

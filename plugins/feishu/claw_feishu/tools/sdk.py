@@ -1,6 +1,7 @@
-"""lark-oapi, lent to the tools: imported at the first call, in a thread, with a token of ours.
+"""Use of the vendor SDK lark-oapi by the tools: imported at the first call, run in a thread, with a token
+from ``Tenant``.
 
-Its own token cache fetches in the middle of a call and keeps a token that the service calls stale; so it gets neither
+Its own token cache fetches in the middle of a call and keeps a token that the service reports stale; so it gets neither
 the app secret nor that job: ``Tenant`` gives the token, and one renewal.
 """
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 EXTRA = "claw-feishu[tools]"
 PATIENCE_SECONDS = 10.0
-"""A rate limit that ends sooner is waited for; a later one is told to the model."""
+"""Longest rate-limit pause that is waited out; a longer one is reported to the model."""
 
 
 class Traits(TypedDict):
-    """What ``@tool`` is told of a tool."""
+    """Arguments of ``@tool`` shared by tools."""
 
     optional: bool
     owner_only: bool
@@ -42,23 +43,23 @@ READS: Traits = {"optional": True, "owner_only": True, "effects": "none", "paral
 WRITES: Traits = {"optional": True, "owner_only": True, "effects": "once", "parallel": False}
 
 Call = Callable[[Any, Any], Any]
-"""Makes one request: (``lark_oapi.Client``, ``RequestOption``) → the SDK's response. Runs in a thread."""
+"""Function that makes one request: (``lark_oapi.Client``, ``RequestOption``) → the SDK's response. Runs in a thread."""
 
 
 def _load() -> ModuleType:
     first = "lark_oapi" not in sys.modules
     lark = import_module("lark_oapi")
     if first:
-        logging.getLogger("Lark").handlers.clear()  # it writes to stdout, which belongs to what claw answers
-        with suppress(AttributeError):  # a loop of its own, which nobody here runs
+        logging.getLogger("Lark").handlers.clear()  # it writes to stdout, which belongs to claw's replies
+        with suppress(AttributeError):  # its own event loop is never run
             lark.ws.client.loop.close()
     return lark
 
 
 class Sdk:
-    """The SDK, for the accounts of this house.
+    """The SDK for the configured accounts.
 
-    :param channels: accounts by name.
+    :param channels: returns the accounts by name.
     :param load: imports the SDK.
     """
 
@@ -71,9 +72,9 @@ class Sdk:
         self._clients: dict[tuple[str, str], Any] = {}
 
     async def ask(self, context: ToolContext, account: str, call: Call) -> dict[str, Any]:
-        """One request; what stands under ``data`` of its answer.
+        """Make one request; return ``data`` of its answer.
 
-        :param account: of which account; empty = the one this turn came from, else the first.
+        :param account: account name; empty = the account of this turn's message, else the first.
         :raises ToolError: the SDK is not installed, there is no such account, or the service refuses it.
         """
         channel = self._channel(context, account)
@@ -88,7 +89,7 @@ class Sdk:
                 return data
             if not last and fault.code in TOKEN_STALE:
                 tenant.forget(token)
-            elif not last and fault.code == RATE_LIMITED and _soon(fault):
+            elif not last and fault.code == RATE_LIMITED and _is_short_pause(fault):
                 await asyncio.sleep(fault.retry_after_seconds or 0)
             else:
                 raise ToolError("{why}", why=fault)
@@ -99,13 +100,14 @@ class Sdk:
         if not channels:
             raise ToolError("Feishu is not configured here: channels.feishu has no appId and appSecret")
         if not account:
-            account = _source(context)
+            account = _turn_account(context)
             return channels.get(account) or next(iter(channels.values()))
         if account not in channels:
             raise ToolError(
                 "there is no account {account} under channels.feishu, but {others}",
-                account=account, others=", ".join(sorted(channels)),
-            )  # fmt: skip
+                account=account,
+                others=", ".join(sorted(channels)),
+            )
         return channels[account]
 
     def _once(
@@ -122,7 +124,7 @@ class Sdk:
         except ValueError as why:
             raise ToolError("Feishu did not answer with JSON; try again later") from why
         body = json.loads(answer.content)
-        fault = judge(answer.status_code, _lower(answer.headers), _telling(body), "")
+        fault = judge(answer.status_code, _lower(answer.headers), _with_field_errors(body), "")
         return fault, dict(body.get("data") or {})
 
     def _client(self, channel: "FeishuChannel", token: str) -> tuple[Any, Any]:
@@ -130,7 +132,7 @@ class Sdk:
             lark = self._load()
         except ImportError as missing:
             command = EXTRA
-            with suppress(Exception):  # no pip here: the name alone says what to install
+            with suppress(Exception):  # without pip, the name alone says what to install
                 command = shlex.join([*pip_command(), "install", EXTRA])
             raise ToolError(
                 "this needs lark-oapi, which is not installed: {command}", command=command
@@ -143,7 +145,7 @@ class Sdk:
 
 
 def needed(action: str, **given: Any) -> None:
-    """Refuse an action whose arguments are not all there.
+    """Refuse an action with missing arguments.
 
     :raises ToolError: names those that are missing.
     """
@@ -153,7 +155,7 @@ def needed(action: str, **given: Any) -> None:
 
 
 def token_in(text: str) -> str:
-    """The token of a document, from itself or from the address that people copy: ``https://…/docx/TOKEN?from=…``.
+    """Return the token of a document, given as token or as its URL: ``https://…/docx/TOKEN?from=…``.
 
     :raises ToolError: as :func:`id_in` does.
     """
@@ -161,9 +163,9 @@ def token_in(text: str) -> str:
 
 
 def id_in(text: str) -> str:
-    """An id as it may stand in the path of a request: ``..`` for an event would delete its calendar.
+    """Check an id before it becomes part of a request path: ``..`` for an event would delete its calendar.
 
-    :raises ToolError: it would make another path of it.
+    :raises ToolError: the id would change the path.
     """
     if text in (".", "..") or not set(text).isdisjoint("/\\?#%"):
         raise ToolError("{id} is no id of Feishu", id=text)
@@ -171,7 +173,7 @@ def id_in(text: str) -> str:
 
 
 def once_token(context: ToolContext, part: str = "") -> str:
-    """By this the service knows a repeat of this call: a UUID of version 4 in form, the same for the same call."""
+    """Return the idempotency token of this call: in the form of a UUID version 4, and equal for an equal call."""
     digest = hashlib.sha256(f"{context.session_key}\n{context.call_id}\n{part}".encode()).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
@@ -179,7 +181,7 @@ def once_token(context: ToolContext, part: str = "") -> str:
 async def share(
     sdk: Sdk, context: ToolContext, account: str, token: str, kind: str, people: list[str], perm: str
 ) -> dict[str, Any]:
-    """Let people at a document that the app made: until then only the app sees it.
+    """Share a document made by the app with people: until then only the app sees it.
 
     :param kind: docx, sheet, bitable or wiki.
     """
@@ -199,13 +201,13 @@ async def share(
     return {"shared_with": people, "perm": perm}
 
 
-def _source(context: ToolContext) -> str:
-    """The account of ours that this turn came in by."""
-    address = context.talk.place() if context.talk else None
+def _turn_account(context: ToolContext) -> str:
+    """Return the account through which this turn's message came."""
+    address = context.talk.resolve_address() if context.talk else None
     return address.account if address and address.channel == "feishu" else "default"
 
 
-def _soon(fault: FeishuError) -> bool:
+def _is_short_pause(fault: FeishuError) -> bool:
     return (fault.retry_after_seconds or 0) <= PATIENCE_SECONDS
 
 
@@ -213,11 +215,11 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _telling(body: Any) -> Any:
-    """The answer, its message with the fields that the service found wrong."""
+def _with_field_errors(body: Any) -> Any:
+    """Return the answer, with the fields that the service refused added to its message."""
     inner = body.get("error") if isinstance(body, dict) else None
     violations = inner.get("field_violations") if isinstance(inner, dict) else None
     if not violations:
         return body
-    told = "; ".join(f"{one.get('field')}: {one.get('description')}" for one in violations)
-    return {**body, "msg": f"{body.get('msg', '')}: {told}"}
+    details = "; ".join(f"{one.get('field')}: {one.get('description')}" for one in violations)
+    return {**body, "msg": f"{body.get('msg', '')}: {details}"}

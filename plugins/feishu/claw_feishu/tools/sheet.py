@@ -1,5 +1,5 @@
-"""Spreadsheets. Facts: open.feishu.cn, "Docs > Sheets": values in ranges ``SHEET!A1:C3`` are version 2 of that API,
-which the SDK has no types for; it carries those requests all the same."""
+"""Tools for spreadsheets. Facts: open.feishu.cn, "Docs > Sheets": values in ranges ``SHEET!A1:C3`` are
+version 2 of that API, for which the SDK has no types, but it can send those requests."""
 
 from typing import Any, Literal
 
@@ -11,14 +11,14 @@ Cell = str | int | float | bool | None
 _V2 = "/open-apis/sheets/v2/spreadsheets/:token"
 
 
-class Sheets:
+class SheetTools:
     """The tools for spreadsheets."""
 
     def __init__(self, sdk: Sdk) -> None:
         self._sdk = sdk
 
     def tools(self) -> tuple[Tool, ...]:
-        """One that reads, one that writes."""
+        """Return the read tool and the write tool."""
         reads, writes = tool(name="feishu_sheet_read", **READS), tool(name="feishu_sheet_write", **WRITES)
         return reads(self.read), writes(self.write)
 

@@ -1,4 +1,5 @@
-"""Wikis (知识库). Facts: open.feishu.cn, "Docs > Wiki": a node is a place in a space, its object the document there."""
+"""Tools for wikis (知识库). Facts: open.feishu.cn, "Docs > Wiki": a node is a place in a space, its object the
+document there."""
 
 from typing import Any, Literal
 
@@ -7,14 +8,14 @@ from claw import Tool, ToolContext, tool
 from claw_feishu.tools.sdk import READS, WRITES, Sdk, id_in, needed, token_in
 
 
-class Wikis:
+class WikiTools:
     """The tools for wikis."""
 
     def __init__(self, sdk: Sdk) -> None:
         self._sdk = sdk
 
     def tools(self) -> tuple[Tool, ...]:
-        """One that reads, one that writes."""
+        """Return the read tool and the write tool."""
         reads, writes = tool(name="feishu_wiki_read", **READS), tool(name="feishu_wiki_write", **WRITES)
         return reads(self.read), writes(self.write)
 

@@ -1,6 +1,7 @@
-"""What can go wrong on the wire of a model service: each fault has a name, and says how a call may end that meets it.
+"""Named faults of a model service on the wire, each with the allowed ends of a call that meets it.
 
-A service of ``claw.testing.services`` plays it in its own protocol: the sound stream of the fault's reply is taken apart,
+A service of ``claw_testing.services`` plays it in its own protocol: the valid stream of the fault's reply is
+modified,
 and ``line.say`` puts bytes on the bare connection.
 """
 
@@ -9,14 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pytest_claw.faults import connection, saying, stream
-from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, Fault
+from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, WireFault
 
-__all__ = ["ANSWER", "CALLS", "FAULTS", "KEY", "TEXT", "Fault", "at", "connection", "saying", "stream"]
+__all__ = ["ANSWER", "CALLS", "FAULTS", "KEY", "TEXT", "WireFault", "at", "connection", "saying", "stream"]
 
 
 @asynccontextmanager
 async def at(where: str, url: str) -> AsyncIterator[str]:
-    """The address of the fault: the service's own ``url``, unless the fault lies in the address."""
+    """Yield the address of the fault: the service's own ``url``, unless the fault lies in the address."""
     if not where:
         yield url
         return

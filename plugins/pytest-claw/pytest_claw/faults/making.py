@@ -1,4 +1,4 @@
-"""What the faults are made of: pieces of a sound stream, said again, cut, packed or changed."""
+"""Building blocks of faults: pieces of a valid stream, repeated, cut, packed or changed."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from claw.testing.services import Line
+from claw_testing.services import ServiceConnection
 
 from pytest_claw.faults.record import Data
 
@@ -15,16 +15,16 @@ TICKS = 2_000
 BIG = 20 * 1024 * 1024
 
 
-async def for_ever(line: Line, pieces: Iterable[bytes]) -> None:
+async def for_ever(line: ServiceConnection, pieces: Iterable[bytes]) -> None:
     for piece in pieces:
-        await line.say(piece)
+        await line.send(piece)
         await asyncio.sleep(TICK_SECONDS)
 
 
-async def chunked(line: Line, pieces: Iterable[bytes]) -> None:
-    """As chunks, behind their head; an empty piece is the end."""
-    await line.head(transfer_encoding="chunked")
-    await line.say(*(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces))
+async def chunked(line: ServiceConnection, pieces: Iterable[bytes]) -> None:
+    """Send the pieces as HTTP chunks with their head; an empty piece is the end."""
+    await line.send_head(transfer_encoding="chunked")
+    await line.send(*(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces))
 
 
 def half(events: list[bytes]) -> list[bytes]:
@@ -41,7 +41,7 @@ def gzipped(data: bytes) -> bytes:
 
 
 def twisted(events: Iterable[bytes], change: Callable[[Data], Data]) -> Iterator[bytes]:
-    """The events with every object in them changed."""
+    """Yield the events with ``change`` applied to every object in them."""
     for event in events:
         head, mark, data = event.partition(b"data: ")
         if data.startswith(b"{"):

@@ -1,55 +1,55 @@
-"""The list of faults, and how one is put on it."""
+"""The list of faults, and its registration functions."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from claw.testing.services import Line, Reply
+from claw_testing.services import ServiceConnection, ServiceReply
 
 KEY = "sk-of-pytest-claw-0123456789abcdef"
 TEXT = "看一下 👀 it is open."
 CALLS = (("ls", {"path": "项目"}), ("ls", {"path": "."}))
 ANSWER = "answer"
-"""Among the ends of a fault: the answer is understood all the same, and is that of ``Fault.reply``."""
+"""Among the ends of a fault: the call succeeds, with the answer of ``Fault.reply``."""
 
-Play = Callable[[Line], Awaitable[None]]
+Play = Callable[[ServiceConnection], Awaitable[None]]
 Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Fault:
+class WireFault:
     """One way in which a call goes wrong.
 
-    :param reply: what the service says; its ``text`` and ``calls`` are what it means.
-    :param ends: how the call may end: reasons of ``ProviderError``, or ``ANSWER``.
-    :param wait: between which seconds the service is understood to ask for a pause.
-    :param where: instead of the service's address, one at which this fault is.
+    :param reply: the reply of the service; its ``text`` and ``calls`` are the expected answer.
+    :param ends: the allowed ends of the call: reasons of ``ProviderError``, or ``ANSWER``.
+    :param wait: range in seconds of the pause that the service requests.
+    :param where: the address of this fault, instead of the service's.
     """
 
     name: str
-    reply: Reply
+    reply: ServiceReply
     ends: frozenset[str]
     wait: tuple[float, float] | None = None
     where: str = ""
 
 
-FAULTS: dict[str, Fault] = {}
+FAULTS: dict[str, WireFault] = {}
 
 
-def add(name: str, ends: str, reply: Reply, **more: Any) -> None:
-    """Put one on the list."""
+def add(name: str, ends: str, reply: ServiceReply, **more: Any) -> None:
+    """Add a fault to the list."""
     assert name not in FAULTS, name
-    FAULTS[name] = Fault(name, reply, frozenset(ends.split()), **more)
+    FAULTS[name] = WireFault(name, reply, frozenset(ends.split()), **more)
 
 
 def fault(
     ends: str, *, text: str = TEXT, calls: Iterable[tuple[str, Data]] = CALLS, thinking: str = "", **more: Any
 ) -> Callable[[Play], Play]:
-    """The function that plays it gives the fault its name."""
+    """Register the decorated function as a fault under its name."""
 
     def played(play: Play) -> Play:
         name = play.__name__.replace("_", " ")
-        add(name, ends, Reply(text=text, calls=tuple(calls), thinking=thinking, play=play), **more)
+        add(name, ends, ServiceReply(text=text, calls=tuple(calls), thinking=thinking, play=play), **more)
         return play
 
     return played

@@ -1,26 +1,26 @@
-"""Faults in what an answer says, and what a service says when it refuses."""
+"""Faults in the content of a response, and the errors of a service."""
 
 from collections.abc import Callable
 from email.utils import formatdate
 from time import time
 from typing import Any
 
-from claw.testing.services import Line, Reply
+from claw_testing.services import ServiceConnection, ServiceReply
 
 from pytest_claw.faults.making import BIG, TICKS, for_ever, gzipped, twisted
 from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, Data, add, fault
 
-# --- what it says
+# --- content
 
 
-def _twist(name: str, ends: str, change: Callable[[Data], Data], **said: Any) -> None:
-    """A fault in every JSON object of the stream."""
+def _add_changed(name: str, ends: str, change: Callable[[Data], Data], **said: Any) -> None:
+    """Add a fault that changes every JSON object of the stream."""
 
-    async def play(line: Line) -> None:
-        await line.head()
-        await line.say(*twisted(line.events, change))
+    async def play(line: ServiceConnection) -> None:
+        await line.send_head()
+        await line.send(*twisted(line.events, change))
 
-    add(name, ends, Reply(**{"text": TEXT, "calls": CALLS, **said}, play=play))
+    add(name, ends, ServiceReply(**{"text": TEXT, "calls": CALLS, **said}, play=play))
 
 
 def _without(*names: str) -> Callable[[Data], Data]:
@@ -32,7 +32,7 @@ def _instead(value: Any, *names: str) -> Callable[[Data], Data]:
 
 
 def _of_calls(change: Callable[[Data], Data]) -> Callable[[Data], Data]:
-    """Only of what stands for a call."""
+    """Return a change of tool calls only."""
 
     def only(data: Data) -> Data:
         named = "function" in data and "arguments" in (data["function"] or {}) and "id" in data
@@ -42,30 +42,30 @@ def _of_calls(change: Callable[[Data], Data]) -> Callable[[Data], Data]:
 
 
 _STOPS = ("stop_reason", "finish_reason", "finishReason")
-_twist("no figures", ANSWER, _without("usage", "usageMetadata"))
-_twist("no reason to stop", "truncated answer", _without(*_STOPS))
-_twist("an unknown reason to stop", ANSWER, _instead("because", *_STOPS))
-_twist("another model than was asked", ANSWER, _instead("another-model", "model", "modelVersion"))
-_twist("calls without an id", ANSWER, _of_calls(_without("id", "call_id")))
-_twist("two calls of one id", ANSWER, _of_calls(_instead("callsame1", "id", "call_id")))
-_twist(
+_add_changed("no figures", ANSWER, _without("usage", "usageMetadata"))
+_add_changed("no reason to stop", "truncated answer", _without(*_STOPS))
+_add_changed("an unknown reason to stop", ANSWER, _instead("because", *_STOPS))
+_add_changed("another model than was asked", ANSWER, _instead("another-model", "model", "modelVersion"))
+_add_changed("calls without an id", ANSWER, _of_calls(_without("id", "call_id")))
+_add_changed("two calls of one id", ANSWER, _of_calls(_instead("callsame1", "id", "call_id")))
+_add_changed(
     "everything at one index",
     ANSWER,
     lambda data: {name: 0 if name in ("index", "output_index") else value for name, value in data.items()},
 )
-_twist(
+_add_changed(
     "arguments that are not JSON",
     "truncated",
     lambda data: (
         _instead("{oops", "arguments", "partial_json")(data) | ({"args": "oops"} if "args" in data else {})
     ),
 )
-# A provider hands these on as they are; the house asks once more, and tells the person (claw.outcome).
-add("nothing said", ANSWER, Reply())
-add("only thoughts", ANSWER, Reply(thinking="hm, hm"))
+# A provider passes these on; claw asks once more, and informs the person (claw.agent.outcome).
+add("nothing said", ANSWER, ServiceReply())
+add("only thoughts", ANSWER, ServiceReply(thinking="hm, hm"))
 
 
-# --- what it refuses
+# --- refusals
 
 _CLASSES = {
     400: "bad_request", 401: "auth", 402: "billing", 403: "permission", 404: "model_not_found", 408: "timeout",
@@ -75,37 +75,37 @@ _CLASSES = {
 PAGE = b"<html><body>Sorry, " + KEY.encode() + b"</body></html>"
 _BODY = {"error": {"message": f"not now, {KEY}"}}
 for _status, _ends in _CLASSES.items():
-    add(f"{_status}", _ends, Reply(status=_status, body=_BODY))
-add("500 with a web page", "server", Reply(status=500, body=PAGE, content_type="text/html"))
-add("503 with nothing", "server overloaded", Reply(status=503, body=b""))
-add("500 with bytes that are no text", "server", Reply(status=500, body=b"\xff" + KEY.encode()))
+    add(f"{_status}", _ends, ServiceReply(status=_status, body=_BODY))
+add("500 with a web page", "server", ServiceReply(status=500, body=PAGE, content_type="text/html"))
+add("503 with nothing", "server overloaded", ServiceReply(status=503, body=b""))
+add("500 with bytes that are no text", "server", ServiceReply(status=500, body=b"\xff" + KEY.encode()))
 
 
 @fault("server timeout")
-async def an_error_whose_words_never_end(line: Line) -> None:
-    await line.head(500, "application/json", content_length="1000")
-    await line.say(b'{"error": ')
-    await line.silence()
+async def an_error_whose_words_never_end(line: ServiceConnection) -> None:
+    await line.send_head(500, "application/json", content_length="1000")
+    await line.send(b'{"error": ')
+    await line.hang()
 
 
 @fault("server")
-async def an_error_without_end(line: Line) -> None:
-    await line.head(500, "application/json")
-    await line.say(b'{"error": {"message": "not now')
+async def an_error_without_end(line: ServiceConnection) -> None:
+    await line.send_head(500, "application/json")
+    await line.send(b'{"error": {"message": "not now')
     while True:
-        await line.say(b" " * 65536)
+        await line.send(b" " * 65536)
 
 
 @fault("server timeout")
-async def an_error_that_drips(line: Line) -> None:
-    await line.head(500, "application/json", content_length="200000000")
+async def an_error_that_drips(line: ServiceConnection) -> None:
+    await line.send_head(500, "application/json", content_length="200000000")
     await for_ever(line, [b"x"] * TICKS)
 
 
 @fault("server")
-async def an_error_that_is_a_gzip_bomb(line: Line) -> None:
-    await line.head(500, "application/json", content_encoding="gzip")
-    await line.say(gzipped(b'{"error": "' + b" " * BIG))
+async def an_error_that_is_a_gzip_bomb(line: ServiceConnection) -> None:
+    await line.send_head(500, "application/json", content_encoding="gzip")
+    await line.send(gzipped(b'{"error": "' + b" " * BIG))
 
 
 _PAUSES: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
@@ -119,4 +119,4 @@ _PAUSES: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
     "a pause in words": ({"retry-after": "soon"}, None),
 }
 for _name, (_headers, _wait) in _PAUSES.items():
-    add(f"429, {_name}", "rate_limit", Reply(status=429, headers=_headers, body=_BODY), wait=_wait)
+    add(f"429, {_name}", "rate_limit", ServiceReply(status=429, headers=_headers, body=_BODY), wait=_wait)

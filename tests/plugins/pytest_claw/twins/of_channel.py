@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from claw import DeliveryError, Door, Inbound, Limits, Outbound, Receipt
+from claw import ChannelLimits, DeliveryError, Inbound, Inbox, Outbound, Receipt
 from claw.testing import FakeChannel
-from claw.testing.fake_channel import GrowingMessage
+from claw_testing.fake_channel import FakeStreamingReply
 from pytest_claw import ChannelSuite
 
 
@@ -21,14 +21,14 @@ class TestSound(ChannelSuite):
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[FakeChannel]:
-        yield self.channel(limits=Limits(text_chars=200), streaming=True)
+        yield self.channel(limits=ChannelLimits(text_chars=200), streaming=True)
 
 
 class _Changed:
     """A door behind which every message is another, or none."""
 
-    def __init__(self, door: Door, change: Any) -> None:
-        self._door, self._change = door, change
+    def __init__(self, inbox: Inbox, change: Any) -> None:
+        self._door, self._change = inbox, change
 
     async def submit(self, inbound: Inbound) -> bool:
         changed = self._change(inbound)
@@ -36,8 +36,8 @@ class _Changed:
 
 
 class Anonymous(FakeChannel):
-    async def run(self, door: Door) -> None:
-        await super().run(_Changed(door, lambda one: replace(one, sender=replace(one.sender, id=""))))
+    async def run(self, inbox: Inbox) -> None:
+        await super().run(_Changed(inbox, lambda one: replace(one, sender=replace(one.sender, id=""))))
 
 
 class TestForgetsWhoSpoke(TestSound):
@@ -45,11 +45,11 @@ class TestForgetsWhoSpoke(TestSound):
 
 
 class Elsewhere(FakeChannel):
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         def moved(one: Inbound) -> Inbound:
             return replace(one, address=replace(one.address, chat=f"of {one.address.chat}"))
 
-        await super().run(_Changed(door, moved))
+        await super().run(_Changed(inbox, moved))
 
     async def send(self, outbound: Outbound) -> Receipt:
         if outbound.address.chat.startswith("of "):
@@ -81,8 +81,8 @@ class TestListensToTheName(TestSound):
 
 
 class TakesBotsForPeople(FakeChannel):
-    async def run(self, door: Door) -> None:
-        await super().run(_Changed(door, lambda one: replace(one, sender=replace(one.sender, is_bot=False))))
+    async def run(self, inbox: Inbox) -> None:
+        await super().run(_Changed(inbox, lambda one: replace(one, sender=replace(one.sender, is_bot=False))))
 
 
 class TestTakesBotsForPeople(TestSound):
@@ -101,11 +101,11 @@ class TestTalksToItself(TestSound):
 
 
 class Hasty(FakeChannel):
-    async def _listen(self, door: Door) -> None:
+    async def _listen(self, inbox: Inbox) -> None:
         class Early:
             async def submit(_, inbound: Inbound) -> bool:
                 self.acknowledged.append(inbound.event_id)
-                taken = await door.submit(inbound)
+                taken = await inbox.submit(inbound)
                 self.acknowledged.pop()
                 return taken
 
@@ -117,10 +117,10 @@ class TestAcknowledgesFirst(TestSound):
 
 
 class Deaf(FakeChannel):
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         class Once:
             async def submit(self, inbound: Inbound) -> bool:
-                await door.submit(inbound)
+                await inbox.submit(inbound)
                 return True
 
         await super().run(Once())
@@ -144,7 +144,7 @@ class Whole(FakeChannel):
         return (text,)
 
     async def send(self, outbound: Outbound) -> Receipt:
-        limits, self.limits = self.limits, Limits(text_chars=1_000_000)
+        limits, self.limits = self.limits, ChannelLimits(text_chars=1_000_000)
         try:
             return await super().send(outbound)
         finally:
@@ -274,13 +274,13 @@ class TestKeepsAnAbilityToItself(TestSound):
 class _Growing(FakeChannel):
     """Has another writer."""
 
-    writer: type[GrowingMessage]
+    writer: type[FakeStreamingReply]
 
-    def _stream(self, outbound: Outbound) -> GrowingMessage:
+    def _stream(self, outbound: Outbound) -> FakeStreamingReply:
         return self.writer(self)
 
 
-class Unfinished(GrowingMessage):
+class Unfinished(FakeStreamingReply):
     async def finish(self, outbound: Outbound) -> Receipt:
         if len(outbound.text) < 20 and outbound.text.startswith("Once"):
             outbound = replace(outbound, text="Once upon")
@@ -295,7 +295,7 @@ class TestStopsShort(TestSound):
     channel, breaks = StopsShort, "test_a_reply_that_grows_ends_whole_in_its_own_message"
 
 
-class OneMessage(GrowingMessage):
+class OneMessage(FakeStreamingReply):
     async def finish(self, outbound: Outbound) -> Receipt:
         return await super().finish(replace(outbound, text=outbound.text[:200]))
 
@@ -308,7 +308,7 @@ class TestStaysInOneMessage(TestSound):
     channel, breaks = StaysInOne, "test_a_reply_that_outgrows_its_message_goes_on_in_the_next"
 
 
-class Doubling(GrowingMessage):
+class Doubling(FakeStreamingReply):
     async def show(self, text: str) -> None:
         if self._channel._failures:
             self._ids.clear()  # the edit failed: a new message
@@ -327,7 +327,7 @@ class TestDoublesUnderPressure(TestSound):
     )
 
 
-class Waiting(GrowingMessage):
+class Waiting(FakeStreamingReply):
     async def show(self, text: str) -> None:
         if self._channel._failures:
             await asyncio.sleep(0.6)
@@ -342,7 +342,7 @@ class TestWaitsUnderPressure(TestSound):
     channel, breaks = Waits, "test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it"
 
 
-class Ticking(GrowingMessage):
+class Ticking(FakeStreamingReply):
     async def abandon(self) -> None:
         self._ticks = asyncio.ensure_future(asyncio.sleep(0.5))
 
@@ -392,11 +392,11 @@ class TestDoesNotKnowWhenItHeard(TestSound):
 
 
 class Knocking(FakeChannel):
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         while not self._known:
             self.state = replace(self.state, state="waiting", detail="trying again")
             await asyncio.sleep(0.05)
-        await super().run(door)
+        await super().run(inbox)
 
     def impostor(self) -> "Knocking":
         return Knocking(known=False)
@@ -407,9 +407,9 @@ class TestKnocksForEver(TestSound):
 
 
 class SlowToGo(FakeChannel):
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         try:
-            await super().run(door)
+            await super().run(inbox)
         except asyncio.CancelledError:
             await asyncio.sleep(0.4)
             raise
@@ -421,9 +421,9 @@ class TestWillNotGo(TestSound):
 
 
 class Littering(FakeChannel):
-    async def run(self, door: Door) -> None:
+    async def run(self, inbox: Inbox) -> None:
         self._beat = asyncio.ensure_future(asyncio.sleep(60))
-        await super().run(door)
+        await super().run(inbox)
 
 
 class TestLeavesATaskBehind(TestSound):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import claw_openai
 from claw import Assistant, Finished, ProviderError, hookimpl
-from claw.testing.services import OpenAIService
+from claw_testing.services import OpenAIService
 from pytest_claw import FaultSuite
 from pytest_claw.faults import FAULTS
 

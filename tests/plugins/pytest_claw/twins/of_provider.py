@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from claw import (
     Assistant,
-    CallIds,
     Credential,
     Finished,
     ProviderConfig,
@@ -19,11 +18,11 @@ from claw import (
     ToolCall,
     Usage,
     User,
-    failed,
     hookimpl,
 )
-from claw.testing.services import OpenAIService
-from claw.transcript import ToolResult
+from claw.contracts.transcript import ToolResultMessage
+from claw_provider_sdk import CallIds, provider_error
+from claw_testing.services import OpenAIService
 from pytest_claw import ProviderSuite
 
 
@@ -99,9 +98,9 @@ class Plain:
             finally:
                 await answer.aclose()
         except TimeoutError:
-            raise failed(self.name, reason="timeout") from None
+            raise provider_error(self.name, reason="timeout") from None
         except httpx2.TransportError as why:
-            raise failed(self.name, reason="network", text=type(why).__name__) from None
+            raise provider_error(self.name, reason="network", text=type(why).__name__) from None
 
     def _body(self, request: Request) -> dict[str, Any]:
         rows = [] if self.flaw == "orders" else [{"role": "system", "content": request.system.whole}]
@@ -123,13 +122,13 @@ class Plain:
         return body
 
     def _rows(self, message: Any, ids: CallIds) -> list[dict[str, Any]]:
-        if isinstance(message, ToolResult):
+        if isinstance(message, ToolResultMessage):
             told = "" if self.flaw == "results" else message.text
             return [{"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": told}]
         said = "".join(part.text for part in message.content if isinstance(part, Text))
         if isinstance(message, User):
             if self.flaw == "pictures" and not isinstance(message.content[-1], Text):
-                raise failed(self.name, reason="unknown")
+                raise provider_error(self.name, reason="unknown")
             return [{"role": "user", "content": said}]
         if self.flaw == "thoughts":
             said += "".join(part.text for part in message.content if isinstance(part, Thinking))
@@ -146,10 +145,10 @@ class Plain:
     def _refused(self, answer: Any, key: str) -> ProviderError:
         text = "" if self.flaw != "keys" else answer.text
         if self.flaw != "length" and b"too long" in answer.content:
-            return failed(self.name, reason="context_overflow", status=answer.status_code)
+            return provider_error(self.name, reason="context_overflow", status=answer.status_code)
         if self.flaw == "classes":
-            return failed(self.name, reason="unknown", status=answer.status_code)
-        return failed(self.name, status=answer.status_code, text=text, headers=dict(answer.headers))
+            return provider_error(self.name, reason="unknown", status=answer.status_code)
+        return provider_error(self.name, status=answer.status_code, text=text, headers=dict(answer.headers))
 
     async def _events(self, answer: Any) -> AsyncIterator[Any]:
         text, calls, usage, ended = "", {}, Usage(), False
@@ -174,7 +173,7 @@ class Plain:
                     call["name"] = part["function"].get("name") or call["name"]
                     call["arguments"] += part["function"].get("arguments") or ""
         if not ended and self.flaw != "breaks":
-            raise failed(self.name, reason="truncated")
+            raise provider_error(self.name, reason="truncated")
         made = tuple(ToolCall(c["id"], c["name"], json.loads(c["arguments"] or "{}")) for c in calls.values())
         text = self._heard if self.flaw == "mixing" else text
         said = (Text(text),) if text else ()

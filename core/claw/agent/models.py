@@ -1,0 +1,287 @@
+"""The models of a turn: the order in which they are tried, providers that cannot harm it, and a plain selector."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from claw.agent.credentials import missing_key_error
+from claw.contracts.errors import ClawError, ConfigError, ProviderError
+from claw.contracts.extensions import ModelOptions, ModelSelector
+from claw.contracts.provider import (
+    Credential,
+    Finished,
+    ModelCall,
+    ModelEvent,
+    ModelRef,
+    Provider,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+)
+from claw.contracts.transcript import Assistant, Message
+from claw.host.isolation import ReusableTimeout, describe_exception, is_own_exit
+from claw.host.registry import Contribution, Registry
+from claw.i18n import t
+
+
+def candidates(
+    requested: str,
+    primary: str,
+    fallbacks: Sequence[str] = (),
+    aliases: Mapping[str, str] | None = None,
+    override: Sequence[str] | None = None,
+) -> tuple[ModelRef, ...]:
+    """Return the models to try, in order and without repeats: the requested one, the fallbacks, the primary.
+
+    :param requested: for this turn; empty = the primary.
+    :param primary: ``provider/model``; a model without a provider gets the primary's. Blank entries are
+        skipped.
+    :param aliases: short name → ``provider/model``.
+    :param override: fallbacks that replace ``fallbacks`` and the primary as the last one; empty = none at
+        all.
+    """
+    by_alias = aliases or {}
+    last_resorts = [*fallbacks, primary] if override is None else override
+    default_provider = by_alias.get(primary.strip(), primary.strip()).partition("/")[0]
+    found: dict[ModelRef, None] = {}
+    for text in (requested if requested.strip() else primary, *last_resorts):
+        full = by_alias.get(text.strip(), text.strip())
+        if full:
+            provider, slash, model = full.partition("/")
+            found[ModelRef(provider, model) if slash else ModelRef(default_provider, full)] = None
+    return tuple(found)
+
+
+def split_key(text: str) -> tuple[str, str]:
+    """Split what a person typed into a model and the key to use first: ``openai/gpt-4o@work``.
+
+    A number behind the ``@`` belongs to the model's name, and so does a path: ``x@20260514``, ``@cf/meta/x``.
+    """
+    model, _, key = text.strip().rpartition("@")
+    is_key = bool(model and key) and not key.isdecimal() and "/" not in key
+    return (model, key) if is_key else (text.strip(), "")
+
+
+def selector_of(registry: Registry) -> ModelSelector:
+    """Return the model selector in force: the one that a plugin brings, else :class:`FirstModel`."""
+    return registry.selector.value if registry.selector else FIRST_MODEL
+
+
+def select_models(
+    registry: Registry,
+    models: Sequence[ModelRef],
+    request: Request,
+    options: ModelOptions,
+    providers: Mapping[str, Provider] | None = None,
+) -> ModelCall:
+    """Return a model call that tries these models as the selector in force does.
+
+    :param request: all that does not change between calls; model, messages, tool choice and credential are filled in.
+    :param providers: other providers than those of the registry, by name.
+    """
+    asked = providers or {name: one.value for name, one in registry.providers.items()}
+    return selector_of(registry).select(models, asked, request, options)
+
+
+class FirstModel:
+    """The selector without a plugin: the first model that has a key, with its first key; a failure ends the call."""
+
+    name = "first"
+
+    def select(
+        self,
+        models: Sequence[ModelRef],
+        providers: Mapping[str, Provider],
+        request: Request,
+        options: ModelOptions,
+    ) -> ModelCall:
+        """Return the model call."""
+
+        async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+            ref, provider, key = self._first(models, providers, options)
+            full = replace(
+                request, model=ref.model, messages=tuple(messages), tool_choice=tool_choice, credential=key
+            )
+            empty, stream = True, provider.stream(full)
+            async with aclosing(stream) as events:  # type: ignore[type-var]
+                async for event in events:
+                    empty = False
+                    yield (
+                        checked_answer(event, ref, messages, options)
+                        if isinstance(event, Finished)
+                        else event
+                    )
+            if empty:
+                raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
+
+        return ask
+
+    def credentials(self, provider: Provider, agent_dir: object = None) -> Sequence[Credential]:
+        """Return the keys of the config file and the environment."""
+        return provider.credentials()
+
+    def _first(
+        self, models: Sequence[ModelRef], providers: Mapping[str, Provider], options: ModelOptions
+    ) -> tuple[ModelRef, Provider, Credential]:
+        problems: list[ClawError] = []
+        for ref in models:
+            provider, wanted = providers.get(ref.provider), options.keys.get(ref.provider)
+            try:
+                keys = self.credentials(provider) if provider else ()
+            except ClawError as why:
+                problems.append(why)
+                continue
+            if provider and keys:
+                return ref, provider, next((key for key in keys if key.name == wanted), keys[0])
+            variables = options.key_variables.get(ref.provider, ())
+            problems.append(
+                missing_key_error(ref.provider, variables, str(ref))
+                if provider
+                else missing_provider_error(ref)
+            )
+        raise problems[0]
+
+
+FIRST_MODEL = FirstModel()
+
+
+def checked_answer(
+    event: Finished, ref: ModelRef, messages: Sequence[Message], options: ModelOptions
+) -> Finished:
+    """Return a whole answer under the name of the requested model, as claw writes it.
+
+    :raises ProviderError: it says nothing and calls nothing, and an answer to these messages must.
+    """
+    answer = event.message
+    blank = (
+        not answer.text.strip() and not answer.tool_calls and answer.stop_reason not in ("error", "aborted")
+    )
+    if blank and not options.may_be_empty(messages):
+        raise empty_answer_error(answer, ref)
+    return Finished(msgspec.structs.replace(answer, model=str(ref)))
+
+
+def empty_answer_error(answer: Assistant, model: object) -> ProviderError:
+    """Return the failure for an empty answer of ``provider/model``."""
+    cut = answer.stop_reason == "length"
+    why = t("its answer came to the limit: agents.defaults.maxTokens") if cut else ""
+    return ProviderError(
+        "the model said nothing{said}",
+        fix="Ask again, or choose another: /model",
+        reason="empty",
+        retryable=True,
+        where=str(model),
+        name=str(model).partition("/")[0],
+        said=f" ({why})" if why else "",
+    )
+
+
+def missing_model_error() -> ConfigError:
+    """Return the error of an agent for which no model is configured, when none can be chosen either."""
+    return ConfigError(
+        "agents.defaults.model",
+        "no model is configured, and no installed provider has a key",
+        "Set a variable such as ANTHROPIC_API_KEY or name a model (claw models use PROVIDER/MODEL); to try claw without "
+        "a key: claw plugins install claw-offline",
+    )
+
+
+def missing_provider_error(ref: ModelRef) -> ProviderError:
+    """Return the failure for a model whose provider no plugin brings."""
+    return ProviderError(
+        "no provider named {provider} is there",
+        reason="model_not_found",
+        where=str(ref),
+        provider=ref.provider,
+        fix="install one that brings it (claw plugins list) or choose another model (claw models use "
+        "PROVIDER/MODEL)",
+    )
+
+
+def isolated(
+    providers: Mapping[str, Contribution[Provider]], silence_seconds: float
+) -> dict[str, Contribution[Provider]]:
+    """Return the providers, each behind :class:`IsolatedProvider`."""
+    return {
+        name: Contribution(one.plugin, IsolatedProvider(one.value, silence_seconds))
+        for name, one in providers.items()
+    }
+
+
+class IsolatedProvider:
+    """A provider whose code cannot harm a turn: what it raises becomes a ``ProviderError`` that names it.
+
+    :param silence_seconds: a stream that sends nothing for this long is given up.
+    """
+
+    def __init__(self, provider: Provider, silence_seconds: float) -> None:
+        self.name, self._provider, self._silence_seconds = provider.name, provider, silence_seconds
+
+    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        """Answer a request with checked events only."""
+        return _isolated_stream(self._provider, request, self._silence_seconds)
+
+    def context_tokens(self, model: str) -> int:
+        """Return what the provider knows of the model's window."""
+        return self._provider.context_tokens(model)
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Return the provider's keys.
+
+        :raises ClawError: they cannot be read.
+        """
+        try:
+            return tuple(self._provider.credentials())
+        except ClawError:
+            raise
+        except Exception as why:
+            raise _plugin_error(self.name, why) from why
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+
+async def _isolated_stream(
+    provider: Provider, request: Request, silence_seconds: float
+) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the provider's stream; an exception of its code becomes a ``ProviderError`` that names it."""
+    stream: AsyncIterator[ModelEvent] | None = None
+    silence = ReusableTimeout()
+    try:
+        stream = aiter(provider.stream(request))
+        while True:
+            with silence.within(silence_seconds):
+                event = await anext(stream, None)
+            if event is None:
+                return
+            if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
+                isinstance(event.message, Assistant)
+                if isinstance(event, Finished)
+                else isinstance(event.text, str)
+            ):
+                raise TypeError(f"its stream holds {event!r:.100}, which is no model event")
+            yield event
+    except ClawError:
+        raise
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        is_late = silence.fired and isinstance(why, TimeoutError)
+        error = TimeoutError(f"it said nothing for {silence_seconds:g} s") if is_late else why
+        raise _plugin_error(provider.name, error) from why
+    finally:
+        silence.close()
+        if close := getattr(stream, "aclose", None):
+            await close()
+
+
+def _plugin_error(name: str, why: BaseException) -> ProviderError:
+    return ProviderError(
+        "provider {name} failed: {why}",
+        fix="update the plugin that brings it (claw plugins list), or choose another model",
+        name=name,
+        why=describe_exception(why) or type(why).__name__,
+    )

@@ -1,0 +1,174 @@
+"""The providers as turns ask them: behind the middleware of plugins and, outside of it, the guards of core.
+
+The guards need no plugin: known secrets are masked in every answer, and a model with a small context window is given no
+tools.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from claw.config.models import ModelsSettings
+from claw.contracts.errors import ProviderError
+from claw.contracts.extensions import ProviderMiddleware
+from claw.contracts.provider import (
+    Finished,
+    ModelEvent,
+    Provider,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolMode,
+    tool_mode_of,
+)
+from claw.contracts.transcript import Assistant, Text, Thinking
+from claw.host.isolation import describe_exception, run_bounded
+from claw.host.registry import Contribution
+from claw.i18n import t
+from claw.security.redaction import Redactor, Said, StreamMask
+
+Log = Callable[[str], None]
+_MEMBERS = ("stream", "context_tokens", "credentials")
+
+
+def apply_middleware(
+    providers: Mapping[str, Contribution[Provider]],
+    middleware: Sequence[Contribution[ProviderMiddleware]],
+    failed: Callable[[str, BaseException], None],
+    seconds: float,
+) -> dict[str, Contribution[Provider]]:
+    """Wrap every provider in the middleware, the first one outermost.
+
+    :param failed: given the plugin whose middleware cannot wrap a provider; that middleware is left out.
+    :param seconds: how long one middleware may take for all providers.
+    """
+    wrapped = dict(providers)
+    for one in reversed(middleware):
+        try:
+            wrapped = run_bounded(partial(_wrap_all, one.value, wrapped), seconds)
+        except BaseException as why:
+            if isinstance(why, KeyboardInterrupt):
+                raise
+            failed(one.plugin, why)
+    return wrapped
+
+
+def _wrap_all(
+    middleware: ProviderMiddleware, providers: Mapping[str, Contribution[Provider]]
+) -> dict[str, Contribution[Provider]]:
+    wrapped = {}
+    for name, one in providers.items():
+        value = middleware.wrap(one.value)
+        if missing := [member for member in _MEMBERS if not callable(getattr(value, member, None))]:
+            raise TypeError(f"its middleware answers with a provider that has no {', '.join(missing)}")
+        wrapped[name] = Contribution(one.plugin, value)
+    return wrapped
+
+
+def apply_guards(
+    providers: Mapping[str, Contribution[Provider]], settings: ModelsSettings, redactor: Redactor, log: Log
+) -> dict[str, Contribution[Provider]]:
+    """Put every provider behind the guards of core."""
+    return {
+        name: Contribution(one.plugin, GuardedProvider(one.value, settings, redactor, log))
+        for name, one in providers.items()
+    }
+
+
+class GuardedProvider:
+    """A provider whose answers hold no known secret, and which gives no tools to a model with a small context window.
+
+    All other attributes are those of the provider.
+    """
+
+    def __init__(self, provider: Provider, settings: ModelsSettings, redactor: Redactor, log: Log) -> None:
+        self.name = provider.name
+        self._provider, self._redactor, self._log = provider, redactor, log
+        self._least_context, self._small_context = settings.least_context, settings.small_context
+        self._modes: dict[str, ToolMode] = {}
+        self._windows: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Answer ``request`` with the secrets masked.
+
+        :raises ProviderError: the model reads too little for tools.
+        """
+        if request.tools and self._tool_mode(request.model) != "none":
+            self._check_window(request.model)
+        mask = self._redactor.answer_mask
+        text, thinking = StreamMask(mask), StreamMask(mask)
+        stream: Any = self._provider.stream(request)
+        try:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    if shown := text.feed(event.text):
+                        yield TextDelta(shown)
+                elif isinstance(event, ThinkingDelta):
+                    if shown := thinking.feed(event.text):
+                        yield ThinkingDelta(shown)
+                elif isinstance(event, Finished):
+                    if shown := thinking.end():
+                        yield ThinkingDelta(shown)
+                    if shown := text.end():
+                        yield TextDelta(shown)
+                    yield Finished(_without_secrets(event.message, mask))
+                else:
+                    yield event
+        finally:
+            if close := getattr(stream, "aclose", None):
+                await close()
+
+    def _tool_mode(self, model: str) -> ToolMode:
+        if model not in self._modes:
+            self._modes[model] = self._ask(partial(tool_mode_of, self._provider, model), "native")
+        return self._modes[model]
+
+    def _check_window(self, model: str) -> None:
+        """Check that a model may be given tools.
+
+        :raises ProviderError: its context window is too small; the next model may have a larger one.
+        """
+        if model not in self._windows:
+            window = self._ask(partial(self._provider.context_tokens, model), 0)
+            self._windows[model] = window if isinstance(window, int) else 0
+            if self._least_context <= self._windows[model] < self._small_context:
+                template = (
+                    "{model} reads {window} tokens: with tools and a longer conversation that is little"
+                )
+                self._log(t(template, model=f"{self.name}/{model}", window=f"{window:,}"))
+        window = self._windows[model]
+        if 0 < window < self._least_context:
+            raise ProviderError(
+                "it reads {window} tokens, and an agent with tools needs {least} at least",
+                fix="choose another model (claw models use PROVIDER/MODEL), say how much it really reads "
+                "(providers.{name}.models.MODEL.contextTokens), or lower models.leastContext",
+                reason="bad_request",
+                where=f"{self.name}/{model}",
+                name=self.name,
+                window=f"{window:,}",
+                least=f"{self._least_context:,}",
+            )
+
+    def _ask(self, ask: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return ask()
+        except Exception as why:  # noqa: BLE001 - third-party code
+            self._log(t("provider {name} failed: {why}", name=self.name, why=describe_exception(why)))
+            return otherwise
+
+
+def _without_secrets(message: Assistant, mask: Said) -> Assistant:
+    """Mask secrets in text and thinking; calls and signed thinking stay unchanged."""
+    content = tuple(
+        replace(block, text=masked)
+        if (isinstance(block, Text) or (isinstance(block, Thinking) and not block.signature))
+        and (masked := mask.masked(block.text)) != block.text
+        else block
+        for block in message.content
+    )
+    return message if content == message.content else replace(message, content=content)

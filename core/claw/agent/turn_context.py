@@ -1,0 +1,403 @@
+"""The context of a turn before its history is loaded: agent, models, tools, prompt and workspace files."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from claw_approvals.approvals import Approvals
+from claw_context.cut import TokenCosts
+from claw_context.incremental import IncrementalCache
+from claw_context.results import results_folder
+
+from claw.agent.credentials import unknown_key_error
+from claw.agent.models import candidates, missing_model_error, select_models, selector_of, split_key
+from claw.agent.routing import Route, parse_key
+from claw.agent.session_queue import SessionQueues
+from claw.config import Agent, Config
+from claw.contracts.channel import ChatApi
+from claw.contracts.errors import ClawError, UsageError
+from claw.contracts.extensions import ModelOptions, TurnLog
+from claw.contracts.messages import Inbound, Outbound, Receipt
+from claw.contracts.prompt import FULL, MINIMAL, ContextFile, PromptFacts, RenderedSection, join_sections
+from claw.contracts.provider import ModelCall, ModelRef, Request, SystemPrompt, ToolSpec
+from claw.contracts.tool import Sandbox, Tool, choose_sandbox
+from claw.host.calls import SectionCache
+from claw.host.isolation import describe_exception
+from claw.host.registry import BUILTIN, Registry
+from claw.host.worker import PluginWorker
+from claw.i18n import t
+from claw.policy import Judgement, RunFacts, ToolFact, resolve_tools
+from claw.security.admission import group_settings, history_limit, owner_hash
+from claw.security.path_walk import Root
+from claw.security.redaction import Redactor
+from claw.security.rule_files import Watch
+from claw.security.untrusted_text import group_context, trusted_facts
+from claw.security.workspace_fs import WorkspaceFiles, workspace_files
+from claw.storage.files import make_folder, safe_file_name
+from claw.storage.overrides import Override
+from claw.storage.sessions import SessionStore
+
+MEMORY = "MEMORY.md"
+TOOL_CHOICES = ("auto", "none", "required")
+"""Tool choices that are not the name of a tool."""
+
+_UNKNOWN_WINDOW = 32_000
+_KEPT_RULINGS = 1024  # one for each person and place that was last heard
+
+
+@dataclass(frozen=True)
+class TurnOptions:
+    """The options of a turn beside its message; empty fields leave it to the configuration.
+
+    :param session: name of a conversation, or a whole session key.
+    :param model: to ask first, ``provider/model``; the spares and the primary stand behind it.
+    :param fallbacks: spares in the place of those and of the primary; empty = none.
+    :param workspace: the folder to work in, whatever the agent names.
+    :param folder: where a terminal chat stands; worked in when the agent names no workspace.
+    :param mode: of the prompt: full, minimal or none; empty = as the conversation asks.
+    """
+
+    agent: str = ""
+    session: str = ""
+    model: str = ""
+    tool_choice: str = ""
+    workspace: Path | None = None
+    folder: Path | None = None
+    mode: str = ""
+    fallbacks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Everything a turn walks through; built once by ``app``."""
+
+    config: Config
+    registry: Registry
+    sessions: SessionStore
+    turn_log: TurnLog
+    session_queues: SessionQueues
+    default_model: str
+    facts: tuple[ToolFact, ...]
+    fetch: Any
+    deliver: Callable[[Outbound], Awaitable[Receipt]]
+    log: Callable[[str], None]
+    redact: Redactor
+    worker: PluginWorker
+    token_costs: IncrementalCache[TokenCosts] = field(default_factory=lambda: IncrementalCache(TokenCosts))
+    approvals: Approvals | None = None
+    rule_file_watch: Watch = field(default_factory=Watch)
+    chat_api: Callable[[str, Inbound, Any, Any], ChatApi] | None = None
+
+    @cached_property
+    def section_cache(self) -> SectionCache:
+        """The prompt's sections, kept for the conversations that were last spoken in."""
+        prompt = self.config.settings.prompt
+        return SectionCache(self.registry.sections, BUILTIN, prompt.positions, prompt.disabled)
+
+    @cached_property
+    def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
+        """The nine layers for a run and its spare models; kept for the runs that were asked about last, since nothing
+        but the configuration and the tools decides, and both stand as long as these rooms."""
+        return lru_cache(_KEPT_RULINGS)(
+            lambda run, spares: resolve_tools(self.config, run, self.facts, spares)
+        )
+
+    @cached_property
+    def agents(self) -> Callable[[str, str, int | None], Agent]:
+        """An agent by its id with another thinking level and history limit; kept, as the rulings are: one that is made
+        anew for each turn is another one to whoever keeps something for it."""
+
+        def other(agent_id: str, thinking: str, limit: int | None) -> Agent:
+            agent = self.config.agent(agent_id)
+            chosen: dict[str, Any] = {"thinking_default": thinking} if thinking else {}
+            chosen |= {} if limit is None else {"history_limit": limit}
+            return replace(agent, settings=agent.settings.model_copy(update=chosen))
+
+        return lru_cache(_KEPT_RULINGS)(other)
+
+
+@dataclass(frozen=True)
+class TurnContext:
+    """The context of a turn: its agent, models, tools and prompt, before the history is loaded."""
+
+    route: Route
+    agent: Agent
+    models: tuple[ModelRef, ...]
+    judgement: Judgement
+    tools: Mapping[str, Tool]
+    workspace: Path
+    system: SystemPrompt
+    rendered_sections: tuple[RenderedSection, ...]
+    window_tokens: int
+    open_fence: Callable[[], WorkspaceFiles]
+    sandbox: Sandbox | None = None
+    files: tuple[ContextFile, ...] = ()
+    is_private: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def fence(self) -> WorkspaceFiles:
+        """The files that tools and attachments may use; made at first use, as most turns need none."""
+        return self.open_fence()
+
+    @property
+    def notes(self) -> Path:
+        """Where the notes of a day are: the agent's own, or those of this chat alone."""
+        return notes_of(self.agent, self.route.session_key, self.is_private)
+
+
+async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options: TurnOptions) -> TurnContext:
+    """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
+    config = runtime.config
+    override = runtime.sessions.overrides.of(route.session_key)
+    agent = _agent(inbound, route, runtime, override)
+    workspace, own = _workspace(agent, inbound, options)
+    choice = agent.settings.model
+    aliases = config.settings.models.aliases
+    usual = (choice and choice.primary) or runtime.default_model
+    asked, keys = _asked_for(options, override, agent, runtime)
+    spares = choice.fallbacks if choice else ()
+    named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else spares
+    models = candidates(asked, usual, spares, aliases, named)  # what claw chose by itself is nobody's spare
+    if not models:
+        raise missing_model_error()
+    sandbox = choose_sandbox(
+        agent.settings.sandbox.mode, agent.settings.sandbox.backend or "", runtime.registry.sandboxes
+    )
+    run_facts = RunFacts(
+        agent_id=agent.id,
+        channel=inbound.address.channel,
+        account=inbound.address.account,
+        group=inbound.address.chat if inbound.chat_type != "direct" else None,
+        sender=inbound.sender,
+        owner=route.owner,
+        sandboxed=sandbox is not None,
+    ).with_model(str(models[0]))
+    judgement = runtime.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
+    tools = {runtime.facts[at].name: runtime.registry.tools[at] for at in judgement.positions}
+    facts = replace(
+        _prompt_facts(inbound, route, agent, tools, workspace, own, runtime, options.mode),
+        sandbox=_walls(sandbox),
+        runtime={
+            "agent": agent.id, "session": route.session_key, "model": str(models[0]),
+            "default_model": _other(models, usual, aliases) if asked else "",
+            "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
+        },
+    )  # fmt: skip
+    facts = await runtime.section_cache.prepare(facts, runtime.worker, runtime.log)
+    pieces = await runtime.section_cache.of(facts, runtime.worker)  # the prompt
+    for piece in pieces:
+        if piece.fault:
+            runtime.log(_left_out(piece))
+    return TurnContext(
+        route, agent, models, judgement, tools, workspace, join_sections(pieces), pieces,
+        agent.settings.context_tokens or context_window_of(models[0], runtime),
+        lambda: _fence(agent, workspace, runtime, *_of_chat(agent, route, facts.context_files, facts.is_private)),
+        sandbox, facts.context_files, facts.is_private, keys,
+    )  # fmt: skip
+
+
+def _agent(inbound: Inbound, route: Route, runtime: Runtime, override: Override) -> Agent:
+    """The agent as it is in this conversation: what was chosen in it, and what the file says of its channel."""
+    agent = runtime.config.agent(route.agent_id)
+    thinking, limit = override.thinking, history_limit(inbound, runtime.config)
+    return runtime.agents(agent.id, thinking or "", limit) if thinking or limit is not None else agent
+
+
+def _asked_for(
+    options: TurnOptions, override: Override, agent: Agent, runtime: Runtime
+) -> tuple[str, Mapping[str, str]]:
+    """The model that is asked first, as a person named it, and the key they want. A key that was chosen once and is gone
+    is nobody's fault in this turn."""
+    try:
+        return parse_model_choice(options.model or override.model, agent, runtime)
+    except UsageError:
+        if options.model:
+            raise
+        return split_key(override.model)[0], {}
+
+
+def check_tool_choice(choice: str, context: TurnContext) -> str:
+    """A tool choice that a turn of this stage can follow.
+
+    :raises UsageError: it names a tool that the turn would not have.
+    """
+    if choice in TOOL_CHOICES or choice in context.tools:
+        return choice
+    ruling = context.judgement.rulings.get(choice)
+    raise UsageError(
+        "the tool {name} was asked for by tool choice, and this turn does not have it: {why}",
+        fix="claw tools explain {name} says how to let it through",
+        name=choice,
+        why=ruling.reason if ruling else t("no such tool is installed"),
+    )
+
+
+def parse_model_choice(text: str, agent: Agent, runtime: Runtime) -> tuple[str, Mapping[str, str]]:
+    """Return what a person chose: the model, and provider → the key that is to be used first.
+
+    :param text: ``provider/model``, an alias, each with ``@KEY`` or without; empty = nothing.
+    :raises UsageError: the provider has no such key.
+    """
+    model, key = split_key(text)
+    aliases, choice = runtime.config.settings.models.aliases, agent.settings.model
+    if not key or text in aliases:
+        return text, {}
+    usual = (choice and choice.primary) or runtime.default_model
+    provider = candidates(model, usual, (), aliases, ())[0].provider
+    contribution = runtime.registry.providers.get(provider)
+    keys = selector_of(runtime.registry).credentials(contribution.value, agent.dir) if contribution else ()
+    names = [one.name for one in keys]
+    if key not in names:
+        raise unknown_key_error(provider, key, names)
+    return model, {provider: key}
+
+
+def context_window_of(model: ModelRef, runtime: Runtime) -> int:
+    """Return how many tokens the model reads; a cautious number when its provider does not know."""
+    provider = runtime.registry.providers.get(model.provider)
+    try:
+        known = provider.value.context_tokens(model.model) if provider else 0
+        return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        runtime.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
+        return _UNKNOWN_WINDOW
+
+
+def model_options(context: TurnContext, runtime: Runtime, *, detached: bool = False) -> ModelOptions:
+    """Return how a model call of this turn is made: with the keys of its agent, for its conversation.
+
+    :param detached: a call beside the conversation: it waits for nothing, and its failures leave no mark on keys.
+    """
+    key, variables = context.route.session_key, runtime.registry.key_variables
+    return ModelOptions(context.agent.dir, key, context.keys, detached=detached, key_variables=variables)
+
+
+def model_call(context: TurnContext, runtime: Runtime, options: ModelOptions) -> ModelCall:
+    """Return a call of the models of a turn, in order, with its instructions and tools.
+
+    :param options: as :func:`model_options` makes them.
+    """
+    settings = context.agent.settings
+    request = Request(
+        model="", system=context.system, messages=(), thinking=settings.thinking_default, max_tokens=settings.max_tokens,
+        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in context.tools.values()),
+    )  # fmt: skip
+    return select_models(runtime.registry, context.models, request, options)
+
+
+def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Path, bool]:
+    """Where tools work, and whether that folder is the agent's own (its files there count as its own words)."""
+    if options.workspace:
+        return options.workspace, False
+    if options.folder and inbound.address.channel == "terminal" and not agent.has_configured_workspace:
+        return options.folder, False
+    return agent.workspace, True
+
+
+def fence_of(agent_id: str, runtime: Runtime) -> WorkspaceFiles:
+    """The fence of an agent that works in its own workspace, as every channel but the terminal's."""
+    agent = runtime.config.agent(agent_id)
+    return _fence(agent, agent.workspace, runtime)
+
+
+def notes_of(agent: Agent, session_key: str, private: bool) -> Path:
+    """Where an agent notes what a chat told it on a day. Other chats than an owner's own see nothing of each other."""
+    memory = agent.dir / "agent" / "memory"
+    return memory if private else memory / "chats" / safe_file_name(session_key)
+
+
+def _of_chat(agent: Agent, route: Route, files: Sequence[ContextFile], private: bool) -> list[Root]:
+    """Return the roots of this chat alone: kept results, the memory it may see, the rule files of the agent."""
+    own = agent.dir / "agent"
+    roots = [Root(results_folder(agent.dir, route.session_key))]
+    if private:
+        roots.append(Root(own / MEMORY, write=True, marks_provenance=True))
+    roots.append(Root(notes_of(agent, route.session_key, private), write=True, marks_provenance=True))
+    rules = (Path(file.path) for file in files if Path(file.path).parent == own)
+    return [*roots, *(Root(path, write=True) for path in rules if path.name != MEMORY)]
+
+
+def _fence(agent: Agent, workspace: Path, runtime: Runtime, *more: Root) -> WorkspaceFiles:
+    """The roots of this agent: its workspace, the folders of its skills, ``more``; the rule files are held apart."""
+    if workspace == agent.workspace and not agent.has_configured_workspace:
+        _make_own(workspace, runtime)
+    roots = [*more, Root(workspace, write=True)]
+    for section in runtime.registry.sections:
+        try:
+            folders = section.readable(agent) if section.readable else ()
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            runtime.log(_left_out(RenderedSection(section, "", fault=describe_exception(why))))
+            continue
+        roots += [Root(folder, write=False) for folder in folders]
+    is_free = agent.settings.rule_files == "allow"
+    rules = () if is_free else (agent.dir / "agent", agent.workspace, workspace)
+    return workspace_files(roots, workspace, runtime.config.home, rules)
+
+
+def _make_own(workspace: Path, runtime: Runtime) -> None:
+    """The folder that nobody named is made when a tool first wants it; one that the operator named is there, or wrong."""
+    try:
+        make_folder(workspace)
+    except ClawError as why:
+        runtime.log(str(why))
+
+
+def _left_out(piece: RenderedSection) -> str:
+    section = piece.section
+    return t(
+        "prompt section {name} of plugin {id} is left out: {why}",
+        name=section.name, id=section.plugin, why=piece.fault,
+    )  # fmt: skip
+
+
+def _prompt_facts(
+    inbound: Inbound, route: Route, agent: Agent, tools: Mapping[str, Tool], workspace: Path, own: bool, runtime: Runtime,
+    mode: str,
+) -> PromptFacts:  # fmt: skip
+    settings, key = runtime.config.settings, parse_key(route.session_key)
+    group = None if inbound.chat_type == "direct" else group_settings(inbound, runtime.config)
+    secret = agent.settings.identity.owner_display_secret
+    owners = (*settings.owners, *agent.settings.identity.owner_numbers)
+    channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
+    meta = trusted_facts(inbound) if settings.prompt.inbound_meta == "system" else None
+    return PromptFacts(
+        agent=agent,
+        mode=mode or (MINIMAL if key.is_subagent else FULL),
+        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
+        workspace=workspace,
+        channel=inbound.address.channel,
+        capabilities=tuple(sorted(channel.capabilities)) if channel else (),
+        zone=agent.settings.user_timezone or "",
+        owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
+        is_private=is_private(inbound, route),
+        own_workspace=own,
+        extra=group_context(inbound, (group and group.system_prompt) or ""),
+        inbound_meta=meta,
+        silent_token=settings.messages.silent_token,
+        model_aliases=tuple(settings.models.aliases.items()),
+        docs=settings.prompt.docs_path or "",
+    )
+
+
+def is_private(inbound: Inbound, route: Route) -> bool:
+    """A direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there (spec B4).
+
+    The one rule for the prompt, the fence and the memory. A group's conversation stays one, whoever opens it at the
+    terminal: what is said in it, the group hears.
+    """
+    key = parse_key(route.session_key)
+    apart = key.is_subagent or key.is_cron or key.is_acp or key.chat_type in ("group", "channel")
+    return route.owner and inbound.chat_type == "direct" and not apart
+
+
+def _walls(sandbox: Sandbox | None) -> str:
+    return f"{sandbox.name}, writing only below the working folder." if sandbox else ""
+
+
+def _other(models: Sequence[ModelRef], usual: str, aliases: Mapping[str, str]) -> str:
+    """The agent's usual model, when this turn has another one."""
+    known = candidates("", usual, (), aliases)
+    return str(known[0]) if known and known[0] != models[0] else ""

@@ -1,0 +1,128 @@
+"""Message metadata and pictures that a turn adds to the person's words in its requests and that the history drops."""
+
+import mimetypes
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from claw.agent.turn_context import (
+    Runtime,
+    TurnContext,
+)
+from claw.config import Config
+from claw.contracts.errors import ClawError
+from claw.contracts.messages import AcceptedEvent, Inbound
+from claw.contracts.prompt import inbound_context
+from claw.contracts.transcript import Image, Message, Text, User
+from claw.security.untrusted_text import NAMES, metadata_before, trusted_facts, user_text
+from claw.security.workspace_fs import WorkspaceFiles
+
+PICTURE_BYTES = 5_000_000
+"""The largest picture for a model: the limit of the strictest service (Anthropic, "Vision": 5 MB)."""
+MAX_PICTURES = 8
+_PICTURES_BYTES = 16_000_000  # of one message: base64 makes 21 MB of it, and that service takes 32 MB
+_MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+class MessageMetadata(NamedTuple):
+    """The additions: ``head`` before the words, ``pictures`` after them."""
+
+    head: str
+    pictures: tuple[Image, ...]
+
+    def apply_to(self, message: User) -> User:
+        """Return the message with the additions."""
+        first, *rest = message.content
+        head = Text(self.head + first.text) if isinstance(first, Text) else first
+        return User((head, *rest, *self.pictures), message.kind, message.source)
+
+
+def message_metadata(taken: Sequence[Inbound], context: TurnContext, config: Config) -> MessageMetadata:
+    """Return the additions for messages that form one user message, oldest first: the newest one's head, all pictures."""
+    pictures = (picture for one in taken for picture in pictures_of(one, context.open_fence))
+    return MessageMetadata(_head(taken[-1], config), tuple(pictures))
+
+
+def _head(inbound: Inbound, config: Config) -> str:
+    """Return the metadata before the person's words; the history keeps the plain words."""
+    if config.settings.prompt.inbound_meta != "user":
+        return metadata_before(inbound)
+    return inbound_context(trusted_facts(inbound)) + "\n\n" + metadata_before(inbound)
+
+
+def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
+    """Return the pictures of a message that a model may see: PNG, JPEG, GIF and WebP, by their first bytes.
+
+    The first :data:`MAX_PICTURES`, each within :data:`PICTURE_BYTES`. Of any other, and of a file that no
+    longer exists, the model gets the line in the text only.
+
+    :param fence: called only when there may be a picture.
+    """
+    found: list[Image] = []
+    room = _PICTURES_BYTES
+    for file in inbound.attachments:
+        mime = file.mime or mimetypes.guess_type(file.name)[0] or ""
+        if (
+            not (file.kind == "image" or mime.startswith("image/"))
+            or not file.path
+            or len(found) == MAX_PICTURES
+        ):
+            continue
+        most = min(room, PICTURE_BYTES)
+        try:
+            data = fence().read(file.path, most + 1)
+        except (ClawError, OSError):
+            continue
+        if len(data) <= most and (seen := _picture_type(data)):
+            found.append(Image(b64encode(data).decode(), seen))
+            room -= len(data)
+    return tuple(found)
+
+
+def _picture_type(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _MAGIC.items() if data.startswith(magic)), "")
+
+
+def message_of(
+    taken: Sequence[AcceptedEvent], runtime: Runtime, preface: str = "", summed: Sequence[AcceptedEvent] = ()
+) -> User:
+    """Return the events as one message of the person: the text, and where it came from.
+
+    :param summed: what the preface speaks of.
+    """
+    texts = [preface] if preface else []
+    texts += [user_text(one.inbound, _names_people(one.inbound, runtime)) for one in taken]
+    return User((Text("\n\n".join(texts)),), source=source_of((*summed, *taken)))
+
+
+def _names_people(inbound: Inbound, runtime: Runtime) -> bool:
+    channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
+    return channel is not None and NAMES in channel.capabilities
+
+
+def source_of(taken: Sequence[AcceptedEvent]) -> str:
+    """Return the numbers of these events in the turn log, joined by commas."""
+    return ",".join(str(one.number) for one in taken if one.number)
+
+
+def metadata_by_source(
+    taken: Sequence[AcceptedEvent],
+    messages: Sequence[Message],
+    prompt: User,
+    context: TurnContext,
+    config: Config,
+) -> dict[str, MessageMetadata]:
+    """Return what is added to each message of a turn when a model is shown it, by the message's source.
+
+    :param taken: the events that the turn answers.
+    :param messages: those of the turn that the session holds already, after a restart.
+    """
+    added = {prompt.source: message_metadata([one.inbound for one in taken], context, config)}
+    known = {str(one.number): one.inbound for one in taken}
+    for message in messages:
+        if isinstance(message, User) and message.source.rpartition(",")[2] in known:
+            those = [known[one] for one in message.source.split(",") if one in known]
+            added[message.source] = message_metadata(those, context, config)
+    return added

@@ -1,0 +1,81 @@
+"""``claw hooks``: every hook, the plugins that answer it, and the order in which they are asked."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from claw.app import App, load_setup
+from claw.cli.output import document, table
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.extensions import position_of
+from claw.host.registry import ON_DEMAND, SLOTS, WANTED, Contribution
+from claw.i18n import t
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The hooks of claw, and who answers them.")
+
+_SLOT_OF = {hook: slot for slot, hook in SLOTS.items()}
+
+
+@app.callback()
+def _group() -> None:
+    """Stay a group although it has one command."""
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List every hook with the plugins that answer it, in the order in which they are asked."""
+    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
+    try:
+        hooks = [_described(running, hook) for hook in WANTED]
+        hooks += [
+            {
+                "hook": hook,
+                "slot": "",
+                "specifiedBy": plugin,
+                "answers": list(_answers(running.host.answers_to(hook))),
+            }
+            for hook, plugin in sorted(running.host.specified.items())
+        ]
+    finally:
+        asyncio.run(running.close())
+    if as_json:
+        document("hooks", {"hooks": hooks})
+        return
+    rows = [row for hook in hooks for row in _rows(hook)]
+    table([t("hook"), t("order"), t("plugin"), t("name"), t("position"), t("note")], rows)
+
+
+def _described(running: App, hook: str) -> dict[str, Any]:
+    host, slot = running.host, _SLOT_OF.get(hook, "")
+    answers = host.on_demand(hook) if hook in ON_DEMAND else host.ordered(hook)
+    if hook == "register_tools":  # those of a manifest too, whose code is not here yet
+        answers = tuple(Contribution(tool.plugin, tool) for tool in running.registry.tools)
+    rows = list(_answers(answers))
+    chosen = running.host.chosen(slot) if slot else None
+    for row, one in zip(rows, answers, strict=True):
+        row["inForce"] = not slot or one is chosen or (chosen is not None and one.value is chosen.value)
+    return {"hook": hook, "slot": slot, "specifiedBy": "", "answers": rows}
+
+
+def _answers(answers: "tuple[Contribution[Any], ...]") -> Iterator[dict[str, Any]]:
+    for one in answers:
+        name = getattr(one.value, "name", "") or type(one.value).__name__
+        yield {"plugin": one.plugin, "name": str(name), "position": position_of(one.value), "inForce": True}
+
+
+def _rows(hook: dict[str, Any]) -> Iterator[list[str]]:
+    label = hook["hook"]
+    if not hook["answers"]:
+        slot = hook["slot"]
+        yield [label, "", "", "", "", t("core's own") if slot else t("nobody")]
+    for number, one in enumerate(hook["answers"], 1):
+        notes = []
+        if hook["slot"]:
+            choice = t("in force") if one["inForce"] else t("not in force")
+            notes.append(f"{choice} (plugins.slots.{hook['slot']})")
+        if hook["specifiedBy"]:
+            notes.append(t("hook of plugin {id}", id=hook["specifiedBy"]))
+        yield [label, str(number), one["plugin"], one["name"], f"{one['position']:g}", ", ".join(notes)]
+        label = ""

@@ -1,0 +1,308 @@
+"""Editing of the config file: one key at a time. Comments are kept; the result is validated before it is written."""
+
+import copy
+import difflib
+import io
+import json
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from claw.config import source
+from claw.config.loader import validate_source
+from claw.config.paths import (
+    AGENT_KEYS,
+    CHANNELS,
+    IdStep,
+    KeyStep,
+    Layout,
+    Path as KeyPath,
+    PathPart,
+    camel_case,
+    format_key,
+    id_of,
+    nearest,
+    normalise_layout,
+    split_key,
+    value_at,
+)
+from claw.contracts.errors import ConfigError, UsageError
+from claw.storage import files
+
+_MISSING: Any = object()
+_PLAIN = re.compile(r"(\d+(ms|kb|mb|gb|[smhdw]))+|[A-Za-z~$_/][\w./$~+-]*(:[\w./$~+-]+)*")
+_RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~"})
+
+
+def get_value(tree: Mapping[str, Any], key: str) -> Any:
+    """Return the value at ``key``, as written; list entries by index or id.
+
+    :raises UsageError: the file has no such key.
+    """
+    layout = normalise_layout(tree)
+    value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
+    if value is _MISSING:
+        fix = "claw config get without a key shows all of it"
+        raise UsageError("the file says nothing at {key}", fix=fix, key=key)
+    return value
+
+
+def parse_value(text: str) -> Any:
+    """Parse a value from the command line as YAML; invalid YAML is taken as plain text."""
+    if not text.strip():
+        return text
+    try:
+        return source.parse_yaml_value(text)
+    except ConfigError:
+        return text
+
+
+def set_value(path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None) -> bool:
+    """Set ``key`` of the file at ``path`` to ``value``; a missing file and missing parents are created.
+
+    ``[]`` at the end of the key appends to a list; an entry that is already in the list is not repeated.
+
+    :returns: true if the file changed.
+    :raises UsageError: the key is malformed, or a list entry in it does not exist.
+    :raises ConfigError: the file would become invalid; it is not changed.
+    """
+    return _change(path, key, value, environ or {})
+
+
+def unset_value(path: Path, key: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Remove ``key`` from the file; a missing key is no error.
+
+    :returns: true if the file changed.
+    :raises ConfigError: the file would become invalid; it is not changed.
+    """
+    return _change(path, key, _MISSING, environ or {})
+
+
+def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> bool:
+    files.make_folder(path.parent)
+    # Without the lock, one of two concurrent edits would be lost.
+    lock = files.Lock(
+        path.parent / "config.lock", "process {pid} is changing the config file", "Try again", str(path)
+    )
+    lock.take()
+    try:
+        old = source.read_config(path) if path.exists() else source.ConfigSource(path)
+        layout = normalise_layout(old.tree)
+        place = layout.as_written(_resolve_path(layout, key, must_exist=value is _MISSING))
+        if value is not _MISSING:
+            place, value = _resolve_append(old.tree, place, value)
+        if _equal(value_at(old.tree, place, _MISSING), value):
+            return False
+        text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
+        _validate(path, old, text, place, value, environ)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+        files.replace_file(path, text.encode(), mode)
+        return True
+    finally:
+        lock.close()
+
+
+def _validate(
+    path: Path, old: source.ConfigSource, text: str, place: KeyPath, value: Any, environ: Mapping[str, str]
+) -> None:
+    """Validate the new text. It must contain the requested change and no other. It may not make a valid file invalid; a
+    file that is invalid already may be fixed step by step."""
+    wanted = copy.deepcopy(dict(old.tree))
+    _set_at(wanted, place, value, dict)
+    tree, _ = source.parse(text, json_only=path.suffix == ".json", file=str(path))
+    if tree != wanted:
+        problem = "cannot be changed without touching other keys"
+        raise ConfigError(format_key(place), problem, "Change it in an editor", file=str(path))
+    try:
+        validate_source(
+            source.ConfigSource(path, text, tree), path.parent, environ
+        )  # no lines: the text is not on disk
+    except ConfigError:
+        try:
+            validate_source(old, path.parent, environ)
+        except ConfigError:
+            return
+        raise
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
+    """Return the path of ``key`` in the arranged tree, also if it is not set yet; ids become indexes, and the spelling
+    of the file is used."""
+    wanted = split_key(key)
+    if wanted is None:
+        raise UsageError("{key} is not a key", fix="Write it like agents.list[0].tools.allow", key=key)
+    here: Any = layout.tree
+    path: list[PathPart] = []
+    for step in _expanded(wanted):
+        found = _resolve_step(here, step, key, path, must_exist)
+        path.append(found)
+        here = value_at(here, (found,), _MISSING)
+    return tuple(path)
+
+
+def _expanded(wanted: tuple[KeyStep, ...]) -> tuple[KeyStep, ...]:
+    """Expand short forms at the top level to their full path."""
+    head = wanted[0]
+    if isinstance(head, str) and camel_case(head) in AGENT_KEYS:
+        return ("agents", "defaults", *wanted)
+    if isinstance(head, str) and head in CHANNELS:
+        return ("channels", *wanted)
+    if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
+        return ("agents", "list", IdStep(wanted[2]), *wanted[3:])
+    return wanted
+
+
+def _resolve_step(here: Any, step: KeyStep, key: str, path: list[PathPart], must_exist: bool) -> PathPart:
+    if isinstance(step, str):
+        if isinstance(here, Mapping) and step not in here:
+            return next((name for name in here if camel_case(str(name)) == camel_case(step)), step)
+        return step
+    entries = here if isinstance(here, list) else []
+    if isinstance(step, int):
+        if -len(entries) <= step < len(entries):
+            return step % len(entries)
+        fix = "Indexes begin at 0; [] is behind the last one"
+        raise UsageError(
+            "{list} has {count:entry|entries}", fix=fix, list=format_key(path), count=len(entries)
+        )
+    if not step.id and not must_exist:
+        return len(entries)
+    ids = [id_of(entry) for entry in entries]
+    if step.id in ids:
+        return ids.index(step.id)
+    there = [id for id in ids if id]
+    near = nearest(step.id, there)
+    fix = "Did you mean {near}?" if near else "Ids there: {ids}"
+    problem, names = "{key}: no entry of {list} has the id {id}", ", ".join(there) or "-"
+    raise UsageError(problem, fix=fix, key=key, list=format_key(path), id=step.id, near=near, ids=names)
+
+
+def _resolve_append(tree: Any, place: KeyPath, value: Any) -> tuple[KeyPath, Any]:
+    """Resolve an append to a list: an equal entry is reused; ``"*"`` without brackets becomes a list."""
+    if not isinstance(place[-1], int):
+        return place, value
+    entries = value_at(tree, place[:-1])
+    if isinstance(entries, list):
+        same = (
+            index for index, each in enumerate(entries) if place[-1] == len(entries) and _equal(each, value)
+        )
+        return (*place[:-1], next(same, place[-1])), value
+    return place[:-1], ["*", value] if entries == "*" else [value]
+
+
+def _set_at(tree: Any, place: KeyPath, value: Any, make: type) -> None:
+    """Change ``tree`` in place; ``make`` is the kind of mapping for parents that are missing."""
+    for step in place[:-1]:
+        below = tree[step] if not isinstance(tree, Mapping) or step in tree else None
+        if not isinstance(below, Mapping | list):
+            below = tree[step] = make()
+        tree = below
+    last = place[-1]
+    if value is _MISSING:
+        del tree[last]
+    elif isinstance(tree, list) and last == len(tree):
+        tree.append(value)
+    else:
+        tree[last] = value
+
+
+def _edit_json(text: str, place: KeyPath, value: Any) -> str:
+    tree = json.loads(text) if text.strip() else {}
+    _set_at(tree, place, value, dict)
+    indent = re.search(r"\n([ \t]+)\S", text)
+    width = indent[1] if indent else None if text.strip() and "\n" not in text.strip() else "  "
+    end = "\n" if text.endswith("\n") or not text else ""
+    return json.dumps(tree, ensure_ascii=False, indent=width) + end
+
+
+def _edit_yaml(text: str, place: KeyPath, value: Any) -> str:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.map_indent, yaml.sequence_indent, yaml.sequence_dash_offset = _indents(text)
+
+    def dumped() -> str:
+        out = io.StringIO()
+        yaml.dump(tree, out)
+        return out.getvalue()
+
+    tree = yaml.load(text) if text.strip() else CommentedMap()
+    before = dumped()
+    _set_at(tree, tuple(_quoted_scalar(step) for step in place), _quoted(value), CommentedMap)
+    if not tree:
+        return "".join(line for line in text.splitlines(keepends=True) if line.startswith("#")) + "{}\n"
+    after = dumped()
+    if not text.strip():
+        return text + after
+    spliced = _splice(text, before, after)
+    return spliced if _parses_equal(spliced, after) else after
+
+
+def _quoted(value: Any) -> Any:
+    """Return ``value`` with every text quoted that some YAML parser may not read as a plain string."""
+    if isinstance(value, Mapping):
+        return {_quoted_scalar(name): _quoted(part) for name, part in value.items()}
+    return [_quoted(part) for part in value] if isinstance(value, list) else _quoted_scalar(value)
+
+
+def _quoted_scalar(value: Any) -> Any:
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, SingleQuotedScalarString
+
+    if not isinstance(value, str) or (_PLAIN.fullmatch(value) and value.lower() not in _RESERVED):
+        return value
+    return (SingleQuotedScalarString if value and value.isprintable() else DoubleQuotedScalarString)(value)
+
+
+def _indents(text: str) -> tuple[int, int, int]:
+    """Detect the indentation of the file: of mappings, list entries, and the dash before them."""
+    mapping = re.search(r"^( *)\S[^\n]*:\s*(?:#[^\n]*)?\n(?:[ ]*(?:#[^\n]*)?\n)*\1( +)[^\s#-]", text, re.M)
+    listing = re.search(r"^( *)[^\s#-][^\n]*:\s*(?:#[^\n]*)?\n(?:[ ]*(?:#[^\n]*)?\n)*\1( *)-( +)", text, re.M)
+    offset = len(listing[2]) if listing else 2
+    return len(mapping[2]) if mapping else 2, offset + (1 + len(listing[3]) if listing else 2), offset
+
+
+def _splice(text: str, before: str, after: str) -> str:
+    """Apply the lines in which two dumps differ to the text, so that all other lines keep every byte."""
+    old, dumped, new = (part.splitlines(keepends=True) for part in (text, before, after))
+    if len(old) != len(dumped):
+        return after
+    if old and not old[-1].endswith("\n"):
+        old[-1] += "\n"
+    result: list[str] = []
+    changes = difflib.SequenceMatcher(None, dumped, new, autojunk=False).get_opcodes()
+    for kind, low, high, start, end in changes:
+        if kind == "equal":
+            result += old[low:high]
+            continue
+        near = low if kind == "replace" else max(low - 1, 0)
+        shift = _indent(old[near]) - _indent(dumped[near])
+        for number, line in enumerate(new[start:end]):
+            written = " " * max(_indent(line) + shift, 0) + line.lstrip(" ")
+            result.append(_align_comment(old[low + number], written) if low + number < high else written)
+    return "".join(result)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _align_comment(old: str, new: str) -> str:
+    """Return ``new`` with its comment in the column where it was."""
+    was, now = re.search(r"\s+#.*$", old), re.search(r"\s+#.*$", new)
+    return new[: now.start()] + was[0] + "\n" if was and now and was[0].strip() == now[0].strip() else new
+
+
+def _parses_equal(one: str, other: str) -> bool:
+    try:
+        return source.parse(one)[0] == source.parse(other)[0]
+    except ConfigError:
+        return False

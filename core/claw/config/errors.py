@@ -1,0 +1,191 @@
+"""Conversion of pydantic's errors into config errors: dotted key, line, problem, fix, and the nearest name."""
+
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from claw.config.paths import Path, format_key, line_of, nearest, value_at
+from claw.config.source import SubstitutedText
+from claw.contracts.errors import ConfigError
+from claw.i18n import t
+
+_TEXT = ("must be a text (a string)", "Put it in quotes")
+_SWITCH = ("must be true or false", "Write true or false without quotes")
+_WHOLE = ("must be a whole number (an integer)", "Write digits only, without quotes")
+_NUMBER = ("must be a number", "Write digits, without quotes")
+_LIST = ("must be a list (an array)", "Write it as a list: [one, two]")
+_MAP = ("must be a mapping of keys (an object)", "Write key: value below it")
+_TYPE_ERRORS = {
+    "string_type": _TEXT, "bool_type": _SWITCH, "bool_parsing": _SWITCH, "int_type": _WHOLE, "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE, "float_type": _NUMBER, "float_parsing": _NUMBER, "finite_number": _NUMBER,
+    "tuple_type": _LIST, "list_type": _LIST, "dict_type": _MAP, "mapping_type": _MAP, "model_type": _MAP,
+    "model_attributes_type": _MAP, "missing": ("is required and missing", "Add it"),
+    "string_too_short": ("is empty", "Write a text"),
+    "string_pattern_mismatch": ("does not have the right form", "Write it as in the manual"),
+}  # fmt: skip
+_LIMITS = {
+    "greater_than": "{value} is out of range: it must be greater than {limit}",
+    "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
+    "less_than": "{value} is out of range: it must be less than {limit}",
+    "less_than_equal": "{value} is out of range: the limit is {limit}, the maximum",
+}
+
+
+class ConfigErrors(ConfigError):
+    """Several errors of one file; its own key, fix and line are those of the first one."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        first = errors[0]
+        super().__init__(first.key, "{what}", first.fix, file=first.file, line=first.line, what=first.problem)
+        self.where = first.where
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        head = t("{count:error|errors} in the config file", count=len(self.errors))
+        return "\n".join([head, *(f"- {error}" for error in self.errors)])
+
+
+def combine_errors(errors: Sequence[ConfigError]) -> ConfigError:
+    """Combine errors into one."""
+    return errors[0] if len(errors) == 1 else ConfigErrors(errors)
+
+
+class ErrorFactory:
+    """Factory of errors about paths in the config tree, each with the key as written and its line.
+
+    :param written: a path in the tree → the path as written.
+    """
+
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        lines: Mapping[Path, int],
+        file: str,
+        written: Callable[[Path], Path] = lambda path: path,
+    ) -> None:
+        self._tree, self.lines, self._file, self._written = tree, lines, file, written
+
+    def line(self, path: Path) -> int | None:
+        """Return the line of the key, or of its nearest parent in the file."""
+        return line_of(self._written(path), self.lines)
+
+    def error(self, path: Path, problem: str, fix: str = "", **values: object) -> ConfigError:
+        """Create an error about ``path`` of the tree."""
+        error = ConfigError(
+            format_key(self._written(path)), problem, fix, file=self._file, line=self.line(path), **values
+        )
+        if name := self._entry_name(path):
+            error.where += f" ({name})"
+        return error
+
+    def errors(self, found: ValidationError, model: type[BaseModel], base: Path = ()) -> list[ConfigError]:
+        """Convert every error of a validation, in the order of the file; one per key.
+
+        :param model: the model that was validated against, for its known keys.
+        :param base: path of the validated part in the tree.
+        """
+        by_key: dict[str, tuple[int, ConfigError]] = {}
+        for detail in found.errors(include_url=False):
+            path, problem, fix, values = _convert(detail, value_at(self._tree, base), model)
+            error = self.error(base + path, problem, fix, **values)
+            by_key.setdefault(error.key, (error.line or 0, error))
+        return [error for _, error in sorted(by_key.values(), key=lambda pair: pair[0])]
+
+    def _entry_name(self, path: Path) -> str:
+        """Return the id of the last list entry on the path; empty when the path has no index, or the entry no id."""
+        for end in range(len(path), 0, -1):
+            if isinstance(path[end - 1], int) and isinstance(self._written(path)[-1], str | int):
+                entry = value_at(self._tree, path[:end])
+                name = entry.get("id") if isinstance(entry, Mapping) else None
+                return name if isinstance(name, str) else ""
+        return ""
+
+
+def _convert(
+    detail: ErrorDetails, tree: Any, model: type[BaseModel]
+) -> tuple[Path, str, str, dict[str, object]]:
+    """Convert one pydantic error to (path, problem, fix, values)."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    path = _real_path(detail["loc"], tree)
+    if kind == "claw":
+        return path + tuple(context["at"]), context["problem"], context["fix"], context["values"]
+    if kind == "extra_forbidden":
+        return path, *_unknown_key(str(path[-1]), known_keys(model, path[:-1]))
+    if kind == "literal_error":
+        return path, *_unknown_word(_format_value(detail["input"]), literal_words(context["expected"]))
+    if kind == "value_error":  # from a plugin's own validator, with its own text
+        return path, "{why}", "", {"why": context["error"]}
+    if kind in _LIMITS:
+        limit = next(iter(context.values()))
+        values = {
+            "limit": f"{limit:g}" if isinstance(limit, float) else limit,
+            "value": _format_value(detail["input"]),
+        }
+        return path, _LIMITS[kind], "Write a number within the limits", values
+    problem, fix = _TYPE_ERRORS.get(kind, ("is not right ({kind})", "See claw config schema"))
+    return path, problem, fix, dict(context) | {"kind": kind}
+
+
+def _real_path(loc: Iterable[str | int], tree: Any) -> Path:
+    """Remove the parts that pydantic adds to a path (names of union members and of validators)."""
+    path: list[str | int] = []
+    here = tree
+    steps = tuple(loc)
+    for number, step in enumerate(steps):
+        if isinstance(here, Mapping):
+            if step in here or number == len(steps) - 1:
+                path.append(step)
+                here = here.get(step)
+        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+            path.append(step)
+            here = here[step]
+        elif isinstance(here, list | tuple) and not isinstance(step, int):
+            path.append(step)
+            here = None
+    return tuple(path)
+
+
+def _unknown_key(name: str, known: Iterable[str]) -> tuple[str, str, dict[str, object]]:
+    names = sorted(known)
+    if near := nearest(name, names):
+        return "is not a known key", "Did you mean {near}?", {"near": near}
+    return "is not a known key", "Known keys here: {names}", {"names": ", ".join(names)}
+
+
+def _unknown_word(value: str, words: Sequence[str]) -> tuple[str, str, dict[str, object]]:
+    near = nearest(value, words)
+    fix = "Did you mean {near}? Known: {words}" if near else "Write one of: {words}"
+    return "{value} is not known here", fix, {"value": value, "near": near, "words": ", ".join(words)}
+
+
+def _format_value(value: object) -> str:
+    """Format a value for an error as the person wrote it, never with the content of a variable."""
+    text = value.template if isinstance(value, SubstitutedText) else str(value)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def literal_words(expected: str) -> list[str]:
+    """Split ``'a', 'b' or 'c'`` into the words."""
+    return [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
+
+
+def known_keys(model: type[BaseModel], path: Path) -> set[str]:
+    """Return the keys that the section at ``path`` below ``model`` may have, as they are written."""
+    here = [model]
+    for step in path:
+        fields = [(name, field) for each in here for name, field in each.model_fields.items()]
+        # A step that is no field is an index or a free name, so the models stay the same.
+        here = [
+            m for name, field in fields if step in (name, field.alias) for m in _models(field.annotation)
+        ] or here
+    return {field.alias or name for each in here for name, field in each.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that a value of this type may be or contain."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in typing.get_args(annotation) for model in _models(inner)]

@@ -1,0 +1,255 @@
+"""The config file, read and validated: settings, agents, and the line of each key."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from claw.config import source
+from claw.config.agents import AgentEntry, AgentSettings
+from claw.config.checks import file_warnings, reference_errors
+from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors
+from claw.config.models import Settings
+from claw.config.paths import (
+    AGENT_KEYS,
+    IdStep,
+    Layout,
+    Path as KeyPath,
+    camel_case,
+    format_key,
+    id_of,
+    nearest,
+    normalise_agent_id,
+    normalise_layout,
+    split_key,
+    value_at,
+)
+from claw.config.source import substitute_all
+from claw.contracts.errors import ConfigError, UsageError
+
+__all__ = ["Agent", "Config", "ConfigErrors", "load", "validate_section", "validate_source"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent with its effective settings: each section of its own replaces the section of the defaults.
+
+    :param dir: its folder in the home (sessions, keys, its own files).
+    :param workspace: the folder where its tools work.
+    :param names_workspace: the config names that folder.
+    :param key: its key in the file: ``agents.list[0]``, or ``agents.defaults`` when it is not listed.
+    :param own: the sections that it overrides.
+    :param short: section of the defaults → its short form, for those written at the top level of the file.
+    """
+
+    id: str
+    name: str
+    dir: Path
+    workspace: Path
+    has_configured_workspace: bool
+    settings: AgentSettings
+    key: str
+    overridden: frozenset[str] = frozenset()
+    short_keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key_of(self, section: str) -> str:
+        """Return the key of the effective ``section``: ``agents.list[0].tools``, ``agents.defaults.tools``.
+
+        A section of the defaults that is written at the top level of the file is named as it is written there.
+        """
+        name = camel_case(section)
+        return (
+            f"{self.key}.{name}"
+            if name in self.overridden
+            else self.short_keys.get(name, f"agents.defaults.{name}")
+        )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The config file, read and validated.
+
+    :param raw: the tree as written; secrets in it are as written too.
+    :param warnings: problems for which the file is not refused.
+    """
+
+    home: Path
+    path: Path | None
+    settings: Settings
+    raw: Mapping[str, Any]
+    environ: Mapping[str, str] = field(repr=False)
+    error_factory: ErrorFactory = field(repr=False)
+    layout: Layout = field(repr=False)
+    warnings: tuple[ConfigError, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Path of the file for messages; the default path when there is no file."""
+        return str(self.path or self.home / source.NAMES[0])
+
+    def line(self, key: str) -> int | None:
+        """Return the line of a dotted key, or of its nearest parent in the file; None when neither is there."""
+        path: list[str | int] = []
+        here: Any = self.layout.tree
+        for step in split_key(key) or ():
+            if isinstance(step, IdStep):
+                ids = [*map(id_of, here)] if isinstance(here, list) else []
+                if not step.id or step.id not in ids:
+                    break
+                step = ids.index(step.id)  # noqa: PLW2901
+            path.append(step)
+            here = value_at(here, (step,))
+        return self.error_factory.line(tuple(path))
+
+    @cached_property
+    def agent_ids(self) -> tuple[str, ...]:
+        """Ids of all agents, in the order of the file; ``default`` alone when none is listed."""
+        return tuple(normalise_agent_id(entry.id) for entry in self.settings.agents.list) or ("default",)
+
+    @cached_property
+    def default_agent_id(self) -> str:
+        """Id of the agent marked ``default: true``, else of the first one, else ``default``."""
+        marked = [entry.id for entry in self.settings.agents.list if entry.default]
+        return normalise_agent_id(marked[0]) if marked else self.agent_ids[0]
+
+    def agent(self, agent_id: str = "") -> Agent:
+        """Return the agent of that id. An empty id, or ``main`` when no agent has that id, means the default agent.
+
+        :raises UsageError: there is no such agent.
+        """
+        wanted = normalise_agent_id(agent_id, self.default_agent_id)
+        if wanted == "main" and wanted not in self.agent_ids:
+            wanted = self.default_agent_id
+        if wanted not in self.agent_ids:
+            near = nearest(wanted, self.agent_ids)
+            fix = "Did you mean {near}? Agents: {names}" if near else "Agents: {names}"
+            names = ", ".join(self.agent_ids)
+            raise UsageError("no agent is called {id}", fix=fix, id=agent_id, near=near, names=names)
+        return self._agents[wanted]
+
+    @cached_property
+    def _agents(self) -> dict[str, Agent]:
+        entries = self.settings.agents.list or (None,)
+        return {id: self._resolve(id, index, entries[index]) for index, id in enumerate(self.agent_ids)}
+
+    def _resolve(self, id: str, index: int, entry: AgentEntry | None) -> Agent:
+        defaults = self.settings.agents.defaults
+        own = entry.model_fields_set - {"id", "name", "default"} if entry else set()
+        settings = defaults.model_copy(update={name: getattr(entry, name) for name in own})
+        named = settings.workspace if "workspace" in own or id == self.default_agent_id else None
+        short = {
+            camel_case(str(place[-1])): format_key(as_was)
+            for place, as_was in self.layout.moved
+            if len(place) == 3
+        }
+        return Agent(
+            id=id,
+            name=(entry.name if entry else None) or id,
+            dir=self.home / "agents" / id,
+            workspace=self._resolve_folder(named) if named else self.home / f"workspace-{id}",
+            has_configured_workspace=bool(named),
+            settings=settings,
+            key=format_key(self.layout.as_written(("agents", "list", index))) if entry else "agents.defaults",
+            overridden=frozenset(camel_case(name) for name in own),
+            short_keys=short,
+        )
+
+    def _resolve_folder(self, written: str) -> Path:
+        """Resolve a folder: ``~`` is the user's home, a relative path starts in ``CLAW_HOME``."""
+        if written == "~" or written.startswith("~/"):
+            user = self.environ.get("HOME") or str(Path.home())
+            written = user + written[1:]
+        return self.home / written
+
+
+def load(home: Path, environ: Mapping[str, str]) -> Config:
+    """Read the config file of ``home``; without one, use the defaults.
+
+    :raises ConfigError: the file cannot be read, or a key in it is wrong (``ConfigErrors`` when several are).
+    """
+    path = source.find_config(home)
+    read = source.read_config(path) if path else source.ConfigSource()
+    return validate_source(read, home, environ)
+
+
+def validate_source(read: source.ConfigSource, home: Path, environ: Mapping[str, str]) -> Config:
+    """Validate a file that was read. Pure, except that secret files are read when a secret is revealed."""
+    layout = normalise_layout(read.tree)
+    file = str(read.path) if read.path else ""
+    teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written)
+    settings = validate_section(Settings, layout.tree, teller, home=home, environ=environ)
+    config = Config(home, read.path, settings, read.tree, environ, teller, layout)
+    if errors := reference_errors(config):
+        raise combine_errors(errors)
+    object.__setattr__(config, "warnings", file_warnings(config))
+    return config
+
+
+def validate_section(
+    model: type[M],
+    tree: Any,
+    teller: ErrorFactory,
+    *,
+    home: Path,
+    environ: Mapping[str, str],
+    base: KeyPath = (),
+) -> M:
+    """Validate ``tree``, the part of the file at ``base``, as ``model``. Errors name key and line.
+
+    :raises ConfigError: one or several keys are wrong.
+    """
+    try:
+        return model.model_validate(substitute_all(tree, environ), context={"environ": environ, "home": home})
+    except ValidationError as found:
+        raise combine_errors(teller.errors(found, model, base)) from None
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(manifests: Iterable[Any] = ()) -> dict[str, Any]:
+    """Build the whole schema, draft 2020-12.
+
+    :param manifests: ``claw.host.manifest.Manifest`` of each installed plugin; no plugin is imported. A ``config_schema``
+        describes the plugin's own section: its channel's, else its provider's, else ``plugins.entries.ID.config``.
+    """
+    whole: dict[str, Any] = {"$schema": DIALECT, **Settings.model_json_schema(by_alias=True)}
+    whole["title"] = "claw config"
+    sections, top = whole["$defs"], whole["properties"]
+    for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
+        top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
+    for manifest in manifests:
+        own = manifest.config_schema
+        if not own:
+            continue
+        for key, names in (
+            ("channels", manifest.channels),
+            ("providers", [line.name for line in manifest.providers]),
+        ):
+            for name in names:
+                _add_section(top[key], name, sections, own)
+        if manifest.has_own_section:
+            _add_plugin(manifest.id, sections, own)
+    return whole
+
+
+def _add_section(holder: dict[str, Any], name: str, sections: dict[str, Any], own: Mapping[str, Any]) -> None:
+    """Add the schema of ``channels.NAME`` or ``providers.NAME``: the keys of core and of the plugin together."""
+    base = sections[holder["additionalProperties"]["$ref"].rsplit("/", 1)[-1]]
+    joined = copy.deepcopy(dict(own)) | {"type": "object"}
+    joined["properties"] = base["properties"] | dict(own.get("properties", {}))
+    holder.setdefault("properties", {})[name] = joined
+
+
+def _add_plugin(plugin: str, sections: dict[str, Any], own: Mapping[str, Any]) -> None:
+    """Add the schema of ``plugins.entries.ID``, whose ``config`` is the plugin's."""
+    entries = sections["PluginsSettings"]["properties"]["entries"]
+    entry = copy.deepcopy(sections["PluginEntry"])
+    entry["properties"]["config"] = copy.deepcopy(dict(own))
+    entries.setdefault("properties", {})[plugin] = entry

@@ -1,0 +1,446 @@
+"""Models of the whole config file, and the base classes for sections of providers."""
+
+import ipaddress
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from claw.config.agents import Agents, People, ToolsSettings
+from claw.config.channels import AnyChannel, QueueSettings, with_token_defaults
+from claw.config.values import Duration, Names, Secret, Section, Size, section_default, validation_error
+
+ToolMode = Literal["native", "prompt", "none"]
+
+
+class BudgetSettings(Section):
+    """A cap. A model call that could exceed it is not made."""
+
+    usd: float | None = Field(None, gt=0, description="Dollars.")
+    tokens: PositiveInt | None = Field(None, description="Tokens, read and written, cached ones too.")
+    per: Literal["day", "session", "turn"] = Field(
+        "day", description="day: of this machine's clock; session: until it begins anew; turn: one message."
+    )
+    agent: str | None = Field(None, description="Only calls of this agent; a pattern such as team-*.")
+    job: str | None = Field(None, description="Only calls for this job of the clock; * = all of them.")
+    session: str | None = Field(None, description="Only calls in this session key, or pattern.")
+
+    @model_validator(mode="after")
+    def _has_a_cap(self) -> Self:
+        if self.usd is None and self.tokens is None:
+            raise validation_error("caps nothing", "Write usd: 5, or tokens: 1000000")
+        return self
+
+
+class LongPrice(Section):
+    """Token prices for long requests."""
+
+    tokens: PositiveInt = Field(description="Requests that are longer cost this.")
+    input: NonNegativeFloat | None = None
+    output: NonNegativeFloat | None = None
+    cache_read: NonNegativeFloat | None = None
+    cache_write: NonNegativeFloat | None = None
+
+
+class ModelPrice(Section):
+    """Prices in dollars per million tokens."""
+
+    input: NonNegativeFloat | None = Field(None, description="Read, not from a cache.")
+    output: NonNegativeFloat | None = Field(None, description="Written, thoughts too.")
+    cache_read: NonNegativeFloat | None = Field(None, description="Absent = as input.")
+    cache_write: NonNegativeFloat | None = Field(None, description="Absent = as input.")
+    over: LongPrice | None = Field(None, description="What holds for long requests.")
+
+
+class ModelConfig(Section):
+    """Properties of one model. A provider's plugin may inherit from this class and add its keys."""
+
+    context_tokens: PositiveInt | None = Field(None, description="How much it can read.")
+    max_tokens: PositiveInt | None = Field(None, description="How long an answer may be.")
+    price: ModelPrice | None = Field(None, description="In place of what the plugin knows.")
+    tools: ToolMode | None = Field(None, description="native, prompt (in words), or none.")
+
+
+class AnyModel(ModelConfig):
+    """A model's section as core reads it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Reset(Section):
+    """Automatic reset of conversations."""
+
+    mode: Literal["off", "daily", "idle"] = Field(
+        "off", description="Absent: daily when atHour is there, idle when idleMinutes is, else off."
+    )
+    at_hour: int = Field(4, ge=0, le=23, description="daily: the hour that begins a new day.")
+    idle_minutes: int | None = Field(
+        None, ge=1, description="idle: quiet time; next to daily a second limit."
+    )
+
+
+def _kinds_of_chat(value: Any) -> Any:
+    return (
+        {"direct" if key == "dm" else key: kind for key, kind in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
+
+
+class Retention(Section):
+    """Compression and removal of conversations that were reset or deleted. By default they are kept as they are."""
+
+    compress_after: Duration = Field(0.0, ge=0, description="Age at which one is compressed; off: never.")
+    remove_after: Duration = Field(0.0, ge=0, description="Age at which one is removed for good; off: never.")
+    max_size: Size | None = Field(
+        None, description="Of all of them together: beyond it the oldest are removed for good."
+    )
+
+
+class SessionSettings(Section):
+    """``session``."""
+
+    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = Field(
+        "per-channel-peer", description="Which direct chats share a conversation."
+    )
+    main_key: str = "main"
+    identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
+    reset: Reset = section_default()
+    reset_by_type: Annotated[
+        dict[Literal["direct", "group", "thread"], Reset], BeforeValidator(_kinds_of_chat)
+    ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
+    reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
+    idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
+    keep: Retention = section_default()
+
+
+_PLACEHOLDERS = re.compile(
+    r"(change.?me|example|placeholder|secret|password|token|test|todo|your.*|x+|<.*>|1234.*|admin|default)",
+    re.I,
+)
+MIN_TOKEN_CHARS = 16
+
+
+class AuthProfile(Section):
+    """A named key."""
+
+    id: str = Field(min_length=1)
+    api_key: Secret | None = None
+    type: Literal["api_key", "token", "oauth"] = "api_key"
+
+
+class ProviderConfig(Section):
+    """Settings of every provider that core reads. A provider's own model inherits from it and adds its keys."""
+
+    enabled: bool = True
+    base_url: str | None = Field(None, description="Where the service is; absent = the vendor's own.")
+    api_key: Secret | None = Field(None, description="One key; several: authProfiles.")
+    auth_profiles: tuple[AuthProfile, ...] = Field((), description="Named keys.")
+    auth_order: tuple[str, ...] = Field((), description="Names of authProfiles, in the order to try them.")
+    connect_timeout_seconds: float = Field(10, gt=0, description="Longest wait for a connection.")
+    begin_timeout_seconds: float = Field(600, gt=0, description="Longest wait for an answer's first word.")
+    idle_timeout_seconds: float = Field(
+        120, gt=0, description="Longest silence in the middle of an answer; keep-alives are silence."
+    )
+    timeout_seconds: float = Field(3600, gt=0, description="Longest call, from the question to its end.")
+    headers: dict[str, Secret] = Field({}, description="Sent with each request.")
+    tools: ToolMode | None = Field(
+        None,
+        description="How its models are told of tools, where models says nothing: native, prompt (in words), or none.",
+    )
+    models: dict[str, dict[str, Any]] = Field({}, description="By model: contextTokens, maxTokens …")
+
+    @model_validator(mode="after")
+    def _check_profiles(self) -> "ProviderConfig":
+        ids = [profile.id for profile in self.auth_profiles]
+        for index, id in enumerate(ids):
+            if id in ids[:index]:
+                at = ("authProfiles", index, "id")
+                raise validation_error(
+                    "duplicate profile id {id}", "Give each profile its own id", at=at, id=id
+                )
+        for index, id in enumerate(self.auth_order):
+            if id not in ids:
+                raise validation_error(
+                    "no profile is called {id}", "Use ids of authProfiles", at=("authOrder", index), id=id
+                )
+        return self
+
+
+class AnyProvider(ProviderConfig):
+    """A provider's section as core reads it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    models: dict[str, AnyModel] = Field({}, description="By model: contextTokens, maxTokens, price …")  # type: ignore[assignment]
+
+
+class PluginEntry(Section):
+    """One plugin: its switches, and its own settings."""
+
+    enabled: bool = True
+    required: bool = Field(False, description="Do not start without it.")
+    config: dict[str, Any] = Field({}, description="The plugin's own keys.")
+
+
+class Slots(Section):
+    """``plugins.slots``: which plugin is in force where only one can be; empty = the first in order."""
+
+    models: str = Field("", description="Choice of model and key: a plugin id, or the name of its selector.")
+    context: str = Field("", description="The context engine: a plugin id, or its name.")
+    approvals: str = Field("", description="How people are asked to approve calls: a plugin id, or its name.")
+    turn_log: str = Field("", description="The durable log of turns: a plugin id, or its name.")
+    sessions: str = Field("", description="The store of transcripts: a plugin id, or its name.")
+
+    def chosen(self) -> dict[str, str]:
+        """Return slot → name, of the slots for which one is named."""
+        return {slot: name for slot, name in self.model_dump(by_alias=True).items() if name}
+
+
+class PluginsSettings(Section):
+    """``plugins``."""
+
+    allow: tuple[str, ...] | None = Field(None, description="Only these plugins may run.")
+    deny: tuple[str, ...] = Field((), description="These plugins may not run.")
+    entries: dict[str, PluginEntry] = section_default()
+    slots: Slots = section_default()
+
+
+class GatewayAuth(Section):
+    """Authentication of callers of the gateway."""
+
+    mode: Literal["token", "none"] = "token"
+    token: Secret | None = None
+
+
+def _is_loopback(bind: str) -> bool:
+    if bind in ("loopback", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(bind.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class GatewaySettings(Section):
+    """``gateway``: the process that serves channels."""
+
+    bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
+    port: int = Field(18789, ge=0, le=65535, description="Port to listen on; 0 = any free one.")
+    auth: GatewayAuth = section_default()
+    allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
+
+    @model_validator(mode="after")
+    def _open_bind_needs_token(self) -> "GatewaySettings":
+        token = self.auth.token
+        if not _is_loopback(self.bind):
+            if self.auth.mode == "none" or token is None:
+                fix = "Set gateway.auth.token, or bind to loopback (127.0.0.1)"
+                open_to_all = "{bind} is open to the network and no token guards it"
+                raise validation_error(open_to_all, fix, at=("auth",), bind=self.bind)
+            _check_token(token)
+        if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
+            problem = "any web origin (*) while no token is set: every web page could drive the gateway"
+            raise validation_error(
+                problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",)
+            )
+        return self
+
+
+def _check_token(token: Secret) -> None:
+    at = ("auth", "token")
+    if token.empty:
+        raise validation_error(
+            "the token is empty", "Write a long random token, or a reference to one", at=at
+        )
+    text = "" if token.missing else token.reveal()
+    if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
+        fix = "Take at least {count} random characters"
+        raise validation_error(
+            "the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS
+        )
+
+
+class Hooks(Section):
+    """``hooks``: messages that other programs post."""
+
+    enabled: bool = False
+    path: str = "/hooks"
+    token: Secret | None = None
+    allow_request_session_key: bool = False
+
+    @model_validator(mode="after")
+    def _posting_needs_token(self) -> "Hooks":
+        if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
+            problem = "the token is empty, so anybody could post"
+            raise validation_error(problem, "Write a long random token", at=("token",))
+        return self
+
+
+class CronJob(Section):
+    """One scheduled job."""
+
+    id: str = Field(min_length=1)
+    enabled: bool = True
+    schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
+    prompt: str = ""
+
+    @property
+    def schedule_is_sound(self) -> bool:
+        """True if the schedule has five fields, or is absent: then something else starts the job."""
+        return self.schedule is None or len(self.schedule.split()) == 5
+
+
+class Cron(Section):
+    """``cron``."""
+
+    enabled: bool = True
+    jobs: tuple[CronJob, ...] = ()
+
+
+def _check_patterns(value: tuple[str, ...]) -> tuple[str, ...]:
+    for index, pattern in enumerate(value):
+        try:
+            re.compile(pattern)
+        except re.error as cause:
+            problem = "is not a regular expression ({cause})"
+            raise validation_error(problem, "Mend the pattern", at=(index,), cause=cause.msg) from cause
+    return value
+
+
+class Logging(Section):
+    """``logging``: the log file of the gateway, ``logs/claw.jsonl``."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="This and graver; of libraries warnings and graver ones alone."
+    )
+    max_size: Size = Field(10 << 20, ge=10_000, description="A file that grows beyond it is put aside.")
+    keep: int = Field(5, ge=0, le=100, description="How many files that were put aside stay.")
+    redact_patterns: Annotated[tuple[str, ...], AfterValidator(_check_patterns)] = Field(
+        (), description="More that must never be printed, as regular expressions."
+    )
+
+
+class LaneSettings(Section):
+    """Numbers of concurrent turns. Turns mostly wait for models, so they may exceed the number of cores."""
+
+    main: int = Field(256, ge=1, description="Of all conversations with people.")
+    subagents: int = Field(8, ge=1, description="Of sub-agents.")
+    clock: int = Field(4, ge=1, description="Of scheduled tasks.")
+
+
+class Messages(Section):
+    """``messages``."""
+
+    silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
+    queue: QueueSettings = section_default()
+    lanes: LaneSettings = section_default()
+
+
+class ApprovalSettings(Section):
+    """``approvals``: tool calls that a person must allow."""
+
+    tools: Names = Field(
+        (), description="Tools (names, groups, patterns) of which every call is asked about."
+    )
+    approvers: People = Field((), description="Who may allow, channel:id; empty = the owners.")
+    timeout: Duration = Field(600.0, gt=0, description="After it nobody has allowed: the call is refused.")
+
+
+class PromptSettings(Section):
+    """``prompt``."""
+
+    inbound_meta: Literal["system", "user"] = Field(
+        "system", description="Where facts about a message stand."
+    )
+    positions: dict[str, int] = Field({}, description="Section name → position, to reorder sections.")
+    disabled: tuple[str, ...] = Field((), description="Sections to leave out.")
+    docs_path: str | None = Field(
+        None, description="Folder or address of documentation that the prompt names."
+    )
+
+
+class Peer(Section):
+    """One chat."""
+
+    kind: Literal["direct", "dm", "group", "channel"]
+    id: str
+
+
+class Match(Section):
+    """Conditions on a message; an absent key matches all."""
+
+    channel: str | None = None
+    account: str | None = Field(None, validation_alias=AliasChoices("account", "accountId", "account_id"))
+    group: str | None = Field(None, description="Id of a group or channel.")
+    peer: Peer | None = None
+    thread: str | None = Field(None, description="Id of a thread or topic.")
+
+
+class Binding(Section):
+    """Routing of matching messages to an agent."""
+
+    agent: str = Field(validation_alias=AliasChoices("agent", "agentId", "agent_id"))
+    match: Match = section_default()
+
+
+class Cooldowns(Section):
+    """Cooldown of API keys after failures."""
+
+    table: tuple[Duration, ...] = Field(
+        (60.0, 300.0, 1500.0, 3600.0), description="After the first failure in a row, the second …"
+    )
+    slow_down: Duration = Field(300.0, description="The most of it after a rate limit without Retry-After.")
+    disabled: Duration = Field(
+        18_000.0, description="Without credit, or refused for good; doubled each time."
+    )
+    disabled_most: Duration = Field(86_400.0, description="The most of that.")
+    window: Duration = Field(86_400.0, description="So long without a failure, and the counters start again.")
+    probe: Duration = Field(20.0, gt=0, description="Between two tries while all keys of a provider rest.")
+
+
+class ModelsSettings(Section):
+    """``models``."""
+
+    aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
+    wait: Duration = Field(
+        120.0,
+        description="The longest that a call waits for a model to be had again; off = nothing is tried twice.",
+    )
+    cooldowns: Cooldowns = section_default()
+    least_context: int = Field(16_000, ge=0, description="A model that reads less is not asked to use tools.")
+    small_context: int = Field(32_000, ge=0, description="Of one that reads less, the log warns.")
+
+
+class Settings(Section):
+    """The whole file."""
+
+    locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
+    agents: Agents = section_default()
+    tools: ToolsSettings = section_default()
+    channels: Annotated[dict[str, AnyChannel], BeforeValidator(with_token_defaults)] = section_default()
+    providers: dict[str, AnyProvider] = section_default()
+    plugins: PluginsSettings = section_default()
+    owners: People = Field((), description="People who may do everything: channel:id.")
+    prompt: PromptSettings = section_default()
+    session: SessionSettings = section_default()
+    gateway: GatewaySettings = section_default()
+    hooks: Hooks = section_default()
+    cron: Cron = section_default()
+    logging: Logging = section_default()
+    messages: Messages = section_default()
+    approvals: ApprovalSettings = section_default()
+    bindings: tuple[Binding, ...] = ()
+    models: ModelsSettings = section_default()
+    budgets: dict[str, BudgetSettings] = Field(
+        {}, description="Caps on what model calls may cost, by names of yours."
+    )

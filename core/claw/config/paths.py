@@ -1,0 +1,201 @@
+"""Normalisation of the layout: short forms that the file allows are moved to their full path, which is recorded.
+
+``telegram: {…}`` at the top is ``channels.telegram``; ``heartbeat: {…}`` at the top is ``agents.defaults.heartbeat``;
+``agents.entries`` is ``agents.list``; ``mcpServers`` are settings of the plugin mcp. An error names the path as the
+person wrote it.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PathPart = str | int
+Path = tuple[PathPart, ...]
+
+_PLAIN = re.compile(r"[^.\[\]\"\s]+")
+_STEP = re.compile(
+    r'\.?(?P<plain>[^.\[\]"\s]+)|\[(?P<index>-?\d+)\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<id>[^\]"]*)\]'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IdStep:
+    """A step into a list: the entry whose ``id`` (or ``chatId``) is ``id``; empty = after the last entry."""
+
+    id: str
+
+
+KeyStep = str | int | IdStep
+
+
+def format_key(path: Iterable[object]) -> str:
+    """Format a path as a person types it: ``agents.list[0].tools``; a name that contains dots is quoted in brackets."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN.fullmatch(str(part)):
+            text += f".{part}" if text else str(part)
+        else:
+            text += f"[{json.dumps(str(part), ensure_ascii=False)}]"
+    return text
+
+
+def split_key(key: str) -> tuple[KeyStep, ...] | None:
+    """Parse a dotted key; None when it is malformed. ``[3]`` is an index, ``[coder]`` an id, ``[]`` the end of a list."""
+    found: list[KeyStep] = []
+    at = 0
+    while at < len(key):
+        match = _STEP.match(key, at)
+        if match is None or (match["plain"] and (key[at] == ".") == (at == 0)):
+            return None
+        if match["plain"]:
+            found.append(match["plain"])
+        elif match["index"]:
+            found.append(int(match["index"]))
+        elif match["quoted"]:
+            try:
+                found.append(str(json.loads(match["quoted"])))
+            except ValueError:
+                return None
+        else:
+            found.append(IdStep(match["id"]))
+        at = match.end()
+    return tuple(found) or None
+
+
+def value_at(tree: Any, path: Iterable[object], missing: Any = None) -> Any:
+    """Return the value at ``path`` of a plain tree; ``missing`` when there is none."""
+    for step in path:
+        try:
+            tree = missing if isinstance(tree, str) else tree[step]
+        except (KeyError, IndexError, TypeError):
+            return missing
+    return tree
+
+
+def id_of(entry: object) -> str:
+    """Return the id of a list entry: ``chatId`` of a group, else ``id``; empty when it has neither."""
+    own = entry if isinstance(entry, Mapping) else {}
+    return str(next((own[name] for name in ("chatId", "chat_id", "id") if name in own), ""))
+
+
+def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
+    """Return the line of a key, or of its nearest parent in the file."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is closest to ``word``, ignoring case; None when none is similar."""
+    by_lower = {name.lower(): name for name in known}
+    hits = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[hits[0]] if hits else None
+
+
+def normalise_agent_id(value: str | None, default: str = "default") -> str:
+    """Normalise an agent id: lower case, at most 64 of ``a-z 0-9 _ -``; ``default`` when nothing usable is left."""
+    lowered = (value or "").strip().lower()
+    if re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", lowered):
+        return lowered
+    cleaned = re.sub(r"[^a-z0-9_-]+", "-", lowered).strip("-")[:64]
+    return cleaned or default
+
+
+AGENT_KEYS = {
+    "workspace", "workspaceDir", "systemPrompt", "skills", "thinkingDefault", "toolChoice", "contextTokens",
+    "maxTokens", "maxTurns", "compaction", "contextPruning", "subagents", "heartbeat", "memorySearch", "sandbox",
+    "identity", "userTimezone", "model", "historyLimit", "bootstrapMaxChars", "bootstrapTotalMaxChars",
+}  # fmt: skip
+"""Keys of ``agents.defaults`` that are also accepted at the top level."""
+
+CHANNELS = frozenset({
+    "terminal", "feishu", "telegram", "discord", "slack", "whatsapp", "signal", "matrix", "imessage", "teams",
+    "line", "irc", "wechat", "dingtalk", "webchat",
+})  # fmt: skip
+_CHANNEL_KEYS = frozenset({"groups", "allowFrom", "dmPolicy", "groupPolicy", "botToken", "appId"})
+_TOP_LEVEL_KEYS = frozenset({
+    "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
+    "hooks", "cron", "logging", "messages", "bindings", "models",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The normalised tree, and the written path of each part that was moved."""
+
+    tree: dict[str, Any]
+    moved: tuple[tuple[Path, Path], ...]
+
+    def as_written(self, path: Path) -> Path:
+        """Convert a path in ``tree`` to the path that the person wrote."""
+        for place, written in self.moved:
+            if path[: len(place)] == place:
+                return written + path[len(place) :]
+        return path
+
+
+def camel_case(name: str) -> str:
+    """Convert ``dm_policy`` to ``dmPolicy``; other spellings are kept."""
+    head, *rest = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in rest) if head and all(rest) else name
+
+
+def normalise_layout(raw: Mapping[str, Any], channels: frozenset[str] = CHANNELS) -> Layout:
+    """Move short forms to their full path. A key that exists in both places is not moved, so validation refuses it.
+
+    :param channels: names of known channels; any other top-level mapping that looks like a channel counts too.
+    """
+    tree: dict[str, Any] = dict(raw)
+    moved: list[tuple[Path, Path]] = []
+    for key in raw:
+        target: Path | None = None
+        if camel_case(key) in AGENT_KEYS:
+            target = ("agents", "defaults", key)
+        elif key in channels or (key not in _TOP_LEVEL_KEYS and _looks_like_a_channel(raw[key])):
+            target = ("channels", key)
+        elif key == "mcpServers":  # the key that every MCP client reads
+            target = ("plugins", "entries", "mcp", "config", "mcpServers")
+        if target and _set_if_absent(tree, target, raw[key]):
+            del tree[key]
+            moved.append((target, (key,)))
+    moved += _entries_to_list(tree)
+    return Layout(tree, tuple(moved))
+
+
+def _looks_like_a_channel(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(camel_case(key) in _CHANNEL_KEYS for key in value)
+
+
+def _set_if_absent(tree: dict[str, Any], target: Path, value: Any) -> bool:
+    """Set ``target`` to ``value``, and copy the mappings it changes; return False when the key exists already."""
+    holder = tree
+    for step in target[:-1]:
+        below = holder.get(str(step), {})
+        if not isinstance(below, Mapping):
+            return False
+        holder[str(step)] = dict(below)
+        holder = holder[str(step)]
+    if str(target[-1]) in holder:
+        return False
+    holder[str(target[-1])] = value
+    return True
+
+
+def _entries_to_list(tree: dict[str, Any]) -> list[tuple[Path, Path]]:
+    agents = tree.get("agents")
+    entries = agents.get("entries") if isinstance(agents, Mapping) and "list" not in agents else None
+    if not isinstance(agents, Mapping) or not isinstance(entries, Mapping | list):
+        return []
+    tree["agents"] = agents = {key: value for key, value in agents.items() if key != "entries"}
+    if isinstance(entries, list):
+        agents["list"] = entries
+        return [(("agents", "list"), ("agents", "entries"))]
+    agents["list"] = [
+        {"id": id} | dict(entry) if isinstance(entry, Mapping) else entry for id, entry in entries.items()
+    ]
+    return [(("agents", "list", index), ("agents", "entries", id)) for index, id in enumerate(entries)]

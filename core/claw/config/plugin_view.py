@@ -1,0 +1,186 @@
+"""The config as passed to a plugin: its own sections, the whole settings, an HTTP client and a state folder."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from claw.config.loader import Config, validate_section
+from claw.config.paths import Path as KeyPath, value_at
+from claw.contracts.errors import ConfigError
+from claw.storage.clock import SYSTEM, Clock
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from claw.config.models import Settings
+    from claw.storage.database import Database
+
+M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P")
+ContributionsOf = Callable[[str], tuple[tuple[str, Any], ...]]
+
+
+def _no_answers(hook: str) -> tuple[tuple[str, Any], ...]:
+    return ()
+
+
+class PluginConfig:
+    """The config as passed to one plugin.
+
+    :param http: returns the client for an address that the operator configured.
+    :param state_dir: the plugin's own folder; the plugin creates it before its first write.
+    :param database: ``state.db`` as this process has it open; None = :attr:`database` opens it.
+    :ivar clock: the clock of this process.
+    :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
+    :ivar unready: channel and account → the reason why the account cannot start.
+    :ivar unusable: provider → the wrong key, for each provider that was skipped by ``each_provider``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        plugin_id: str,
+        http: Callable[..., "httpx2.AsyncClient"],
+        state_dir: Path,
+        database: "Database | None" = None,
+        clock: Clock = SYSTEM,
+        learn_secrets: Callable[[Iterable[str]], None] = lambda secrets: None,
+    ) -> None:
+        self.learn_secrets = learn_secrets
+        self._config, self._http, self._database, self.clock = config, http, database, clock
+        self.plugin_id, self.state_dir = plugin_id, state_dir
+        self._answers: ContributionsOf = _no_answers
+        self.failed_accounts: dict[tuple[str, str], ConfigError] = {}
+        self.failed_providers: dict[str, ConfigError] = {}
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings of the whole file."""
+        return self._config.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment that claw was started with."""
+        return self._config.environ
+
+    @property
+    def database(self) -> "Database":
+        """``state.db``. A plugin declares its tables (``tables``) before it uses them."""
+        if self._database is None:
+            from claw.storage.database import Database
+
+            self._database = Database(self._config.home / "state.db", self.clock)
+        return self._database
+
+    def channel(self, name: str, model: type[M]) -> M | None:
+        """Read ``channels.NAME`` as ``model``; None when it is absent or disabled.
+
+        :raises ConfigError: a key in it is wrong.
+        """
+        section = self._section(("channels", name))
+        if section is None or (isinstance(section, Mapping) and section.get("enabled") is False):
+            return None
+        return self._read(("channels", name), section, model)
+
+    def accounts(
+        self, name: str, model: type[M], *credentials: str, ready: Callable[[str, M], object] | None = None
+    ) -> dict[str, M]:
+        """Read ``channels.NAME`` once per account: the keys of ``accounts.ACC`` override the section's own.
+
+        The section itself is the account ``default`` when it has one of the keys ``credentials``, or names no accounts.
+        An account with ``enabled: false`` is left out. An account with a wrong key is left out and shown as failed, with
+        the reason, as long as another account can start.
+
+        :param credentials: keys, in camelCase, of which a separate account has at least one.
+        :param ready: called with each account and its settings; raises ConfigError when something is missing.
+        :raises ConfigError: a key of the section is wrong, or no account can start.
+        """
+        section = self._section(("channels", name))
+        if self.channel(name, model) is None or not isinstance(section, Mapping):
+            return {}
+        shared = {to_camel(key): value for key, value in section.items() if key != "accounts"}
+        entries = section.get("accounts") or {}
+        found: dict[str, tuple[KeyPath, dict[str, Any]]] = {}
+        if not entries or shared.keys() & set(credentials):
+            found["default"] = ("channels", name), shared
+        for account, entry in entries.items():
+            own = {to_camel(key): value for key, value in entry.items()}
+            found[str(account)] = ("channels", name, "accounts", str(account)), {**shared, **own}
+        ready_accounts: dict[str, M] = {}
+        for account, (path, tree) in found.items():
+            if tree.get("enabled") is False:
+                continue
+            try:
+                settings = self._read(path, tree, model)
+                if ready:
+                    ready(account, settings)
+                ready_accounts[account] = settings
+            except ConfigError as why:
+                self.failed_accounts[name, account] = why
+        if not ready_accounts:
+            for (channel, _), first in self.failed_accounts.items():
+                if channel == name:
+                    raise first
+        return ready_accounts
+
+    def provider(self, name: str, model: type[M]) -> M:
+        """Read ``providers.NAME`` as ``model``; all defaults when it is absent.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        return self._read(("providers", name), self._section(("providers", name)) or {}, model)
+
+    def each_provider(self, names: Iterable[str], begin: Callable[[str], P | None]) -> Iterator[P]:
+        """Yield the result of ``begin`` for each of several providers; None is left out.
+
+        A provider with a wrong key is left out too, and its error is kept in ``unusable`` for those who request it.
+        """
+        for name in names:
+            try:
+                if (made := begin(name)) is not None:
+                    yield made
+            except ConfigError as why:
+                self.failed_providers[name] = why
+
+    def plugin(self, model: type[M]) -> M:
+        """Read ``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        path = ("plugins", "entries", self.plugin_id, "config")
+        return self._read(path, self._section(path) or {}, model)
+
+    def contributions(self, hook: str) -> tuple[tuple[str, Any], ...]:
+        """Return the contributions of the loaded plugins to a hook that this plugin specifies: (plugin id, object).
+
+        Complete once all plugins were called: read it while you run, not in a hook.
+
+        :raises UsageError: this plugin specifies no such hook.
+        """
+        return self._answers(hook)
+
+    def with_contributions(self, answers: ContributionsOf) -> "PluginConfig":
+        """Return a copy for a plugin that specifies hooks; ``answers`` returns their contributions."""
+        view = copy(self)
+        view._answers = answers
+        return view
+
+    def http(self, base_url: str, *, apart: bool = False) -> "httpx2.AsyncClient":
+        """Return a client for ``base_url``; all plugins share one TLS context.
+
+        :param apart: create a client with its own connections, for a call that waits long; the caller closes it.
+        """
+        return self._http(base_url, apart=True) if apart else self._http(base_url)
+
+    def _section(self, path: KeyPath) -> Any:
+        return value_at(self._config.layout.tree, path)
+
+    def _read(self, path: KeyPath, section: Any, model: type[M]) -> M:
+        config = self._config
+        return validate_section(
+            model, section, config.error_factory, home=config.home, environ=config.environ, base=path
+        )

@@ -1,0 +1,162 @@
+"""Outline of the config for commands that must be fast: the plugins it may need, without validation or pydantic."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from claw.config.paths import Path, nearest, normalise_layout
+
+ANY_ENDPOINT = "*"
+"""In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOutline:
+    """Names that the config mentions.
+
+    :param allow: ``plugins.allow``; None = no such list.
+    :param entries: ``plugins.entries``, as written.
+    :param channels: names with a section that is not disabled.
+    :param providers: names with a section, and those in the name of a model.
+    :param models: every model that is named anywhere, as written.
+    :param opt_ins: every entry of a tool allow list anywhere, lower-case.
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    channels: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    opt_ins: frozenset[str] = frozenset()
+
+
+def outline_config(raw: Mapping[str, Any]) -> ConfigOutline:
+    """Build the outline of the raw tree; values of the wrong type count as absent."""
+    tree = normalise_layout(raw).tree
+    plugins = _mapping(tree.get("plugins"))
+    aliases = _mapping(_mapping(tree.get("models")).get("aliases"))
+    models = tuple(dict.fromkeys(str(aliases.get(name, name)) for name in _models(tree)))
+    named = {model.split("/", 1)[0] for model in models if "/" in model}
+    return ConfigOutline(
+        allow=_names(plugins["allow"]) if isinstance(plugins.get("allow"), list) else None,
+        deny=_names(plugins.get("deny")),
+        entries={
+            id: entry for id, entry in _mapping(plugins.get("entries")).items() if isinstance(entry, Mapping)
+        },
+        channels=frozenset(
+            name
+            for name, section in _mapping(tree.get("channels")).items()
+            if _mapping(section).get("enabled", True)
+        ),
+        providers=frozenset(_mapping(tree.get("providers"))) | named,
+        models=models,
+        opt_ins=frozenset(_allowed(tree)),
+    )
+
+
+def _allowed(tree: Any) -> Iterator[str]:
+    """Yield every entry of every ``allow`` or ``alsoAllow`` outside of ``plugins``."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            if name in ("allow", "alsoAllow", "also_allow"):
+                yield from (word.strip().lower() for word in _names(value))
+            elif name != "plugins":
+                yield from _allowed(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _allowed(value)
+
+
+def _models(tree: Any, chosen: bool = False) -> Iterator[str]:
+    """Yield every text at or below a key ``model``, and every alias, except in sections that plugins read."""
+    if isinstance(tree, str):
+        if chosen:
+            yield tree
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if key not in ("plugins", "channels", "providers", "memorySearch", "memory_search"):
+                yield from _models(value, chosen or key in ("model", "aliases"))
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _models(value, chosen)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaViolation:
+    """One violation of a schema.
+
+    :param path: of the key, below the section.
+    :param problem: English template, like ``fix``; ``values`` fill both.
+    """
+
+    path: Path
+    problem: str
+    fix: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[SchemaViolation]:
+    """Yield all violations in ``section``; an invalid schema is one misfit of the whole section."""
+    import jsonschema
+
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+        errors = list(jsonschema.Draft202012Validator(dict(schema)).iter_errors(section))
+    except Exception as unsound:  # noqa: BLE001 - a third-party schema
+        why = getattr(unsound, "message", "") or type(unsound).__name__
+        yield SchemaViolation(
+            (), "cannot be judged: the plugin's schema is wrong ({why})", "Tell its author", {"why": why}
+        )
+        return
+    for error in errors:
+        yield from _misfits_of(error)
+
+
+def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
+    place, rule = tuple(error.absolute_path), error.validator
+    if rule == "required" and isinstance(error.instance, Mapping):
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield SchemaViolation((*place, name), "is required and missing", "Add it")
+    elif rule == "additionalProperties" and isinstance(error.instance, Mapping):
+        names = sorted(error.schema.get("properties", {}))
+        for name in error.instance.keys() - set(names):
+            near = nearest(str(name), names)
+            fix = "Did you mean {near}?" if near else "Known keys here: {names}"
+            yield SchemaViolation(
+                (*place, name), "is not a known key", fix, {"near": near, "names": ", ".join(names)}
+            )
+    elif types := _expected_types(error):
+        yield SchemaViolation(place, "must be of the type {type}", "See the plugin's page", {"type": types})
+    elif rule == "enum":
+        words = ", ".join(str(word) for word in error.validator_value)
+        yield SchemaViolation(
+            place, "is not one of the known words", "Write one of: {words}", {"words": words}
+        )
+    else:
+        limit = error.validator_value
+        values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
+        yield SchemaViolation(
+            place, "does not fit the plugin's schema ({rule})", "See the plugin's page", values
+        )
+
+
+def _expected_types(error: Any) -> str:
+    """Return the expected types for an error of type; empty for any other error."""
+    if error.validator == "type":
+        kind = error.validator_value
+        return kind if isinstance(kind, str) else ", ".join(map(str, kind))
+    here = all(part.absolute_path == error.absolute_path for part in error.context)
+    types = [_expected_types(part) for part in error.context if error.validator in ("anyOf", "oneOf")]
+    # null means that the key may be left out, so the message does not suggest it
+    named = [kind for kind in dict.fromkeys(types) if kind != "null"]
+    return ", ".join(named) if here and all(types) else ""

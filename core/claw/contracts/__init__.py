@@ -1,0 +1,1 @@
+"""The contracts between plugins and core: messages, transcript, tools, providers, channels, events, errors."""

@@ -1,0 +1,248 @@
+"""The channel contract: what a channel does, and ``Inbox``: what it may ask of the runtime."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol, runtime_checkable
+
+from claw.contracts.diagnostics import Finding
+from claw.contracts.errors import ConfigError, DeliveryError
+from claw.contracts.messages import Address, Attachment, Inbound, Outbound, Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """The limits of one message: its size, and how fast it may be edited.
+
+    :param text_chars: characters, or UTF-16 code units when ``utf16`` is set.
+    :param media_in_bytes: the largest file that is fetched; ``media_out_bytes`` the largest that is sent.
+    :param edit_seconds: pause between two edits of a streaming reply.
+    :param patience_seconds: how long a turn may take before typing signs and a streaming reply are shown: an answer
+        that is ready sooner is one message, without a further call.
+    :param repeat_seconds: how long a service that drops repeats (``idempotent``) remembers a key.
+    """
+
+    text_chars: int = 4000
+    utf16: bool = False
+    media_in_bytes: int = 20 << 20
+    media_out_bytes: int = 20 << 20
+    edit_seconds: float = 1.0
+    quiet_seconds: float = 0.3
+    repeat_seconds: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """The state of a channel; ``claw channels status`` shows it.
+
+    :param state: starting, up, waiting (it tries again by itself) or failed (only a person can fix it).
+    :param detail: one line for people: why it waits or failed, and what to do.
+    :param last_frame_at: when anything last came from the service, seconds since 1970; None = never.
+    :param reconnects: how often the connection was made again.
+    :param last_error: the newest error, also when it is over.
+    """
+
+    state: str = "starting"
+    detail: str = ""
+    last_frame_at: float | None = None
+    reconnects: int = 0
+    last_error: str = ""
+
+
+class Inbox(Protocol):
+    """The runtime as a channel sees it."""
+
+    async def submit(self, inbound: Inbound) -> bool:
+        """Submit a message. True: it is on disk and may be acknowledged (also when it was seen before).
+
+        :raises UsageError: its ``tool_choice`` names a tool that its turn would not have. The message was not accepted.
+        """
+        ...
+
+
+class StreamingReply(Protocol):
+    """A streaming reply. One per turn; whatever happens, ``finish`` or ``abandon`` ends it.
+
+    Where the service drops repeats it may also have ``messages(text)``, the number of messages that a text takes, and
+    ``async again(count)``, which posts the first ones once more with the same keys: this finds what a crash left.
+    """
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The ids of the messages that are posted now, as :attr:`Outbound.replaces` takes them."""
+        ...
+
+    async def show(self, text: str) -> None:
+        """Show the whole text so far. May skip a state under load; never raises for an error of the service."""
+        ...
+
+    async def finish(self, outbound: Outbound) -> Receipt:
+        """Write the final text, always whole, in the place of what was shown.
+
+        :raises DeliveryError: as for ``send``.
+        """
+        ...
+
+    async def abandon(self) -> None:
+        """End without a final text: leave nothing that looks as if it were still being written."""
+        ...
+
+
+WAITS_FOR_REPLY = "waits"
+
+
+class Channel(Protocol):
+    """A chat service, or one account of it.
+
+    Everything in :class:`OptionalChannelMethods` is optional: a channel has the methods that its service supports.
+
+    :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
+        ``idempotent`` when the service itself drops a second send of the same key; ``names`` when the sender's name
+        precedes the words in direct chats too; ``waits`` when the sender waits for the answer on a connection of this
+        process: nothing is acknowledged before it ends, and no message remains there afterwards.
+    """
+
+    name: str
+    capabilities: frozenset[str]
+    limits: ChannelLimits
+
+    async def run(self, inbox: Inbox) -> None:
+        """Listen until cancelled; pass each message to ``door.submit``, and acknowledge it once that returns true."""
+        ...
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Send a message, once for each ``outbound.key``.
+
+        :raises DeliveryError: the service did not accept it; the error says if another try may help.
+        """
+        ...
+
+
+@runtime_checkable
+class OptionalChannelMethods(Protocol):
+    """Optional methods of a channel. Do not inherit: define the methods that the service supports."""
+
+    account: str
+    """The account that it serves, when there are several; ``default`` otherwise."""
+
+    @property
+    def state(self) -> ChannelState:
+        """The state of the channel."""
+        ...
+
+    def split(self, text: str) -> tuple[str, ...]:
+        """Split an answer into texts of one message each; pure. Default: ``split_text``."""
+        ...
+
+    def stream(self, outbound: Outbound) -> StreamingReply:
+        """Return a streaming reply; ``outbound`` holds the address, with an empty text. Sends nothing yet."""
+        ...
+
+    async def edit(self, address: Address, message_id: str, text: str) -> None:
+        """Replace the text of one of our messages."""
+        ...
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Delete one of our messages."""
+        ...
+
+    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
+        """Add our reaction to a message, or remove it."""
+        ...
+
+    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
+        """Post a poll in the chat."""
+        ...
+
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """Show for a few seconds that an answer is coming; called again while a turn runs.
+
+        :param message_id: the message that is answered, for services that show the sign there.
+        """
+        ...
+
+    async def settled(self, address: Address, message_id: str = "") -> None:
+        """Remove what ``typing`` left after the turn, where the service does not do so by itself."""
+        ...
+
+    def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Yield the bytes of a file that came with a message; the reader stops at its limit."""
+        ...
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Ask the service what is wrong with this account: credentials, rights, its setup there.
+
+        ``claw doctor NAME`` calls it on a channel that does not listen, perhaps while a gateway does. It sends and
+        changes nothing; ``about`` may be left empty. An exception is reported as a finding too.
+        """
+        ...
+
+
+class ChatApi(Protocol):
+    """Chat actions of one tool call: in the chat that its turn answers in, and those that the agent's settings name."""
+
+    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
+        """Return the address of a chat; without arguments, of the chat that this turn answers in.
+
+        :param target: the id of a chat, or ``channel:chat``.
+        :raises ToolError: the agent may not write there; the text is for the model, as for every method here.
+        """
+        ...
+
+    def answered_message_id(self, where: Address | None = None) -> str:
+        """Return the id of the message that this turn answers, if it is in that chat; else empty."""
+        ...
+
+    async def send(
+        self,
+        text: str,
+        paths: Sequence[str] = (),
+        where: Address | None = None,
+        reply_to: str | None = None,
+        voice: bool = False,
+    ) -> tuple[str, ...]:
+        """Send a text, with files of the workspace; return the message ids."""
+        ...
+
+    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
+        """Change the text of one of our messages."""
+        ...
+
+    async def delete(self, message_id: str, where: Address | None = None) -> None:
+        """Delete one of our messages."""
+        ...
+
+    async def react(
+        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
+    ) -> None:
+        """Add our reaction to a message (by default the one that is answered), or remove it."""
+        ...
+
+    async def poll(
+        self, question: str, options: Sequence[str], where: Address | None = None
+    ) -> tuple[str, ...]:
+        """Send a poll to the chat."""
+        ...
+
+
+class UnavailableChannel:
+    """A channel for an account that cannot start, when other accounts of the plugin can."""
+
+    capabilities: frozenset[str] = frozenset()
+    limits = ChannelLimits()
+
+    def __init__(self, name: str, account: str, why: ConfigError) -> None:
+        self.name, self.account, self.error = name, account, why
+        self.state = ChannelState("failed", str(why), last_error=str(why))
+
+    async def run(self, inbox: Inbox) -> None:
+        """Raise the reason."""
+        raise self.error
+
+    async def send(self, outbound: Outbound) -> Receipt:
+        """Fail with the reason, as nothing is sent before somebody fixes it."""
+        raise DeliveryError("{why}", why=self.error)
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Return the reason as a finding."""
+        return [Finding(self.error.where, "config", self.error.problem, self.error.fix)]

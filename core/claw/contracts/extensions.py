@@ -1,0 +1,319 @@
+"""The contracts of the objects that answer hooks, apart from channels, providers, tools and prompt sections.
+
+Everything here is a protocol: an object needs the members, not a base class. Where order matters an object may have
+``position`` (a number, 100 when absent); the lowest is asked first, equal ones in the order of their plugin ids.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from claw.contracts.messages import Address, Inbound, Outbound, Sender
+from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request
+from claw.contracts.transcript import Message, ToolCall
+
+if TYPE_CHECKING:
+    from claw.contracts.diagnostics import Finding
+    from claw.contracts.events import Event
+
+DEFAULT_POSITION = 100.0
+"""The position of an object that names none."""
+
+Verdict = Literal["allow", "ask", "deny"]
+
+
+def position_of(extension: object) -> float:
+    """Return where an object stands among those that answer the same hook."""
+    position = getattr(extension, "position", DEFAULT_POSITION)
+    return float(position) if isinstance(position, int | float) else DEFAULT_POSITION
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTraits:
+    """The facts of a tool that decide how a call of it is treated.
+
+    :param plugin: the id of the plugin that brings it.
+    :param effects: ``none``, ``idempotent`` or ``once``.
+    """
+
+    name: str
+    plugin: str = ""
+    effects: str = "none"
+    owner_only: bool = False
+    optional: bool = False
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """The circumstances of a tool call: on whose behalf it runs, and what the model has read before it.
+
+    :param turn: the id of the turn; a new one for each turn.
+    :param session_key: the conversation.
+    :param owner: the sender is an owner.
+    :param tool: None when the model named a tool that does not exist.
+    :param provenance: names of the tools of this turn whose results may hold the words of third parties.
+    :param settings: the agent's settings.
+    :param problem: the error that the model gets because the call cannot run: no such tool, or invalid arguments. Empty
+        when it can. Only a reviewer with ``all_calls`` meets one that is not empty.
+    """
+
+    turn: str
+    session_key: str
+    agent: str
+    address: Address
+    sender: Sender
+    owner: bool = False
+    tool: ToolTraits | None = None
+    provenance: frozenset[str] = frozenset()
+    settings: Any = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The answer of a reviewer about a call.
+
+    :param verdict: ``allow``, ``ask`` (a person decides) or ``deny``.
+    :param why: the reason, for the model and for the person who is asked.
+    :param arguments: other arguments to run with; None = as they are.
+    :param note: a text for the model that is put behind the result; unlike the result it is never cut.
+    :param end_turn: with ``deny``: end the whole turn with this text as its error; empty = the model goes on.
+    """
+
+    verdict: str = "allow"
+    why: str = ""
+    arguments: dict[str, Any] | None = None
+    note: str = ""
+    end_turn: str = ""
+
+
+class Reviewer(Protocol):
+    """A plugin's judgement about tool calls. It may have ``position`` and ``after(call, result, context)``.
+
+    With ``all_calls = True`` it is also asked about calls that cannot run (``context.problem``; their arguments are as
+    the model wrote them), and its ``after`` is given every result: refusals and errors of such calls too.
+    """
+
+    def before(self, call: ToolCall, context: CallContext) -> "Review | Awaitable[Review | None] | None":
+        """Judge a call before it runs; None means allow."""
+        ...
+
+
+class ProviderMiddleware(Protocol):
+    """A wrapper round every provider. The lowest position is the outermost: it sees a request first, an answer last.
+
+    It may have ``at_end(turn_id) -> Sequence[Statement]``: SQL statements for ``state.db`` that are committed together
+    with the end of the turn; a :data:`Statement` is the SQL text and its values.
+
+    It may have ``describe_cost(account) -> str``: the cost of a conversation and of its agent today, a line for the
+    person; ``account`` is a :class:`claw.CallAccount`.
+
+    It may have ``describe_malformed(call) -> str``: the error that the model is given for a call named
+    ``UNREADABLE_CALL``, which the middleware made in place of one that it could not parse.
+    """
+
+    name: str
+
+    def wrap(self, provider: Provider) -> Provider:
+        """Return the provider to ask in the place of this one."""
+        ...
+
+
+Statement = tuple[str, tuple[Any, ...]]
+"""A statement for ``state.db`` and its values."""
+
+
+class Turn(Protocol):
+    """A running turn as context engines and model selectors see it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def session_key(self) -> str: ...
+
+    @property
+    def inbound(self) -> Inbound: ...
+
+    async def emit(self, event: "Event") -> None:
+        """Tell observers and the channel what happens."""
+        ...
+
+    async def notice(self, text: str) -> None:
+        """Tell the person something once; in a chat only an owner reads it, beside the answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options of one model call.
+
+    :param agent_dir: the folder of the agent, which may hold keys of its own.
+    :param session_key: the conversation; a selector keeps one key for a conversation as long as it works.
+    :param keys: provider → the name of the key that a person wants used first.
+    :param notice: given a line for the person, such as a switch of model.
+    :param emit: given events such as ``AttemptFailed``.
+    :param may_be_empty: returns true when an answer to these messages may have neither text nor calls.
+    :param detached: a call beside the conversation (a summary, a memory flush): it waits for nothing, and its failures
+        leave no mark on keys.
+    :param key_variables: provider → environment variables of which one may hold its key, for the error without a key.
+    """
+
+    agent_dir: Path | None = None
+    session_key: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    notice: Callable[[str], Awaitable[None]] | None = None
+    emit: "Callable[[Event], Awaitable[None]] | None" = None
+    may_be_empty: Callable[[Sequence[Message]], bool] = lambda messages: True
+    detached: bool = False
+    key_variables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class ModelSelector(Protocol):
+    """The choice of model and key for each call, and of what follows a failure."""
+
+    name: str
+
+    def select(
+        self,
+        models: Sequence[ModelRef],
+        providers: Mapping[str, Provider],
+        request: Request,
+        options: ModelOptions,
+    ) -> ModelCall:
+        """Return a model call that tries these models in order; each answer has the model's name, as ``str(ModelRef)``.
+
+        :param models: the preferred one first.
+        :param providers: by name; what their code raises is a ``ProviderError`` by now.
+        :param request: all that does not change between calls; model, messages, tool choice and credential are filled in.
+        """
+        ...
+
+    def credentials(self, provider: Provider, agent_dir: Path | None = None) -> Sequence[Credential]:
+        """Return the keys that would be tried for a provider, in order."""
+        ...
+
+
+class ContextEngine(Protocol):
+    """The history that a model is shown: what fits, what is summarised, what a refusal by the service leads to."""
+
+    name: str
+
+    def wrap(self, call: ModelCall, turn: Any) -> ModelCall:
+        """Return a model call that shows ``call`` a history that fits."""
+        ...
+
+    async def compact(self, turn: Any, focus: str) -> str:
+        """Shorten the history now, because a person asked for it; return a line that says what was done."""
+        ...
+
+    async def before_reset(self, turn: Any) -> None:
+        """Save what must outlive a conversation that is about to start anew."""
+        ...
+
+
+class Approver(Protocol):
+    """A way to put a tool call before a person. None installed means that every such call is refused."""
+
+    name: str
+
+    async def ask(self, request: Any) -> Any:
+        """Show the request, wait for the answer, and return a ``Decision``."""
+        ...
+
+
+class Observer(Protocol):
+    """A listener to the events of turns (``claw.contracts.events`` has every class)."""
+
+    def on_event(self, event: "Event") -> "Awaitable[None] | None":
+        """Take note of an event."""
+        ...
+
+
+class Service(Protocol):
+    """A background task of a gateway: it runs from the start to the stop of the process.
+
+    It may have ``health() -> Mapping[str, Any]``: JSON for ``claw status`` and the health endpoint.
+    """
+
+    name: str
+
+    async def run(self, runtime: Any, stop: Any) -> None:
+        """Run until ``stop`` (an ``asyncio.Event``) is set."""
+        ...
+
+
+class TurnLog(Protocol):
+    """The durable record of turns, from which a restart goes on. A call that cannot write raises ClawError.
+
+    It may also have ``is_over(turn) -> bool``, true once a turn ended; ``is_repeat(inbound) -> bool``, which records a
+    message and is true when it was recorded before; ``reached(point)``, called between two of its writes with
+    ``turn-began``, ``user-recorded``, ``effect-marked``, ``effect-done``, ``answer-recorded``, ``turn-ended``; and,
+    when it keeps an outbox, ``chat_api(key, inbound, context, runtime) -> ChatApi``, through which tools send.
+    """
+
+    name: str
+
+    def began(self, turn: str, session_key: str, numbers: Sequence[int], again: bool = False) -> None:
+        """Record the start of a turn; ``numbers`` are those of the events it answers.
+
+        :param again: it is resumed after a crash.
+        """
+        ...
+
+    def joined(self, turn: str, number: int) -> None:
+        """Record that an event that came in while the turn ran is part of it now."""
+        ...
+
+    def once(self, turn: str, call: str) -> bool:
+        """Record the start of a call that must not run twice; return False when it was started before."""
+        ...
+
+    def not_begun(self, turn: str, call: str) -> None:
+        """Delete the record of ``once``: the call waits for a person, so it may run after a crash."""
+        ...
+
+    def ended(
+        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), more: Sequence[Statement] = ()
+    ) -> None:
+        """Record the end of a turn with its replies, in one commit.
+
+        :param outcome: one word: delivered, silent, stopped, skipped, failed.
+        :param owed: the replies that must be sent.
+        :param more: further statements of this commit.
+        """
+        ...
+
+
+class SessionStore(Protocol):
+    """The transcripts of conversations. Core's own keeps one JSONL file for each."""
+
+    name: str
+
+    async def open(self, key: str, agent_id: str) -> Any:
+        """Open a session for one turn; its ``release()`` ends that."""
+        ...
+
+
+class ChatCommand(Protocol):
+    """A command that people type in a chat, ``/name``."""
+
+    name: str
+    summary: str
+    owner_only: bool
+
+    async def run(self, arguments: str, conversation: Any) -> str:
+        """Carry the command out; return the answer."""
+        ...
+
+
+class Diagnostic(Protocol):
+    """A check of ``claw doctor``."""
+
+    name: str
+
+    def check(self, runtime: Any) -> "Sequence[Finding] | Awaitable[Sequence[Finding]]":
+        """Return what is wrong, each finding with a fix; empty when nothing is."""
+        ...

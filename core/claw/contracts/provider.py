@@ -1,0 +1,241 @@
+"""The contract of a model provider: one request in, a stream of events out, one HTTP request per attempt."""
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeVar
+
+from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.transcript import Assistant, Message
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model by its provider and the provider's own name for it."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A named key. Its ``repr`` never shows it.
+
+    :param name: profile name, ``main``.
+    :param secret: the value that is sent; empty for a local service that needs none.
+    :param kind: api_key, token (it expires) or oauth (it expires and the provider's ``refresh`` renews it).
+    :param provider: empty = the provider that returned it.
+    :param expires_at: seconds since 1970; None = never, as far as known.
+    :param refresh: the refresh token.
+    :param owner: the agent whose file holds it; empty = shared by all agents.
+    """
+
+    name: str
+    secret: str = field(repr=False)
+    kind: str = "api_key"
+    provider: str = ""
+    expires_at: float | None = None
+    refresh: str = field(default="", repr=False)
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """The instructions, in two parts: a provider with a cache marks the end of ``stable``."""
+
+    stable: str
+    volatile: str = ""
+
+    @property
+    def whole(self) -> str:
+        """Both parts, for a service without a cache boundary."""
+        return "\n\n".join(part for part in (self.stable, self.volatile) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. ``parameters`` is plain JSON Schema; each provider translates it to its own
+    dialect.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model.
+
+    :param model: the provider's own name of the model, without ``provider/``.
+    :param messages: paired: every call is directly followed by its result.
+    :param tool_choice: auto, none, required, or the name of one tool.
+    :param thinking: off, low, medium, high or adaptive.
+    :param max_tokens: of the answer; None = the provider's default.
+    """
+
+    model: str
+    system: SystemPrompt
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    max_tokens: int | None = None
+    thinking: str = "off"
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of the model's thinking."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole answer; always the last event. A stream that ends without it was cut off."""
+
+    message: Assistant
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBroken:
+    """A marker that the answer so far was cut off; another one follows, from its beginning. Made by claw,
+    never by a provider.
+
+    :param why: the cause, as text.
+    """
+
+    why: str
+
+
+ModelEvent = TextDelta | ThinkingDelta | Finished | AnswerBroken
+
+
+class ModelCall(Protocol):
+    """A model call: continue from ``messages``; the last event of the stream is ``Finished``."""
+
+    def __call__(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        """Call a model once, whichever answers."""
+        ...
+
+
+class Provider(Protocol):
+    """A model service.
+
+    ``stream`` makes exactly one request, raises only ``ProviderError`` (or ``CancelledError``), and closes
+    the connection when it is cancelled or closed early. The vendor's SDK is imported at the first call, in a
+    thread.
+
+    It may have ``async refresh(credential) -> Credential``: renews a credential of kind oauth by its
+    ``refresh``; claw calls it once for all waiting requests, and stores the result. It raises
+    ``ProviderError``; reason auth = permanent.
+
+    It may have ``tool_mode(model) -> str``: ``prompt`` for a model without native tool calls (claw describes
+    the tools in the instructions, and passes ``stream`` a request without tools), ``none`` for one that must
+    not call tools; else ``native``.
+
+    It may have ``price(model) -> Price | None``: the model's price, None when unknown; and
+    ``answer_tokens(request) -> int | None``: the longest answer to a request, thinking included, None when
+    nothing limits it. Budgets need both; without the second, a call under a budget is sent with a
+    ``max_tokens``.
+    """
+
+    name: str
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Answer ``request``, piece by piece; the last event is :class:`Finished`."""
+        ...
+
+    def context_tokens(self, model: str) -> int:
+        """Return the size of the model's context window in tokens, as far as known."""
+        ...
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Return the keys to try, in order; one with an empty secret for a service that needs none; empty =
+        no key.
+        """
+        ...
+
+
+ToolMode = Literal["native", "prompt", "none"]
+
+
+def tool_mode_of(provider: Provider, model: str, configured: str | None = None) -> ToolMode:
+    """Return how a model is given tools.
+
+    :param configured: the setting; without one the provider decides (``tool_mode(model)``), then ``native`` holds.
+    """
+    known = getattr(provider, "tool_mode", None)
+    found = configured or (known(model) if callable(known) else "native")
+    return "prompt" if found == "prompt" else "none" if found == "none" else "native"
+
+
+@dataclass(frozen=True, slots=True)
+class CallAccount:
+    """The account of a model call.
+
+    :param conversation: id of the present session of the key; another one after ``/new``.
+    :param plugin: the plugin that caused it: that of the channel of the message.
+    :param job: the scheduled job; nobody waits for its answer. Empty when a person does.
+    :param purpose: answer, summary, saving or probe.
+    """
+
+    agent: str = ""
+    session_key: str = ""
+    conversation: str = ""
+    turn: str = ""
+    plugin: str = ""
+    job: str = ""
+    purpose: str = "answer"
+
+
+_account: ContextVar[CallAccount] = ContextVar("claw-account", default=CallAccount())  # noqa: B039 - it is frozen
+
+
+def bill_to(account: CallAccount) -> None:
+    """Bill model calls of this task, and of tasks it starts, to this account from now on."""
+    _account.set(account)
+
+
+def current_account() -> CallAccount:
+    """Return the account of model calls made now."""
+    return _account.get()
+
+
+async def with_purpose(purpose: str, step: Awaitable[T]) -> T:
+    """Await ``step``, in a task of its own, with its model calls billed under ``purpose``."""
+    bill_to(replace(current_account(), purpose=purpose))
+    return await step
+
+
+class MisconfiguredProvider:
+    """A placeholder for a provider whose settings have an error, while other providers of its plugin work."""
+
+    def __init__(self, name: str, why: ConfigError) -> None:
+        self.name, self.why = name, why
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Raise: it is never called, because there is no key."""
+        raise ProviderError("{why}", reason="bad_request", where=self.name, why=self.why)
+        yield  # makes this function an async generator
+
+    def context_tokens(self, model: str) -> int:
+        """Return 0: unknown, and nothing is sent."""
+        return 0
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Raise the error. :raises ConfigError: the wrong key in the file, and the problem."""
+        raise self.why

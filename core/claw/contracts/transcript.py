@@ -1,0 +1,274 @@
+"""The transcript of a conversation: messages of user, assistant and tool, their token estimates, and the
+pairing of calls.
+
+Independent of providers: ids are ours, arguments are parsed, thinking keeps the data its provider needs back.
+Everything here is frozen and pure; ``session`` stores it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    """A text block."""
+
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
+    """An image: base64 bytes and their media type."""
+
+    data: str
+    mime: str = "image/png"
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
+    """A model's thinking, with the data its provider needs back unchanged.
+
+    :param signature: the provider's signature of the text; ``redacted`` holds the opaque data of hidden
+        thinking instead.
+    :param maker: the provider that made it (``anthropic``): it is sent to no other.
+    """
+
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+    maker: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", tag_field="type"):
+    """A tool call of a model."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The tokens of one call; None is a number the service did not report. ``input`` excludes cached tokens."""
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    total: int | None = None
+
+
+class User(msgspec.Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True):
+    """A message of a person, or in a person's place.
+
+    :param kind: empty for a person's message; else its origin (a notice, a heartbeat): it is sent like any
+        other, and does not begin a turn of its own.
+    :param source: the inbound event it came from, by its journal number; empty for the terminal.
+    """
+
+    content: tuple[Text | Image, ...]
+    kind: str = ""
+    source: str = ""
+
+
+class Assistant(
+    msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True, rename="camel"
+):
+    """The answer of a model.
+
+    :param model: ``provider/model``.
+    :param stop_reason: stop, tool_use, length, error or aborted.
+    :param error: the reason, when ``stop_reason`` is error.
+    """
+
+    content: tuple[Text | Thinking | ToolCall, ...]
+    model: str = ""
+    stop_reason: str = "stop"
+    usage: Usage = Usage()
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        """All text of the answer, joined."""
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Its tool calls, in order."""
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
+
+
+class ToolResultMessage(
+    msgspec.Struct, frozen=True, tag="tool_result", tag_field="role", omit_defaults=True, rename="camel"
+):
+    """The result of a tool call.
+
+    :param content: for the model. ``details`` is for programs: never sent to a model, never counted.
+    """
+
+    call_id: str
+    tool_name: str
+    content: tuple[Text | Image, ...]
+    details: Any = None
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text of the result, joined by line ends."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+Message = User | Assistant | ToolResultMessage
+
+
+NO_RESULT = (
+    "No result: the call was cut off before its answer was recorded. Whether it took effect is unknown."
+)
+UNREADABLE_CALL = "unreadable_call"
+"""The name of a call that stands in place of one that could not be parsed: ``arguments`` has its text (``written``) and
+the reason (``why``). No tool has this name."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what the model services accept as a tool's name
+_FAILED = ("error", "aborted")
+
+
+class Paired(msgspec.Struct, frozen=True):
+    """Messages in which each call is directly followed by its result, and each result has its call.
+
+    :param synthetic_added: number of results that had to be invented.
+    """
+
+    messages: tuple[Message, ...]
+    synthetic_added: int
+
+
+def pair(messages: Sequence[Message]) -> Paired:
+    """Put each result behind its call, in call order; invent missing ones, drop those without a call.
+
+    A late result moves up to its call, whatever is between. When one id is called twice, a result belongs to
+    the nearest earlier call that still lacks one. Calls without id, arguments or a usable name are removed,
+    and so is an answer that this leaves empty. An answer that failed or was aborted keeps the calls with
+    results, loses the others (they will never be answered), and stays even if that leaves it empty. Pairing
+    twice changes nothing more.
+    """
+    kept = [clean for message in messages if (clean := _with_usable_calls(message)) is not None]
+    answers = _answers(kept)
+    paired: list[Message] = []
+    synthetic = 0
+    for place, message in enumerate(kept):
+        if isinstance(message, ToolResultMessage):
+            continue
+        if (given := answers.get(place)) is None:
+            paired.append(message)
+            continue
+        assert isinstance(message, Assistant)
+        if None in given and message.stop_reason in _FAILED:
+            message = _without(message, {slot for slot, result in enumerate(given) if result is None})  # noqa: PLW2901
+            given = [result for result in given if result is not None]
+        paired.append(message)
+        if None in given:
+            synthetic += given.count(None)
+            given = [result or _stub(call) for call, result in zip(message.tool_calls, given, strict=True)]
+        paired.extend(result for result in given if result)
+    return Paired(tuple(paired), synthetic)
+
+
+def sendable(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages in a form that services accept: paired, without blank text blocks, without empty
+    messages.
+
+    An answer of thinking alone counts as empty: services refuse it.
+    """
+    sent: list[Message] = []
+    for message in pair(messages).messages:
+        content = [block for block in message.content if not (isinstance(block, Text) and _blank(block.text))]
+        if len(content) != len(message.content):
+            message = msgspec.structs.replace(message, content=tuple(content))  # noqa: PLW2901
+        if isinstance(message, ToolResultMessage) or not all(
+            isinstance(block, Thinking) for block in content
+        ):
+            sent.append(message)
+    return tuple(sent)
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
+
+
+def _with_usable_calls(message: Message) -> Message | None:
+    if not isinstance(message, Assistant):
+        return message
+    calls = message.tool_calls
+    bad = {slot for slot, call in enumerate(calls) if not _usable(call)} if calls else None
+    if not bad:
+        return message
+    rest = _without(message, bad)
+    return rest if rest.content else None
+
+
+def _usable(call: ToolCall) -> bool:
+    return bool(call.id) and isinstance(call.arguments, dict) and bool(_NAME.match(call.name))
+
+
+def _without(message: Assistant, slots: set[int]) -> Assistant:
+    """Return the answer without the calls in these slots."""
+    content, slot = [], -1
+    for block in message.content:
+        slot += isinstance(block, ToolCall)
+        if not isinstance(block, ToolCall) or slot not in slots:
+            content.append(block)
+    return msgspec.structs.replace(message, content=tuple(content))
+
+
+def _answers(messages: Sequence[Message]) -> dict[int, list[ToolResultMessage | None]]:
+    """Return, for each answer with calls by its index, the result of each call, None where there is none."""
+    answers: dict[int, list[ToolResultMessage | None]] = {}
+    waiting: dict[str, list[tuple[int, int, str]]] = {}  # call id -> (place, slot, tool name), oldest first
+    for place, message in enumerate(messages):
+        if isinstance(message, Assistant):
+            if calls := message.tool_calls:
+                answers[place] = [None] * len(calls)
+                for slot, call in enumerate(calls):
+                    waiting.setdefault(call.id, []).append((place, slot, call.name))
+        elif isinstance(message, ToolResultMessage) and (open_calls := waiting.get(message.call_id)):
+            nearest = min(open_calls, key=lambda call: (-call[0], call[1]))
+            open_calls.remove(nearest)
+            asked, slot, name = nearest
+            answers[asked][slot] = (
+                message if message.tool_name else msgspec.structs.replace(message, tool_name=name)
+            )
+    return answers
+
+
+def _stub(call: ToolCall) -> ToolResultMessage:
+    return ToolResultMessage(call_id=call.id, tool_name=call.name, content=(Text(NO_RESULT),), is_error=True)
+
+
+CHARS_PER_TOKEN = 4
+IMAGE_CHARS = 4800  # the flat size that the seeds' systems assume for any image
+
+
+def estimate_tokens(message: Message) -> int:
+    """Estimate the tokens of a message: four characters each, rounded up. Details do not count."""
+    chars = 0
+    for block in message.content:
+        match block:
+            case Text():
+                chars += len(block.text)
+            case Thinking():
+                chars += len(block.text) + len(block.redacted)
+            case ToolCall():
+                chars += len(block.name) + len(msgspec.json.encode(block.arguments).decode())
+            case Image():
+                chars += IMAGE_CHARS
+    return -(-chars // CHARS_PER_TOKEN)
+
+
+def limit_turns(messages: Sequence[Message], turns: int | None) -> tuple[Message, ...]:
+    """Return the newest ``turns`` turns: from the n-th last user message on. None, 0 and below keep
+    everything.
+    """
+    if turns is None or turns <= 0:
+        return tuple(messages)
+    starts = [
+        place for place, message in enumerate(messages) if isinstance(message, User) and not message.kind
+    ]
+    return tuple(messages[starts[-turns] :] if len(starts) > turns else messages)

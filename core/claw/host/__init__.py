@@ -1,0 +1,1 @@
+"""Plugins: found, loaded, isolated, verified; the hook specifications."""

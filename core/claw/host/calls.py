@@ -1,0 +1,353 @@
+"""Strangers' objects, asked within limits: reviewers of calls, filters of messages, observers of events.
+
+A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from claw.contracts.errors import PluginError
+from claw.contracts.events import Event
+from claw.contracts.extensions import CallContext, ProviderMiddleware, Review, Reviewer, Statement
+from claw.contracts.prompt import (
+    PromptFacts,
+    PromptSection,
+    RenderedSection,
+    ordered_sections,
+    render_section,
+)
+from claw.contracts.provider import CallAccount
+from claw.contracts.tool import ToolResult
+from claw.contracts.transcript import ToolCall
+from claw.host.isolation import describe_exception, is_own_exit, isolated
+from claw.host.registry import Contribution
+from claw.host.worker import PluginWorker
+from claw.storage.clock import SYSTEM, Clock
+
+SECTION_CHARS = 24_000
+"""Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
+NOTE_CHARS = 2000
+"""Most of what one reviewer may put behind a result."""
+_MOST_KEPT = 256  # conversations, those spoken in last
+_STRICTNESS = ("allow", "ask", "deny")
+
+FIX = "update it, or do without it: claw config set plugins.entries.{id}.enabled false"
+
+T = TypeVar("T")
+Complain = Callable[[str], None]
+
+
+async def run_reviewers(
+    call: ToolCall,
+    context: CallContext,
+    reviewers: Sequence[Contribution[Reviewer]],
+    worker: PluginWorker,
+    log: Complain,
+) -> tuple[ToolCall, Review]:
+    """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one.
+
+    The review that is returned has the notes of all reviewers, and the first reason to end the turn.
+    """
+    strictest, notes, end_turn = Review(), list[str](), ""
+    for one in _those_for(reviewers, everything=not context.problem):
+        try:
+            answer = await worker.call(
+                one.value.before, call, context, seconds=worker.timeouts.review_seconds, who=one.plugin
+            )
+            said = Review() if answer is None else answer
+            rank = _STRICTNESS.index(said.verdict)
+            if not isinstance(said.arguments, dict | None):
+                raise TypeError(f"arguments are a dict, not {type(said.arguments).__name__}")
+            if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
+                raise TypeError("note and end_turn of a review are text")
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            said = Review("deny", _failed("its reviewer failed: {why}", one, why, log))
+            rank = _STRICTNESS.index("deny")
+        if said.arguments is not None:
+            call = ToolCall(call.id, call.name, said.arguments)
+        if said.note:
+            notes.append(said.note[:NOTE_CHARS])
+        if said.verdict == "deny":
+            end_turn = end_turn or said.end_turn
+        if rank > _STRICTNESS.index(strictest.verdict):
+            strictest = said
+    return call, replace(strictest, note="".join(notes), end_turn=end_turn)
+
+
+def _those_for(
+    reviewers: Sequence[Contribution[Reviewer]], everything: bool
+) -> Sequence[Contribution[Reviewer]]:
+    """Return the reviewers that are asked: all of them, or those that want to see every call."""
+    if everything:
+        return reviewers
+    return [one for one in reviewers if getattr(one.value, "all_calls", False)]
+
+
+def describe_malformed(call: ToolCall, middleware: Sequence[Contribution[ProviderMiddleware]]) -> str:
+    """Return the error that the model is given for a call that could not be parsed."""
+    for one in middleware:
+        if describe := getattr(one.value, "describe_malformed", None):
+            with contextlib.suppress(Exception):  # a plugin's code; what core says will do
+                return str(describe(call))
+    why = call.arguments.get("why") or "it cannot be read"
+    return f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called."
+
+
+def statements_at_end(
+    middleware: Sequence[Contribution[ProviderMiddleware]], turn: str, log: Complain
+) -> tuple[Statement, ...]:
+    """Return the SQL statements of middleware that are committed together with the end of a turn."""
+    statements: list[Statement] = []
+    for one in middleware:
+        if at_end := getattr(one.value, "at_end", None):
+            try:
+                statements += at_end(turn)
+            except Exception as why:  # noqa: BLE001 - a plugin's code
+                _failed("its middleware failed: {why}", one, why, log)
+    return tuple(statements)
+
+
+def describe_cost(
+    middleware: Sequence[Contribution[ProviderMiddleware]], account: CallAccount, log: Complain
+) -> str:
+    """Return the cost of a conversation and of its agent today, as text; empty when no plugin keeps accounts."""
+    for one in middleware:
+        if describe := getattr(one.value, "describe_cost", None):
+            try:
+                return str(describe(account))
+            except Exception as why:  # noqa: BLE001 - a plugin's code
+                _failed("its middleware failed: {why}", one, why, log)
+    return ""
+
+
+async def review_tool_result(
+    call: ToolCall,
+    result: ToolResult,
+    context: CallContext,
+    reviewers: Sequence[Contribution[Reviewer]],
+    worker: PluginWorker,
+    log: Complain,
+    has_run: bool = True,
+) -> ToolResult:
+    """Let every reviewer that looks at results replace this one; one that raises makes it an error.
+
+    :param has_run: false for the answer to a call that did not run: only reviewers with ``all_calls`` are given it.
+    """
+    for one in _those_for(reviewers, everything=has_run):
+        after = getattr(one.value, "after", None)
+        if after is None:
+            continue
+        try:
+            seconds = worker.timeouts.review_seconds
+            changed = (
+                await worker.call(after, call, result, context, seconds=seconds, who=one.plugin) or result
+            )
+            if not isinstance(changed, ToolResult):
+                raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
+            result = changed
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            result = ToolResult(_failed("its reviewer failed: {why}", one, why, log), is_error=True)
+    return result
+
+
+async def run_filters(
+    message: T, way: str, filters: Sequence[Contribution[Any]], worker: PluginWorker, log: Complain
+) -> T | None:
+    """Pass a message through every filter; None when one drops it.
+
+    :param way: ``inbound`` or ``outbound``: the method that is asked.
+    """
+    for one in filters:
+        step = getattr(one.value, way, None)
+        if step is None:
+            continue
+        try:
+            answer = await worker.call(step, message, seconds=worker.timeouts.filter_seconds, who=one.plugin)
+            if not isinstance(answer, type(message) | None):
+                raise TypeError(
+                    f"{way} answers with {type(message).__name__} or None, not {type(answer).__name__}"
+                )
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            _failed("its filter failed: {why}", one, why, log)
+            continue
+        if answer is None:
+            return None
+        message = answer
+    return message
+
+
+async def notify_observers(
+    event: Event, observers: Sequence[Contribution[Any]], worker: PluginWorker, log: Complain
+) -> None:
+    """Tell every observer."""
+    for one in observers:
+        try:
+            await worker.call(
+                one.value.on_event, event, seconds=worker.timeouts.observe_seconds, who=one.plugin
+            )
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            _failed("its observer failed: {why}", one, why, log)
+
+
+@dataclass
+class _Known:
+    """The rendered stable sections of one conversation, valid while the facts are these."""
+
+    facts: PromptFacts
+    order: tuple[tuple[PromptSection, bool], ...]
+    own: dict[str, RenderedSection] = field(default_factory=dict)
+    lent: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
+
+
+class SectionCache:
+    """The sections of one set of plugins as they were last rendered, in the operator's order.
+
+    Core's own stable ones are made of the facts alone, and stand until a fact is another. Those of plugins are asked
+    again after ``timeouts.section_keep_seconds`` as well: what a plugin reads from a disk is seen by then. All
+    sections of a plugin that are due are rendered in one visit to its thread.
+
+    :param mine: the plugin id of core's own sections; each gives way to a plugin's section of the same name, and stands
+        in for it when that one fails.
+    :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
+    """
+
+    def __init__(
+        self,
+        sections: Sequence[PromptSection],
+        mine: str,
+        positions: Mapping[str, float] | None = None,
+        disabled: Collection[str] = (),
+        clock: Clock = SYSTEM,
+    ) -> None:
+        taken = {section.name for section in sections if section.plugin != mine}
+        self._sections = [one for one in sections if one.plugin != mine or one.name not in taken]
+        self._substitutes = {one.name: one for one in sections if one.plugin == mine and one.name in taken}
+        self._mine, self._clock = mine, clock
+        self._positions, self._disabled = positions, disabled
+        self._kept: dict[str, _Known] = {}
+
+    async def prepare(self, facts: PromptFacts, worker: PluginWorker, log: Complain) -> PromptFacts:
+        """Return the facts with what sections add to them, such as the context files."""
+        for section in self._sections:
+            if section.prepare is None:
+                continue
+            try:
+                seconds = worker.timeouts.section_seconds
+                prepared = await worker.call(section.prepare, facts, seconds=seconds, who=section.plugin)
+                if not isinstance(prepared, PromptFacts):
+                    raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
+            except Exception as why:  # noqa: BLE001 - a stranger's code
+                log(_section_fault(section, why))
+                continue
+            for line in prepared.warnings:
+                log(str(line))
+            facts = replace(prepared, warnings=()) if prepared.warnings else prepared
+        return facts
+
+    async def of(self, facts: PromptFacts, worker: PluginWorker) -> tuple[RenderedSection, ...]:
+        """Return the text of each section, or the fault of one that failed."""
+        lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
+        keep = worker.timeouts.section_keep_seconds
+        known = self._known(lasting, keep > 0)
+        await self._render_due(known, facts, worker)
+        pieces = []
+        for section, stable in known.order:
+            if section.plugin != self._mine:
+                piece = known.lent[section.plugin, section.name][1]
+            elif not section.stable:
+                piece = render_section(section, facts, stable)
+            elif (own := known.own.get(section.name)) is not None:
+                piece = own
+            else:
+                piece = known.own[section.name] = render_section(section, lasting, stable)
+            if piece.text or piece.fault:
+                pieces.append(piece)
+            if piece.fault and (substitute := self._substitutes.get(section.name)):
+                pieces.append(render_section(substitute, facts, stable))
+        return tuple(pieces)
+
+    async def _render_due(self, known: _Known, facts: PromptFacts, worker: PluginWorker) -> None:
+        """Render the sections of plugins that are volatile, new, or older than they are kept, plugin by plugin."""
+        keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
+        due: dict[str, list[tuple[PromptSection, bool]]] = {}
+        for section, stable in known.order:
+            if section.plugin != self._mine:
+                at, piece = known.lent.get((section.plugin, section.name), (now - keep, None))
+                if piece is None or now - at >= keep or not section.stable:
+                    due.setdefault(section.plugin, []).append((section, stable))
+        for plugin, sections in due.items():
+            for piece in await _render_all(plugin, sections, known.facts, facts, worker):
+                known.lent[plugin, piece.section.name] = self._clock.monotonic(), piece
+
+    def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
+        key = facts.runtime.get("session", "")
+        known = self._kept.pop(key, None) if is_kept else None
+        if known is None or known.facts != facts:
+            known = _Known(
+                facts, ordered_sections(self._sections, facts.mode, self._positions, self._disabled)
+            )
+        self._kept[key] = known
+        if len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return known
+
+
+async def _render_all(
+    plugin: str,
+    sections: Sequence[tuple[PromptSection, bool]],
+    lasting: PromptFacts,
+    facts: PromptFacts,
+    worker: PluginWorker,
+) -> list[RenderedSection]:
+    """Render sections of one plugin in one visit to its thread; what it does not answer in time fails as a whole.
+
+    :param lasting: the facts for stable sections, which do not change with the message.
+    """
+    most = SECTION_CHARS + _own_words(lasting)
+
+    async def one(section: PromptSection, stable: bool) -> RenderedSection:
+        try:
+            text: Any = section.render(lasting if section.stable else facts)
+            text = await isolated(text) if inspect.isawaitable(text) else text
+            if not isinstance(text, str):
+                raise TypeError(f"render answered with {type(text).__name__}, not text")
+        except Exception as why:  # noqa: BLE001 - a stranger's code
+            return RenderedSection(section, "", stable, _section_fault(section, why))
+        except BaseException as why:
+            if is_own_exit(why):
+                raise
+            return RenderedSection(section, "", stable, _section_fault(section, why))
+        return RenderedSection(section, text[:most].strip("\n"), stable)
+
+    async def everything() -> list[RenderedSection]:
+        return [await one(section, stable) for section, stable in sections]
+
+    try:
+        pieces: list[RenderedSection] = await worker.call(
+            everything, seconds=worker.timeouts.section_seconds, who=plugin
+        )
+    except Exception as why:  # noqa: BLE001 - a stranger's code
+        return [RenderedSection(one, "", stable, _section_fault(one, why)) for one, stable in sections]
+    return pieces
+
+
+def _own_words(facts: PromptFacts) -> int:
+    """Return the size of what the operator gave for the prompt, which a section may repeat: it has limits of its own."""
+    files = sum(len(file.path) + len(file.text or "") for file in facts.context_files)
+    tools = sum(len(tool.name) + len(tool.description) for tool in facts.tools)
+    return files + tools + len(facts.agent.settings.system_prompt or "") + len(facts.extra)
+
+
+def _section_fault(section: PromptSection, why: BaseException) -> str:
+    fault = PluginError(section.plugin, "run", "{why}", FIX, why=describe_exception(why), id=section.plugin)
+    return f"{type(fault).__name__}: {fault}"
+
+
+def _failed(template: str, one: Contribution[Any], why: BaseException, log: Complain) -> str:
+    """Tell the person who failed, why, and what to do; without the mend it is for the model."""
+    fault = PluginError(one.plugin, "run", template, FIX, why=describe_exception(why), id=one.plugin)
+    log(str(fault))
+    return f"{fault.where}: {fault.problem}"

@@ -1,0 +1,239 @@
+"""Discovery: the plugin states of this home, from the scan and the config file, decided by
+``standing.judge``.
+
+Commands that only list and processes that run turns both use it, so they cannot disagree. Nothing heavy is
+imported: no pydantic, no plugin.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from claw import __version__, i18n
+from claw.config.paths import Path as KeyPath, format_key, line_of
+from claw.config.source import ConfigSource, find_config, read_config, substitute_all
+from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, schema_violations
+from claw.contracts.errors import ClawError, ConfigError, PluginError
+from claw.host.manifest import FILE_NAME, InstalledPlugin, Manifest, installed_plugins as scan_uncached
+from claw.host.state import PluginState, choose_default_model, decide_states
+
+if TYPE_CHECKING:
+    from claw.storage.database import Database
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """Return ``CLAW_HOME``, else ``~/.claw``."""
+    named = environ.get("CLAW_HOME", "").strip()
+    return Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
+
+
+@contextlib.contextmanager
+def open_state(home: Path) -> "Iterator[Database | None]":
+    """Open the state database of ``home`` for reading; None if there is none yet; it is not created."""
+    from claw.storage.database import Database
+
+    with contextlib.closing(Database(home / "state.db")) as database:
+        yield database if database.path.is_file() else None
+
+
+def plugin_states(environ: Mapping[str, str] = os.environ) -> tuple[PluginState, ...]:
+    """Return every installed plugin with its state, in order of id.
+
+    :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a
+        list.
+    """
+    home = home_of(environ)
+    path = find_config(home)
+    source = read_config(path) if path else ConfigSource()
+    _use_locale(source.tree)
+    return states_of(installed_plugins(home), source.tree, environ, file=str(path or ""), lines=source.lines)
+
+
+def read_tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
+    """Return the file as plain data, empty when there is none, and switch to the language it names."""
+    path = find_config(home_of(environ))
+    raw: Mapping[str, Any] = read_config(path).tree if path else {}
+    _use_locale(raw)
+    return raw
+
+
+def use_configured_locale(environ: Mapping[str, str]) -> None:
+    """Switch to the language that the file names, if there is a readable file."""
+    with contextlib.suppress(ClawError):
+        read_tree(environ)
+
+
+def _use_locale(raw: Mapping[str, Any]) -> None:
+    if isinstance(language := raw.get("locale"), str):
+        i18n.use_language(language)
+
+
+def states_of(
+    found: Sequence[InstalledPlugin],
+    raw: Mapping[str, Any],
+    environ: Mapping[str, str],
+    models: Sequence[str] = (),
+    *,
+    file: str = "",
+    lines: Mapping[KeyPath, int] | None = None,
+) -> tuple[PluginState, ...]:
+    """Return the plugin states of ``found`` under the plain tree ``raw`` of the file.
+
+    :param models: further models that this process may call, as ``provider/model``.
+    :param lines: line number of each key of ``file``.
+    """
+    found = _with_integrity(found, home_of(environ))
+    wanted = outline_config(raw)
+    used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
+    misfits = _first_misfits(found, wanted, environ)
+    wrong = {
+        id: ConfigError(
+            format_key(path),
+            misfit.problem,
+            misfit.fix,
+            file=file,
+            line=line_of(path, lines or {}),
+            **misfit.values,
+        )
+        for id, (path, misfit) in misfits.items()
+    }
+    return decide_states(found, wanted, used, wrong)
+
+
+def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:
+    """Add a fault to each plugin whose files changed, if there is a lock file."""
+    if not (home / "pylock.toml").exists():
+        return found
+    from claw.host.integrity import quarantine_changed
+
+    return quarantine_changed(found, home)
+
+
+def _first_misfits(
+    found: Sequence[InstalledPlugin], wanted: ConfigOutline, environ: Mapping[str, str]
+) -> dict[str, tuple[KeyPath, SchemaViolation]]:
+    """Return, for each plugin whose own section is wrong, the first wrong key."""
+    first: dict[str, tuple[KeyPath, SchemaViolation]] = {}
+    for one in found:
+        schema = one.manifest.config_schema if one.manifest else None
+        if one.manifest and schema and one.id in wanted.entries and one.manifest.has_own_section:
+            section = substitute_all(wanted.entries[one.id].get("config", {}), environ)
+            for misfit in schema_violations(section, schema):
+                path = ("plugins", "entries", one.id, "config", *misfit.path)
+                first.setdefault(one.id, (path, misfit))
+    return first
+
+
+def providers_used(
+    wanted: ConfigOutline,
+    found: Sequence[InstalledPlugin],
+    environ: Mapping[str, str],
+    raw: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """Return the providers that a model of the configuration, or the default model, refers to."""
+    models = wanted.models or (choose_default_model(found, wanted, environ, raw),)
+    return tuple(dict.fromkeys(model.partition("/")[0] for model in models))
+
+
+FILE = ("cache", "plugins-index.json")
+MIN_AGE_NS = 2_000_000_000
+"""Age in ns. What changed less than this before the scan may change again within one tick of the file
+system's clock."""
+
+FileStamp = tuple[str, int, int]
+"""A path, its modification time in ns and its size in bytes; -1 and -1 for a missing one."""
+
+
+class _Fault(msgspec.Struct, frozen=True, array_like=True):
+    stage: str
+    problem: str
+    fix: str
+    values: dict[str, str]
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    id: str
+    package: str
+    distribution: str
+    version: str
+    folder: str | None
+    manifest: Manifest | None
+    fault: _Fault | None
+
+
+class _Index(msgspec.Struct, frozen=True):
+    python: str
+    claw: str
+    folders: list[FileStamp]
+    manifests: list[FileStamp]
+    found: list[_Row]
+
+
+def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
+    """Return the result of ``claw.host.manifest.installed_plugins``, from the index of ``home`` while that is valid.
+
+    When the home is missing or cannot be written, every scan reads all manifests.
+    """
+    folders, place = [_mark_of(folder) for folder in sys.path], home.joinpath(*FILE)
+    index = _read(place)
+    if index and _is_valid(index, folders):
+        return tuple(map(_found_of, index.found))
+    found = scan_uncached()
+    manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
+    newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
+    if home.is_dir() and any(home.iterdir()) and newest < time.time_ns() - MIN_AGE_NS:
+        _write(place, _Index(sys.version, __version__, folders, manifests, [_row_of(one) for one in found]))
+    return found
+
+
+def _is_valid(index: _Index, folders: list[FileStamp]) -> bool:
+    if (index.python, index.claw, index.folders) != (sys.version, __version__, folders):
+        return False
+    return all(_mark_of(mark[0]) == mark for mark in index.manifests)
+
+
+def _mark_of(path: str) -> FileStamp:
+    try:
+        stat = os.stat(path or os.curdir)
+    except OSError:
+        return path, -1, -1
+    return path, stat.st_mtime_ns, stat.st_size
+
+
+def _read(place: Path) -> _Index | None:
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(place.read_bytes(), type=_Index)
+    return None
+
+
+def _write(place: Path, index: _Index) -> None:
+    from claw.storage.files import SYSTEM as DISK  # most commands only read
+
+    with suppress(OSError, ClawError):
+        DISK.make_folder(place.parent)
+        DISK.replace(place, msgspec.json.encode(index))
+
+
+def _row_of(one: InstalledPlugin) -> _Row:
+    fault = _Fault(one.fault.stage, *one.fault.parts) if one.fault else None
+    folder = str(one.folder) if one.folder else None
+    return _Row(one.id, one.package, one.distribution, one.version, folder, one.manifest, fault)
+
+
+def _found_of(line: _Row) -> InstalledPlugin:
+    fault = None
+    if line.fault:
+        fault = PluginError(
+            line.id, line.fault.stage, line.fault.problem, line.fault.fix, **line.fault.values
+        )
+    folder = Path(line.folder) if line.folder else None
+    return InstalledPlugin(
+        line.id, line.package, line.distribution, line.version, folder, line.manifest, fault
+    )

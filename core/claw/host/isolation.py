@@ -1,0 +1,402 @@
+"""Isolation: a plugin's code, run within limits of time, output, working folder and signals.
+
+In-process code is trusted code (SECURITY.md); isolation protects the host from accidents, not from attacks.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TextIO, TypeVar
+
+T = TypeVar("T")
+
+_PRINTED_CHARS = 2000
+_IDLE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits for plugin code: seconds, unless a field counts times.
+
+    :param hook_seconds: for one ``register_*`` hook to answer.
+    :param section_keep_seconds: how long the text of a stable section is reused without rendering it again.
+    :param late_times: after so many timeouts in a turn a plugin is not called again.
+    :param yard_seconds: for a plugin worker to show that its loop is not blocked.
+    :param silence_seconds: for a provider between two events of one answer. The last resort: providers have a
+        ``timeoutSeconds`` of their own.
+    :param tries: how often in a row a channel may stop listening before it is quarantined.
+    :param pause_seconds: before the first retry of a channel; doubled each time.
+    :param stop_seconds: for running turns, and then for channels, when the process stops.
+    :param grace_seconds: for a cancelled task to end before it is abandoned.
+    """
+
+    import_seconds: float = 20.0
+    hook_seconds: float = 10.0
+    review_seconds: float = 5.0
+    filter_seconds: float = 5.0
+    observe_seconds: float = 2.0
+    section_seconds: float = 5.0
+    section_keep_seconds: float = 3.0
+    max_timeouts: int = 2
+    worker_seconds: float = 0.5
+    silence_seconds: float = 3600.0
+    tries: int = 5
+    pause_seconds: float = 1.0
+    send_seconds: float = 30.0
+    stop_seconds: float = 10.0
+    close_seconds: float = 5.0
+    grace_seconds: float = 1.0
+
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+class ProcessExitRaised(Exception):
+    """A plugin raised an exception that would have ended the process (``SystemExit`` …); the text names it."""
+
+
+class CapturedOutput(io.TextIOBase):
+    """A stream for what a plugin prints. It keeps only the beginning, so that nothing reaches the person's
+    terminal.
+    """
+
+    def __init__(self) -> None:
+        self.beginning, self.chars = "", 0
+
+    def writable(self) -> bool:
+        """Return true."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Count all characters, keep the first ones."""
+        if len(self.beginning) < _PRINTED_CHARS:
+            self.beginning += text[: _PRINTED_CHARS - len(self.beginning)]
+        self.chars += len(text)
+        return len(text)
+
+
+def run_bounded(
+    run: Callable[[], T], seconds: float, threads: Callable[[BaseException], None] = lambda why: None
+) -> T:
+    """Run plugin code for at most ``seconds``, in a thread that is abandoned when it hangs.
+
+    The working folder is restored afterwards; printed text is discarded; signal handlers that the code sets
+    have no effect.
+
+    :param threads: called with each exception in a thread that the code started meanwhile.
+    :raises TimeoutError: it did not return. All other exceptions pass through.
+    """
+    outcome: list[T] = []
+    raised: list[BaseException] = []
+
+    def inside() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
+            raised.append(why)
+
+    with (
+        _keep_folder(),
+        _keep_signals(),
+        _catch_threads(threads),
+        contextlib.redirect_stdout(CapturedOutput()),
+    ):
+        thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
+        thread.start()
+        thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"it did not come back within {seconds:g} s")
+    if raised:
+        raise raised[0]
+    return outcome[0]
+
+
+def is_own_exit(why: BaseException) -> bool:
+    """Return true if claw itself ends here, and not a plugin that raises such an exception: our own
+    cancellation, a stream that we close, the person's Ctrl-C (which arrives in the main thread only).
+    """
+    if isinstance(why, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    if isinstance(why, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
+    return isinstance(why, GeneratorExit)
+
+
+async def isolated(step: Awaitable[T]) -> T:
+    """Wait for a plugin's coroutine.
+
+    :raises Escaped: in place of an exception that would end the process, or that pretends that we were
+        cancelled. Any other ``Exception`` passes through.
+    """
+    try:
+        return await step
+    except Exception:
+        raise
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        raise ProcessExitRaised(describe_exception(why)) from why
+
+
+async def within(
+    seconds: float, step: Awaitable[T], grace_seconds: float = DEFAULT_TIMEOUTS.grace_seconds
+) -> T:
+    """Wait for a plugin's coroutine as :func:`survived` does, for at most ``seconds``.
+
+    :param grace_seconds: a coroutine that ignores its cancellation is abandoned after this time.
+    :raises TimeoutError: it did not return.
+    """
+    task = asyncio.ensure_future(isolated(step))
+    try:
+        await _wait(task, seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_forget_abandoned)
+            _abandoned.add(task)
+    await _wait(task, grace_seconds)
+    raise TimeoutError(f"it did not come back within {seconds:g} s")
+
+
+async def _wait(task: "asyncio.Task[Any]", seconds: float) -> None:
+    """Wait until the task is done, for at most ``seconds``: ``asyncio.wait`` for one task, at a third of its
+    cost.
+    """
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def end(*_: Any) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(end)
+    timer = loop.call_later(seconds, end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        task.remove_done_callback(end)
+
+
+_abandoned: set["asyncio.Future[Any]"] = set()
+
+
+def _forget_abandoned(task: "asyncio.Future[Any]") -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+@contextlib.contextmanager
+def reserved_stdout() -> Iterator[TextIO]:
+    """Reserve stdout for claw: discard what plugins, or programs they start, print meanwhile."""
+    real = sys.stdout
+    try:
+        ours = real.fileno() == 1
+    except (OSError, ValueError):
+        ours = False
+    if not ours:  # stdout was replaced by an object that no child process can inherit
+        with contextlib.redirect_stdout(CapturedOutput()):
+            yield real
+        return
+    real.flush()
+    kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    try:
+        with (
+            os.fdopen(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False) as own,
+            contextlib.redirect_stdout(CapturedOutput()),
+        ):
+            yield own
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+class ReusableTimeout:
+    """Reusable timeout: ``with alarm.at(when):`` raises ``TimeoutError`` if the wait inside is not over by
+    then.
+
+    ``asyncio.timeout_at`` creates and cancels a timer each time: 7 µs, a third of the cost of a streamed
+    token. Here one timer checks, when it fires, if the deadline was moved meanwhile. For waits one after the
+    other; ``close`` it at the end.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._when = self._cancels_before = 0.0
+        self.fired = False
+
+    def at(self, when: float) -> Self:
+        """Set the deadline, in the loop's time."""
+        self._when = when
+        return self
+
+    def within(self, seconds: float) -> Self:
+        """Set the deadline, in seconds from now."""
+        self._when = self._loop.time() + seconds
+        return self
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer:
+            self._timer.cancel()
+
+    def __enter__(self) -> None:
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancels_before, self.fired = task.cancelling(), False
+        if self._timer is None or self._timer.when() > self._when:
+            self._schedule()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self.fired and task is not None:
+            still_cancelled = task.uncancel() > self._cancels_before
+            if kind is asyncio.CancelledError and not still_cancelled:
+                raise TimeoutError from why
+
+    def _schedule(self) -> None:
+        self.close()
+        self._timer = self._loop.call_at(self._when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return  # nothing waits; the next wait schedules a timer again
+        if self._when > self._loop.time():
+            self._schedule()
+        else:
+            self.fired = True
+            self._task.cancel()
+
+
+class DaemonThreadPool:
+    """A pool that runs at most ``width`` calls at once, in daemon threads: a call that hangs does not block
+    process exit.
+
+    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would block the
+    terminal.) An idle thread waits a while for the next call, because a new thread costs more than most
+    calls.
+    """
+
+    def __init__(self, width: int, name: str) -> None:
+        self._width, self._name = width, name
+        self._alive = self._idle = 0
+        self._queue: deque[Callable[[], None]] = deque()
+        self._guard = threading.Condition()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return the answer of ``call``, which must not raise. A caller that is cancelled while it waits
+        leaves the queue.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            if not answer.cancelled():
+                result = call()
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(_settle, answer, result)
+
+        with self._guard:
+            self._queue.append(work)
+            start = self._idle < len(self._queue) and self._alive < self._width
+            self._alive += start
+            self._guard.notify()
+        if start:
+            threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
+        return await answer
+
+    def _run_queue(self) -> None:
+        while True:
+            with self._guard:
+                if not self._queue:
+                    self._idle += 1
+                    self._guard.wait(_IDLE_SECONDS)
+                    self._idle -= 1
+                if not self._queue:
+                    self._alive -= 1
+                    return
+                work = self._queue.popleft()
+            work()
+
+
+def _settle(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def describe_exception(why: BaseException) -> str:
+    """Return type and text of an exception, even if its ``__str__`` raises."""
+    try:
+        text = str(why)
+    except BaseException:  # noqa: BLE001 - a plugin's __str__
+        text = ""
+    if isinstance(why, ProcessExitRaised):
+        return text
+    return f"{type(why).__name__}: {text}" if text else type(why).__name__
+
+
+@contextlib.contextmanager
+def _keep_folder() -> Iterator[None]:
+    try:
+        before = os.getcwd()
+    except FileNotFoundError:  # it was removed; there is nothing to restore
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextlib.contextmanager
+def _catch_threads(tell: Callable[[BaseException], None]) -> Iterator[None]:
+    """Pass exceptions of a plugin's own threads to ``tell`` instead of printing them to the person's
+    terminal.
+    """
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if raised.exc_value is not None:
+            tell(raised.exc_value)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+@contextlib.contextmanager
+def _keep_signals() -> Iterator[None]:
+    """Ignore signal handlers that code off the main thread sets while plugins load: signals belong to claw."""
+    real = signal.signal
+
+    def kept(number: int, handler: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            return real(number, handler)
+        return signal.getsignal(number)
+
+    signal.signal = kept  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = real

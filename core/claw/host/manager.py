@@ -1,0 +1,450 @@
+"""The plugin manager: it finds (metadata only), loads, asks and quarantines plugins. The only caller of pluggy.
+
+Plugin code runs in isolation: whatever it raises, also ``SystemExit``, and however long it takes, the plugin is
+quarantined and the others go on. With ``plugins.entries.ID.required: true`` the start stops instead.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import msgspec
+import pluggy
+
+from claw import __version__, i18n
+from claw.config.plugin_view import PluginConfig
+from claw.contracts.channel import UnavailableChannel
+from claw.contracts.diagnostics import IDLE, INCOMPATIBLE, LOADED, QUARANTINED
+from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
+from claw.contracts.prompt import PromptSection
+from claw.contracts.provider import MisconfiguredProvider
+from claw.contracts.tool import Tool, ToolContext
+from claw.host import crash_guard, hookspecs
+from claw.host.crash_guard import MAX_CRASHES, CrashGuard
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
+from claw.host.manifest import KIND_OF_HOOK, InstalledPlugin, ToolDeclaration, key_variables
+from claw.host.registry import (
+    BUILTIN,
+    SLOTS,
+    WANTED,
+    Contribution,
+    Registry,
+    account_of,
+    answers_of,
+    channel_key,
+    check,
+    in_order,
+    specified_by,
+)
+from claw.host.state import PluginState, require_plugins
+from claw.i18n import t
+
+T = TypeVar("T")
+
+
+class Host:
+    """The plugins of one process.
+
+    :param plugin_states: of every installed plugin.
+    :param view: plugin id → the config as that plugin may see it.
+    :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
+    :param guests: plugin objects that are handed in by a test, by id.
+    :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
+    :param log: given each problem after the start; until then they are collected in ``diagnostics``.
+    """
+
+    def __init__(
+        self,
+        plugin_states: Sequence[PluginState],
+        view: Callable[[str], PluginConfig],
+        deaths: Path,
+        guests: Mapping[str, Any] | None = None,
+        log: Callable[[str], None] = lambda line: None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        slots: Mapping[str, str] | None = None,
+    ) -> None:
+        self._slots = dict(slots or {})
+        self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
+        self._standings = {state.id: state for state in plugin_states}
+        self._view = view
+        self._manager = pluggy.PluginManager("claw")
+        self._manager.add_hookspecs(hookspecs)
+        self._brought: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
+        self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
+        self._answered: dict[str, dict[str, list[Any]]] = {}  # the same, of hooks that plugins specify
+        self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
+        self._guests = dict(guests or {})
+        self._lock = threading.RLock()
+        self._deaths = CrashGuard(deaths)
+        self._complain, self._leeway = log, timeouts
+        self._stands = False
+        self.diagnostics: list[str] = []
+
+    @property
+    def standings(self) -> tuple[PluginState, ...]:
+        """The state of every plugin, in order of id."""
+        return tuple(sorted(self._standings.values(), key=lambda state: state.id))
+
+    @property
+    def specified(self) -> Mapping[str, str]:
+        """The hooks that plugins specify: hook → plugin."""
+        return self._specified
+
+    def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
+        """Return what plugins answered to a hook that a plugin specifies."""
+        return tuple(
+            Contribution(plugin, thing)
+            for plugin, all_ in self._answered.items()
+            for thing in all_.get(hook, ())
+        )
+
+    @property
+    def specifying(self) -> frozenset[str]:
+        """The plugins that ask others a hook of their own: what they hold of others' answers is of this host."""
+        return frozenset(self._specified.values())
+
+    def gather(self) -> Registry:
+        """Load what the configuration uses, ask it all, and freeze what it brought.
+        :raises PluginError: a required plugin is not there or was set aside (exit 4).
+        """
+        self._ask(BUILTIN, lambda: import_module("claw.terminal"))
+        for plugin in self._guests:
+            self._standings.setdefault(
+                plugin, PluginState(InstalledPlugin(plugin, plugin, plugin, __version__), LOADED, eager=True)
+            )
+            self._ask(plugin, partial(self._guests.get, plugin))
+        for plugin, count in self._deaths.crash_counts().items():
+            if count >= MAX_CRASHES and plugin in self._standings:
+                self._standings[plugin] = self._deadly(self._standings[plugin], count)
+        for state in self.standings:
+            if state.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
+                self._tell(state)
+            elif state.state == LOADED and (state.eager or state.required):
+                self._load(state.id)
+        for plugin in tuple(self._brought):
+            self._ask_others_hooks(plugin)
+        require_plugins(self.standings)
+        registry, self._stands = self._kit(), True
+        return registry
+
+    def _deadly(self, state: PluginState, count: int) -> PluginState:
+        why = t("claw died {count:time|times} while it was loaded", count=count)
+        mend = t(
+            "update or uninstall {distribution}; it is tried again a day later, or after: claw plugins enable {id}",
+            distribution=state.found.distribution,
+            id=state.id,
+        )
+        return replace(state, state=QUARANTINED, why=why, stage="import", fix=mend, eager=False)
+
+    def closables(self) -> tuple[Contribution[Any], ...]:
+        """Everything here that may have a ``close``: what the plugins brought, and the plugins themselves."""
+        things = [Contribution(plugin, thing) for plugin, _, thing in self._things()]
+        modules = [Contribution(name, module) for name, module in self._manager.list_name_plugin() if module]
+        return (*things, *modules)
+
+    def command(self, name: str, app: Any) -> bool:
+        """Let the plugin that brings the command ``name`` add it to the typer application ``app``."""
+        for state in self.standings:
+            manifest = state.found.manifest
+            if manifest and name in manifest.commands and state.state in (LOADED, IDLE):
+                try:  # without the crash guard: a person sees how the command ends, and a listing writes nothing
+                    module = self._imported(state.id)
+                except BaseException as why:  # noqa: BLE001 - a stranger's code
+                    self._set_aside(state.id, "import", why)
+                    raise PluginError(state.id, *self._standings[state.id].fault_parts()) from None
+                register = getattr(module, "register_commands", None)
+                if register is not None:
+                    register(app)
+                    return True
+        return False
+
+    def ask(self, plugin: str) -> Mapping[str, Sequence[Any]] | None:
+        """Load one plugin, whatever its state; hook → what it answered, or None when it was quarantined."""
+        return self._brought[plugin] if self._load(plugin) else None
+
+    def _load(self, plugin: str) -> bool:
+        with self._lock:
+            if plugin in self._brought:
+                return True
+            with self._deaths.guard(plugin):
+                asked = self._ask(plugin, lambda: self._imported(plugin))
+                return asked and (not self._stands or self._ask_others_hooks(plugin))
+
+    def _imported(self, plugin: str) -> Any:
+        package = self._standings[plugin].found.package
+        before = crash_guard.function_ids()
+        module = self._bounded(plugin, lambda: import_module(package), self._leeway.import_seconds)
+        if not isinstance(module, ModuleType):
+            raise TypeError(f"it puts {type(module).__name__} in the place of its package")
+        for name in crash_guard.replaced_functions(before, crash_guard.function_ids()):
+            self._note(
+                t(
+                    "plugin {id} has put another function in the place of claw's own {name}",
+                    id=plugin,
+                    name=name,
+                )
+            )
+        i18n.add_translations(package)
+        return module
+
+    def _bounded(self, plugin: str, run: Callable[[], T], seconds: float) -> T:
+        raised: list[BaseException] = []
+        try:
+            return run_bounded(run, seconds, threads=raised.append)
+        finally:
+            for why in raised:
+                self._note(t("a thread of plugin {id} failed: {why}", id=plugin, why=describe_exception(why)))
+
+    def _ask(self, plugin: str, fetch: Callable[[], Any]) -> bool:
+        """Import one plugin and ask it every hook; False when it was quarantined."""
+        stage = "import"
+        try:
+            module = fetch()
+            stage = "register"
+            self._manager.register(module, name=plugin)
+            specified = dict.fromkeys(specified_by(module, self._specified), plugin)
+            view = self._views[plugin] = self._view(plugin).with_contributions(
+                partial(self._answers_for, plugin)
+            )
+            brought: dict[str, list[Any]] = {}
+            for hook in WANTED:
+                if (answers := self._asked(plugin, hook, view)) is not None:
+                    brought[hook] = answers
+                    check(hook, answers)
+            for (name, account), wrong in view.failed_accounts.items():
+                brought.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
+            for name, wrong in view.failed_providers.items():
+                brought.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
+                self._note(t("provider {name} cannot be used: {why}", name=name, why=wrong))
+        except BaseException as why:  # noqa: BLE001 - a stranger's code
+            self._drop(plugin, stage, why)
+            return False
+        self._brought[plugin] = brought
+        self._specified |= specified
+        for name in self._undeclared(plugin):
+            told = t(
+                "plugin {id} brings the tool {tool}, which its manifest does not name", id=plugin, tool=name
+            )
+            mend = t("its author must write the manifest anew")
+            self._note(t("{problem}. {fix}", problem=told, fix=mend))
+        return True
+
+    def _asked(self, plugin: str, hook: str, view: PluginConfig) -> list[Any] | None:
+        """Return what one plugin answers to one hook, asked in isolation; None when it has no such hook."""
+        if not hasattr(self._manager.hook, hook):
+            return None
+        others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
+        caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
+        if not caller.get_hookimpls():
+            return None
+        marks = caller.get_hookimpls()[0]
+        self._ranks[plugin, hook] = -1 if marks.tryfirst else 1 if marks.trylast else 0
+        return self._bounded(plugin, partial(answers_of, caller, view), self._leeway.hook_seconds)
+
+    def _ask_others_hooks(self, plugin: str) -> bool:
+        """Ask one loaded plugin the hooks that plugins specify; False when it was quarantined."""
+        view = self._views[plugin]
+        answered: dict[str, list[Any]] = {}
+        try:
+            for hook in self._specified:
+                if (answers := self._asked(plugin, hook, view)) is not None:
+                    answered[hook] = answers
+        except BaseException as why:  # noqa: BLE001 - a stranger's code
+            self._brought.pop(plugin, None)
+            self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
+            self._drop(plugin, "register", why)
+            return False
+        self._answered[plugin] = answered
+        return True
+
+    def _answers_for(self, plugin: str, hook: str) -> tuple[tuple[str, Any], ...]:
+        """Return the answers to a hook that ``plugin`` specifies, by plugin, in load order."""
+        if self._specified.get(hook) != plugin:
+            raise UsageError("plugin {id} specifies no hook {hook}", id=plugin, hook=hook)
+        return tuple((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
+
+    def _drop(self, plugin: str, stage: str, why: BaseException) -> None:
+        """Take a plugin out again that failed while it was asked."""
+        if self._manager.has_plugin(plugin):
+            self._manager.unregister(name=plugin)
+        self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
+
+    def quarantine(self, plugin: str, stage: str, why: str, fix: str = "") -> None:
+        """Quarantine a plugin that failed while it ran."""
+        self._set_aside(
+            plugin, stage, ClawError("{why}", fix=fix.replace("{", "{{").replace("}", "}}"), why=why)
+        )
+
+    def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
+        found = (
+            self._standings[plugin].found
+            if plugin in self._standings
+            else InstalledPlugin(plugin, plugin, plugin, __version__)
+        )
+        mend = (isinstance(why, ClawError) and why.fix) or t(
+            "update or uninstall {distribution}, or do without it: claw config set plugins.entries.{id}.enabled false",
+            distribution=found.distribution,
+            id=plugin,
+        )
+        cause = (
+            ": ".join(filter(None, (why.where, why.problem)))
+            if isinstance(why, ClawError)
+            else describe_exception(why)
+        )
+        required = plugin in self._standings and self._standings[plugin].required
+        self._standings[plugin] = PluginState(found, QUARANTINED, cause, stage, mend, required=required)
+        self._tell(self._standings[plugin])
+
+    def _tell(self, state: PluginState) -> None:
+        stage, why = state.stage or "find", state.why
+        told = t("plugin {id} was set aside at {stage}: {why}", id=state.id, stage=stage, why=why)
+        mend = state.fix
+        self._note(t("{problem}. {fix}", problem=told, fix=mend) if mend else told)
+
+    def _note(self, line: str) -> None:
+        self.diagnostics.append(line)
+        if self._stands:
+            self._complain(line)
+
+    def _kit(self) -> Registry:
+        sections: list[PromptSection] = []
+        tools: list[Tool] = []
+        for plugin, hook, thing in self._things():
+            if hook == "register_prompt_sections":
+                sections.append(replace(thing, plugin=plugin))
+            elif hook == "register_tools" and not self._manifest_names_tools(plugin):
+                tools.append(replace(thing, plugin=plugin))
+        for state in self.standings:
+            if state.state in (LOADED, IDLE) and state.found.manifest:
+                tools += [self._lazy(state.id, line) for line in state.found.manifest.tools]
+        return Registry(
+            channels=self._by_name("register_channels", lambda one: channel_key(one.name, account_of(one))),
+            providers=self._by_name("register_providers"),
+            tools=tuple(tools),
+            sections=tuple(sections),
+            sandboxes={
+                name: contribution.value for name, contribution in self._by_name("register_sandboxes").items()
+            },
+            reviewers=self.ordered("register_reviewers"),
+            filters=self.ordered("register_filters"),
+            observers=self.ordered("register_observers"),
+            middleware=self.ordered("register_provider_middleware"),
+            selector=self.chosen("models"),
+            engine=self.chosen("context"),
+            approver=self.chosen("approvals"),
+            turn_log=self.chosen("turnLog"),
+            store=self.chosen("sessions"),
+            key_variables=key_variables(state.found for state in self.standings),
+            diagnostics=tuple(self.diagnostics),
+        )
+
+    def _things(self) -> Iterator[tuple[str, str, Any]]:
+        for plugin, brought in self._brought.items():
+            for hook, things in brought.items():
+                yield from ((plugin, hook, thing) for thing in things)
+
+    def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
+        """Return what loaded plugins answered to a hook, in the order in which they are asked."""
+        answers = (Contribution(plugin, thing) for plugin, of, thing in self._things() if of == hook)
+        return in_order(answers, lambda plugin: self._ranks.get((plugin, hook), 0))
+
+    def on_demand(self, hook: str) -> tuple[Contribution[Any], ...]:
+        """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order."""
+        for state in self.standings:
+            manifest = state.found.manifest
+            if manifest and KIND_OF_HOOK[hook] in manifest.kinds and state.state in (LOADED, IDLE):
+                self._load(state.id)
+        return self.ordered(hook)
+
+    def chosen(self, slot: str) -> Contribution[Any] | None:
+        """Return the answer of a slot in force: the one that the file names, else the first in order.
+
+        :raises ConfigError: the file names one that no loaded plugin brings.
+        """
+        answers, wanted = self.ordered(SLOTS[slot]), self._slots.get(slot, "")
+        if wanted:
+            for one in answers:
+                if wanted in (one.plugin, one.value.name):
+                    return one
+            known = ", ".join(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
+            raise ConfigError(
+                f"plugins.slots.{slot}",
+                "no plugin in use brings {name} for this slot",
+                "Install and enable the plugin, or choose one that is there: {known}"
+                if known
+                else "Install and enable the plugin, or remove the key",
+                name=wanted,
+                known=known,
+            )
+        if len(answers) > 1 and not self._stands:
+            first, *others = (one.plugin for one in answers)
+            template = (
+                "{slot}: plugin {first} is in force, {others} too would be. claw config set plugins.slots.{slot} "
+                "NAME chooses"
+            )
+            self._note(t(template, slot=slot, first=first, others=", ".join(others)))
+        return answers[0] if answers else None
+
+    def _by_name(
+        self, wanted: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)
+    ) -> dict[str, Contribution[Any]]:
+        named: dict[str, Contribution[Any]] = {}
+        for contribution in self.ordered(wanted):
+            name = name_of_thing(contribution.value)
+            first = named.setdefault(name, contribution)
+            if first is not contribution:
+                names = {"name": name, "second": contribution.plugin, "first": first.plugin}
+                told = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
+                self._note(t(told, **names))
+        return named
+
+    def _manifest_names_tools(self, plugin: str) -> bool:
+        """Return true if it may offer only the tools of its manifest: it names some, or says that it has none. One of the
+        kind tool that names none brings what its settings say."""
+        manifest = self._standings[plugin].found.manifest if plugin in self._standings else None
+        return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
+
+    def _undeclared(self, plugin: str) -> list[str]:
+        if not self._manifest_names_tools(plugin):
+            return []
+        manifest = self._standings[plugin].found.manifest
+        named = {line.name for line in manifest.tools} if manifest else set()
+        return [
+            tool.name for tool in self._brought[plugin].get("register_tools", ()) if tool.name not in named
+        ]
+
+    def _lazy(self, plugin: str, line: ToolDeclaration) -> Tool:
+        """A tool known from the manifest; its code is imported at its first call."""
+
+        async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
+            import asyncio
+
+            here = plugin in self._brought  # else it is imported now, which may take its time
+            real = (
+                self.supply(plugin, line.name)
+                if here
+                else await asyncio.to_thread(self.supply, plugin, line.name)
+            )
+            return await real.run(arguments, context)
+
+        return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line))
+
+    def supply(self, plugin: str, name: str) -> Tool:
+        """The real tool behind a declared one.
+
+        :raises PluginError: the plugin could not be loaded, or does not bring what its manifest says.
+        """
+        if not self._load(plugin):
+            raise PluginError(plugin, *self._standings[plugin].fault_parts())
+        for tool in self._brought[plugin].get("register_tools", ()):
+            if tool.name == name:
+                return tool  # type: ignore[no-any-return]
+        raise PluginError(
+            plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
+            "its author must write the manifest anew", tool=name,
+        )  # fmt: skip

@@ -1,0 +1,328 @@
+"""Plugin manifests: ``claw-plugin.json`` in a plugin's import package, which describes it without an import.
+
+A plugin is found by its entry point in the group ``claw.plugins`` (name = plugin id, value = import package);
+nothing here imports it. Source of the entry-point rules: packaging.python.org, "Entry points specification".
+"""
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from claw.contracts.errors import PluginError
+
+GROUP = "claw.plugins"
+FILE_NAME = "claw-plugin.json"
+_TO_AUTHOR = "correct the file if it is yours, or update the plugin"
+API_VERSION = (1, 0)
+Kind = Literal[
+    "channel", "provider", "tool", "section", "sandbox", "reviewer", "filter", "observer", "store", "command",
+    "middleware", "models", "context", "approver", "service", "turn-log", "session-store", "chat-command", "diagnostic",
+]  # fmt: skip
+KINDS: tuple[str, ...] = get_args(Kind)
+KIND_OF_HOOK = {
+    "register_channels": "channel",
+    "register_providers": "provider",
+    "register_tools": "tool",
+    "register_prompt_sections": "section",
+    "register_sandboxes": "sandbox",
+    "register_provider_middleware": "middleware",
+    "register_model_selectors": "models",
+    "register_context_engines": "context",
+    "register_reviewers": "reviewer",
+    "register_approvers": "approver",
+    "register_filters": "filter",
+    "register_observers": "observer",
+    "register_services": "service",
+    "register_turn_logs": "turn-log",
+    "register_session_stores": "session-store",
+    "register_chat_commands": "chat-command",
+    "register_diagnostics": "diagnostic",
+    "register_commands": "command",
+}
+"""Each hook and the kind that a manifest names for it."""
+_EVERY_TURN = frozenset({"middleware", "models", "context", "approver", "turn-log", "session-store"})
+"""Kinds that take part in every turn, so that a plugin with one of them is loaded once it is enabled."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"\S")]
+Names = tuple[Name, ...]
+
+
+class ManifestPart(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A part of the manifest: its fields are written in camelCase, and an unknown field is an error."""
+
+
+class ToolDeclaration(ManifestPart, frozen=True):
+    """A tool as the manifest declares it: all that a model or a policy needs before the code is imported.
+
+    :param name: the name by which a model calls it.
+    :param description: for models.
+    :param parameters: JSON Schema of its arguments, of type object.
+    :param optional: an allow list must name it, its plugin or ``group:plugins``.
+    :param owner_only: only owners get it.
+    :param effects: after a crash, a call with unknown outcome may run again (none, idempotent) or not (once).
+    :param parallel: it may run beside other calls of the same answer.
+    :param timeout_seconds: it is cancelled after this time; absent = no limit.
+    """
+
+    name: Name
+    description: str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+    optional: bool = False
+    owner_only: bool = False
+    effects: Literal["none", "idempotent", "once"] = "none"
+    parallel: bool = True
+    timeout_seconds: float | None = None
+
+
+class ProviderDeclaration(ManifestPart, frozen=True):
+    """A provider as the manifest declares it.
+
+    :param name: as in ``providers.NAME`` and in front of a model's name; ``*`` stands for every
+        ``providers.NAME`` that has a ``baseUrl`` and that no other plugin serves.
+    :param env: environment variables of which one holds a key.
+    :param default_model: the model to use when only a key is configured; without ``provider/``.
+    :param needs: a distribution that it requires and that an extra installs; while it is missing, this
+        provider is not chosen for its key alone.
+    :param fallback: it needs no key, and its ``default_model`` answers when nothing else is configured.
+    """
+
+    name: Name
+    env: Names = ()
+    default_model: str = ""
+    needs: str = ""
+    fallback: bool = False
+
+    def variable(self, environ: Mapping[str, str]) -> str:
+        """Return the environment variable that holds a key; empty when none does."""
+        return next((name for name in self.env if environ.get(name, "").strip()), "")
+
+    def ready(self, environ: Mapping[str, str]) -> bool:
+        """Return true if it may be a default: it has a model, a key, and what it needs is installed."""
+        keyed = bool(self.default_model and self.variable(environ))
+        return keyed and (not self.needs or _is_installed(self.needs))
+
+
+class Manifest(ManifestPart, frozen=True):
+    """The whole of ``claw-plugin.json``.
+
+    :param id: the same as the name of the entry point; letters, digits, ``-`` and ``_``, at most 64.
+    :param name: for people.
+    :param description: for people, one line.
+    :param api: range of plugin API versions it was made for.
+    :param kinds: what it contributes; shown in lists.
+    :param channels: names of its channels; each is configured at ``channels.NAME``.
+    :param providers: its providers.
+    :param tools: its tools. When there are any, these lines are what models and policy see: a tool that only
+        the code registers is not offered.
+    :param prompt_sections: names; with one of them the plugin is loaded at start.
+    :param skills: names; shown in lists.
+    :param commands: the words behind ``claw`` that run its commands; ``plugins NAME`` is one behind ``claw
+        plugins``.
+    :param sandboxes: names; shown in lists.
+    :param reviewers: names; with one of them the plugin is loaded at start.
+    :param filters: names; with one of them the plugin is loaded at start.
+    :param observers: names; with one of them the plugin is loaded at start.
+    :param stores: names; with one of them the plugin is loaded at start.
+    :param requires: ids of plugins without which it is quarantined.
+    :param env: environment variables it reads; shown in lists.
+    :param capabilities: what it touches: paths, network, subprocess; information for people, nothing is
+        enforced.
+    :param config_schema: JSON Schema of its settings (``plugins.entries.ID.config``): for editors, and to
+        quarantine the plugin before its code is imported when they do not fit.
+    :param config_keys: the keys of the file that it owns beside its own section: ``budgets`` at the top level,
+        ``agents.compaction`` for each agent.
+    :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
+        and ``enabled: false`` hold for it). Only claw's own distributions may say so.
+    :param schema: address of a JSON Schema, for your editor.
+    """
+
+    id: Name
+    name: str = ""
+    description: str = ""
+    api: str = ">=1,<2"
+    kinds: tuple[Kind, ...] = ()
+    channels: Names = ()
+    providers: tuple[ProviderDeclaration, ...] = ()
+    tools: tuple[ToolDeclaration, ...] = ()
+    prompt_sections: Names = ()
+    skills: Names = ()
+    commands: Names = ()
+    sandboxes: Names = ()
+    reviewers: Names = ()
+    filters: Names = ()
+    observers: Names = ()
+    stores: Names = ()
+    requires: Names = ()
+    env: Names = ()
+    capabilities: dict[str, Any] = {}
+    config_schema: dict[str, Any] | None = None
+    config_keys: Names = ()
+    standard: bool = False
+    schema: str = msgspec.field(default="", name="$schema")
+
+    @property
+    def loads_at_start(self) -> bool:
+        """True if it contributes something to every turn, so that it is loaded once enabled."""
+        named = self.prompt_sections or self.reviewers or self.filters or self.observers or self.stores
+        return bool(named) or not _EVERY_TURN.isdisjoint(self.kinds)
+
+    @property
+    def has_own_section(self) -> bool:
+        """True if its settings are under ``plugins.entries.ID.config``; else under channels or providers."""
+        return not (self.channels or self.providers)
+
+
+FIRST_PARTY = frozenset({
+    "builtin", "tools-std", "anthropic", "openai", "google", "mistral", "local", "feishu", "telegram", "discord",
+    "skills", "memory", "agents", "clock", "mcp", "llm-bridge", "sandbox", "http", "otel", "cluster",
+    "admin", "approvals", "author", "budgets", "context", "gateway", "loop-guard", "models", "offline", "prompt",
+    "prompted-tools", "sessions",
+})  # fmt: skip
+"""Plugin ids of claw's own: only ``claw-ID`` may use them."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def _is_installed(distribution: str) -> bool:
+    from importlib import metadata
+
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class InstalledPlugin:
+    """An installed plugin, found and not imported.
+
+    :param package: import package of the entry point.
+    :param folder: of that package; None when it cannot be found.
+    :param manifest: None when it has none.
+    :param fault: the reason why its manifest cannot be used.
+    """
+
+    id: str
+    package: str
+    distribution: str
+    version: str
+    folder: Path | None = None
+    manifest: Manifest | None = None
+    fault: PluginError | None = None
+
+
+def parse_manifest(text: str, plugin: str) -> Manifest:
+    """Read a manifest.
+
+    :raises PluginError: stage find; it names the field and the expected value.
+    """
+    try:
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except msgspec.ValidationError as why:
+        raise PluginError(plugin, "find", "its manifest is wrong: {why}", _TO_AUTHOR, why=why) from None
+    except (ValueError, RecursionError) as why:
+        raise PluginError(plugin, "find", "its manifest is not JSON: {why}", _TO_AUTHOR, why=why) from None
+    if manifest.id != plugin:
+        raise PluginError(
+            plugin, "find", "its manifest says id {id}, its entry point says {entry}", "make the two the same",
+            id=repr(manifest.id), entry=plugin,
+        )  # fmt: skip
+    return manifest
+
+
+_OPERATORS = {
+    ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+
+
+@cache
+def api_matches(api: str, version: tuple[int, int] = API_VERSION) -> bool:
+    """Return true if a plugin API range such as ``>=1,<2`` admits ``version``; an unreadable one does not."""
+    parts = [re.fullmatch(r"\s*([<>]=?|[=!]=)\s*(\d+)(?:\.(\d+))?\s*", part) for part in api.split(",")]
+    return all(part and _OPERATORS[part[1]](version, (int(part[2]), int(part[3] or 0))) for part in parts)
+
+
+def installed_plugins() -> tuple[InstalledPlugin, ...]:
+    """Return every installed plugin, in order of its id; no plugin is imported.
+
+    Of two distributions with one plugin id the first on the path is used, and the other is reported as a
+    fault.
+    """
+    from importlib.metadata import entry_points
+
+    seen: dict[str, InstalledPlugin] = {}
+    twice: list[InstalledPlugin] = []
+    for entry in entry_points(group=GROUP):
+        one = find_plugin(entry.name, entry.value, *_name_and_version(entry.dist))
+        first = seen.setdefault(one.id, one)
+        if first is not one and first.distribution != one.distribution:
+            twice.append(_faulty(
+                one, "{this} and {first} both bring a plugin of this id", "uninstall one of the two",
+                this=one.distribution, first=first.distribution,
+            ))  # fmt: skip
+    return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
+
+
+def providers_of(found: Iterable[InstalledPlugin]) -> Iterator[ProviderDeclaration]:
+    """Yield every provider that the manifests declare."""
+    return (line for one in found if one.manifest for line in one.manifest.providers)
+
+
+def variables_of(found: Iterable[InstalledPlugin], provider: str) -> tuple[str, ...] | None:
+    """Return the environment variables that may hold a key of ``provider``; None when no manifest has it."""
+    lines = [line for line in providers_of(found) if line.name == provider]
+    return tuple(name for line in lines for name in line.env) if lines else None
+
+
+def key_variables(found: Iterable[InstalledPlugin]) -> dict[str, tuple[str, ...]]:
+    """Return, for each provider that the manifests declare, the environment variables that may hold its key."""
+    variables: dict[str, tuple[str, ...]] = {}
+    for line in providers_of(found):
+        variables[line.name] = (*variables.get(line.name, ()), *line.env)
+    return variables
+
+
+def _name_and_version(dist: Any) -> tuple[str, str]:
+    """Return both, from the head of METADATA: the standard library parses all of it as an e-mail."""
+    text = (dist and (dist.read_text("METADATA") or dist.read_text("PKG-INFO"))) or ""
+    head = dict(re.findall(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", text.partition("\n\n")[0], re.M))
+    return head.get("Name", "?"), head.get("Version", "?")
+
+
+def find_plugin(plugin: str, package: str, distribution: str = "?", version: str = "?") -> InstalledPlugin:
+    """Find one plugin by its import package, through the path finders only: nothing is imported."""
+    seen = InstalledPlugin(plugin, package, distribution, version)
+    if not _ID.fullmatch(plugin):
+        return _faulty(seen, "its id is not a plain name: letters, digits, - and _, at most 64", _TO_AUTHOR)
+    if plugin in FIRST_PARTY and distribution not in ("?", f"claw-{plugin}"):
+        problem = "its id belongs to claw-{id}, and {distribution} is another package"
+        return _faulty(seen, problem, "uninstall it", id=plugin, distribution=distribution)
+    spec = PathFinder.find_spec(package.partition(".")[0])
+    if spec is None:
+        return _faulty(seen, "its package {package} is not there", "install it again", package=package)
+    where = list(spec.submodule_search_locations or ())
+    if not where:  # a single module: it has no folder that could hold a manifest
+        return seen
+    folder = Path(where[0]).joinpath(*package.split(".")[1:])
+    seen = replace(seen, folder=folder)
+    try:
+        return replace(
+            seen, manifest=parse_manifest((folder / FILE_NAME).read_text(encoding="utf-8"), plugin)
+        )
+    except FileNotFoundError:
+        return seen
+    except (OSError, UnicodeDecodeError) as why:
+        return _faulty(seen, "its manifest cannot be read: {why}", "install it again", why=why)
+    except PluginError as fault:
+        return replace(seen, fault=fault)
+
+
+def _faulty(seen: InstalledPlugin, problem: str, fix: str, **values: object) -> InstalledPlugin:
+    return replace(seen, fault=PluginError(seen.id, "find", problem, fix, **values))

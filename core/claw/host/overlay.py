@@ -1,0 +1,123 @@
+"""The plugin layer: the distributions that claw installed, in a numbered folder at the end of ``sys.path``.
+
+``current`` is a symbolic link to one folder; a process keeps the folder that it started with. Imports here are only the
+lightest parts of the standard library, because every command runs ``activate``.
+"""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from claw.contracts.errors import ClawError
+
+LAYERS_FOLDER = "plugins.d"
+CURRENT_LINK, STAGED_LINK = "current", "staged"
+EDITABLE_FILE, METADATA_FILE = "editable.paths", "layer.json"
+GATEWAY_LOCK = "gateway.lock"
+"""Lock file in the home, held by a running gateway; a staged layer waits until it is free."""
+_held: list[int] = []
+_names: set[str] = set()
+
+
+def activate_layer(home: str) -> str:
+    """Add the current layer of ``home`` to ``sys.path``; return its folder, empty without one for this Python."""
+    root = os.path.join(home, LAYERS_FOLDER)
+    if os.path.lexists(os.path.join(root, STAGED_LINK)):
+        promote_staged(home)
+    try:
+        folder = os.path.join(root, os.readlink(os.path.join(root, CURRENT_LINK)))
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    if not folder.endswith(sys.implementation.cache_tag):
+        os.close(fd)
+        _warn_of_other_python(folder)
+        return ""
+    _lock_until_exit(fd)
+    _names.update(name for name in os.listdir(fd) if name.endswith(".dist-info"))
+    sys.path.append(folder)
+    try:
+        with open(os.path.join(folder, EDITABLE_FILE), encoding="utf-8") as file:
+            sys.path += file.read().splitlines()
+    except OSError:
+        pass
+    return folder
+
+
+def installed_in(distribution: str) -> str:
+    """Return ``layer`` for a distribution that claw installed, else ``environment``."""
+    wanted = distribution.lower().replace("-", "_").replace(".", "_")
+    return "layer" if any(name.lower().partition("-")[0] == wanted for name in _names) else "environment"
+
+
+def _warn_of_other_python(folder: str) -> None:
+    from claw import i18n
+
+    i18n.use_language(i18n.language_of(os.environ))
+    text = i18n.t(
+        "the plugins in {folder} are left out: another Python made them; claw plugins sync builds them for this one",
+        folder=folder,
+    )
+    sys.stderr.write(f"claw: {text}\n")
+
+
+def promote_staged(home: str) -> bool:
+    """Make the staged layer current, unless a gateway runs; return true if done."""
+    from pathlib import Path
+
+    from claw.contracts.errors import ClawError
+    from claw.storage.files import SYSTEM, Lock
+
+    lock = Lock(Path(home) / GATEWAY_LOCK)
+    try:
+        lock.take()
+        SYSTEM.rename(
+            os.path.join(home, LAYERS_FOLDER, STAGED_LINK), os.path.join(home, LAYERS_FOLDER, CURRENT_LINK)
+        )
+    except (ClawError, OSError):
+        return False
+    finally:
+        lock.close()
+    return True
+
+
+def _lock_until_exit(fd: int) -> None:
+    """Hold a shared lock until this process ends, so that no change removes the folder while it is in use."""
+    import fcntl
+
+    _held.append(fd)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        pass
+
+
+def pip_command(python: str = sys.executable) -> list[str]:
+    """Return the start of a pip command for ``python``, which may have no pip of its own.
+
+    In this order: its own pip, the pip of its base Python, the one bundled with Python, one that uv fetches.
+    """
+    import shutil  # commands that only list plugins import this module too
+
+    aimed = ["--python", python]
+    if find_spec("pip"):
+        return [sys.executable, "-P", "-m", "pip", *(aimed if python != sys.executable else [])]
+    base = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
+    if _runs([base, "-P", "-m", "pip", "--version"]):
+        return [base, "-P", "-m", "pip", *aimed]
+    shipped = find_spec("ensurepip")
+    for wheel in sorted(Path(shipped.origin or "").parent.glob("_bundled/pip-*.whl")) if shipped else ():
+        return [sys.executable, f"{wheel}/pip", *aimed]
+    if uv := shutil.which("uv"):
+        return [uv, "tool", "run", "--quiet", "pip", *aimed]
+    raise ClawError("there is no pip to install with", fix="on Debian or Ubuntu: apt install python3-pip")
+
+
+def _runs(command: list[str]) -> bool:
+    import subprocess
+
+    try:
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False

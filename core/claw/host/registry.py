@@ -1,0 +1,230 @@
+"""The registry: the contributions of all plugins, frozen, each with the id of its plugin."""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from claw.config.plugin_view import PluginConfig
+from claw.contracts.channel import Channel
+from claw.contracts.extensions import (
+    Approver,
+    ContextEngine,
+    ModelSelector,
+    ProviderMiddleware,
+    SessionStore,
+    TurnLog,
+    position_of,
+)
+from claw.contracts.messages import Inbound
+from claw.contracts.prompt import PromptSection
+from claw.contracts.provider import Provider
+from claw.contracts.tool import Sandbox, Tool
+from claw.host import hookspecs
+
+T = TypeVar("T")
+
+BUILTIN = "builtin"
+"""The plugin id of what core itself brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution(Generic[T]):
+    """An object and the plugin that answers for it."""
+
+    plugin: str
+    value: T
+
+
+def in_order(
+    contributions: Iterable[Contribution[T]], rank: Callable[[str], int] = lambda plugin: 0
+) -> tuple[Contribution[T], ...]:
+    """Return contributions in the order in which they are asked: rank, position, plugin id.
+
+    :param rank: of a plugin for this hook: -1 with ``tryfirst``, 1 with ``trylast``, else 0.
+    """
+    return tuple(
+        sorted(contributions, key=lambda one: (rank(one.plugin), position_of(one.value), one.plugin))
+    )
+
+
+def channel_key(name: str, account: str = "default") -> str:
+    """Return the key of the channel that serves an account: NAME, or NAME/ACCOUNT for another than the default."""
+    return name if account == "default" else f"{name}/{account}"
+
+
+def account_of(channel: Channel) -> str:
+    """Return the account that a channel serves."""
+    return str(getattr(channel, "account", "") or "default")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All that stands ready for a turn.
+
+    :param channels: by :func:`channel_key`.
+    :param tools: in order of registration, core tools first; a name may appear twice, ``policy`` says whose
+        stands.
+    :param middleware: outermost first. ``reviewers``, ``filters``, ``observers``: in the order in which they are asked.
+    :param selector: of the slot ``models``; None = core's own choice. ``engine``: of ``context``; ``approver``: of
+        ``approvals``; ``turn_log``: of ``turnLog``; ``store``: of ``sessions``.
+    :param key_variables: provider → environment variables of which one may hold its key, as manifests declare them.
+    :param diagnostics: one line for each thing that was refused, both owners named.
+    """
+
+    channels: Mapping[str, Contribution[Channel]] = field(default_factory=dict)
+    providers: Mapping[str, Contribution[Provider]] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    sections: tuple[PromptSection, ...] = ()
+    sandboxes: Mapping[str, Sandbox] = field(default_factory=dict)
+    reviewers: tuple[Contribution[Any], ...] = ()
+    filters: tuple[Contribution[Any], ...] = ()
+    observers: tuple[Contribution[Any], ...] = ()
+    middleware: tuple[Contribution[ProviderMiddleware], ...] = ()
+    selector: Contribution[ModelSelector] | None = None
+    engine: Contribution[ContextEngine] | None = None
+    approver: Contribution[Approver] | None = None
+    turn_log: Contribution[TurnLog] | None = None
+    store: Contribution[SessionStore] | None = None
+    key_variables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    diagnostics: tuple[str, ...] = ()
+
+    def channel(self, name: str, account: str = "default") -> Channel | None:
+        """The channel of this name that serves this account; None when there is none."""
+        contribution = self.channels.get(channel_key(name, account))
+        return contribution.value if contribution else None
+
+    def channel_plugin(self, inbound: Inbound) -> str:
+        """Return the id of the plugin that brought the channel of a message; that of core without one."""
+        channel = self.channels.get(channel_key(inbound.address.channel, inbound.address.account))
+        return channel.plugin if channel else BUILTIN
+
+
+TOOLS_OF_ONE_PLUGIN = 500
+SCHEMA_CHARS = 64_000
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+WANTED = {
+    "register_channels": ("name", "run", "send", "capabilities"),
+    "register_providers": ("name", "stream", "credentials", "context_tokens"),
+    "register_tools": ("name", "description", "run", "parameters"),
+    "register_prompt_sections": ("name", "position", "render"),
+    "register_sandboxes": ("name", "wrap"),
+    "register_provider_middleware": ("name", "wrap"),
+    "register_model_selectors": ("name", "select", "credentials"),
+    "register_context_engines": ("name", "wrap", "compact", "before_reset"),
+    "register_reviewers": ("before",),
+    "register_approvers": ("name", "ask"),
+    "register_filters": (),
+    "register_observers": ("on_event",),
+    "register_services": ("name", "run"),
+    "register_turn_logs": ("name", "began", "joined", "once", "not_begun", "ended"),
+    "register_session_stores": ("name", "open"),
+    "register_chat_commands": ("name", "summary", "run"),
+    "register_diagnostics": ("name", "check"),
+}
+"""Each hook, and the members of every object that answers it."""
+SLOTS = {
+    "models": "register_model_selectors",
+    "context": "register_context_engines",
+    "approvals": "register_approvers",
+    "turnLog": "register_turn_logs",
+    "sessions": "register_session_stores",
+}
+"""The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
+ON_DEMAND = frozenset({"register_services", "register_chat_commands", "register_diagnostics"})
+"""Hooks that are asked by the process that needs them: a plugin that answers nothing else is not loaded for a chat."""
+_CALLED = {
+    *(
+        "run",
+        "send",
+        "stream",
+        "credentials",
+        "context_tokens",
+        "render",
+        "wrap",
+        "before",
+        "on_event",
+        "select",
+    ),
+    *("compact", "before_reset", "ask", "began", "joined", "once", "not_begun", "ended", "open", "check"),
+}
+_MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
+
+
+def check(hook: str, things: Sequence[Any]) -> None:
+    """Hold what one plugin answered to one hook against the bounds.
+
+    :raises TypeError: an object is not what was asked for.
+    :raises ValueError: it is, and is out of bounds.
+    """
+    for thing in things:
+        missing = [name for name in WANTED[hook] if not hasattr(thing, name)]
+        if missing:
+            raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
+        for name in _CALLED.intersection(WANTED[hook]):
+            if not callable(getattr(thing, name)):
+                raise TypeError(f"{name} of a {type(thing).__name__} is not a function")
+        if "name" in WANTED[hook] and not (isinstance(thing.name, str) and thing.name.strip()):
+            raise TypeError(f"{hook} answered with one that is named {thing.name!r}, which is no text")
+        if not isinstance(thing, _MADE_OF.get(hook, object)):
+            raise TypeError(f"{hook} answered with {type(thing).__name__}, not {_MADE_OF[hook].__name__}")
+        if hook == "register_filters" and not (hasattr(thing, "inbound") or hasattr(thing, "outbound")):
+            raise TypeError(
+                f"{hook} answered with {type(thing).__name__}, which has no inbound and no outbound"
+            )
+        if isinstance(thing, PromptSection) and not isinstance(thing.position, int | float):
+            raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
+    if hook == "register_tools":
+        _check_tools(things)
+
+
+def _check_tools(tools: Sequence[Any]) -> None:
+    if len(tools) > TOOLS_OF_ONE_PLUGIN:
+        raise ValueError(f"it brings {len(tools)} tools, and {TOOLS_OF_ONE_PLUGIN} are the most")
+    for tool in tools:
+        if not isinstance(tool.name, str) or not _TOOL_NAME.fullmatch(tool.name.strip()):
+            raise ValueError(f"a tool is named {tool.name!r}: use letters, digits, _ and -, at most 64")
+        try:
+            size = len(json.dumps(dict(tool.parameters)))
+        except (TypeError, ValueError) as why:
+            raise ValueError(f"the parameters of tool {tool.name} are not JSON: {why}") from None
+        if size > SCHEMA_CHARS:
+            raise ValueError(
+                f"the parameters of tool {tool.name} take {size} characters, {SCHEMA_CHARS} are the most"
+            )
+
+
+MARK = "claw_spec"
+"""The attribute that ``@hookspec`` leaves on a function: the project's name and ``_spec`` (pluggy, "HookspecMarker")."""
+
+
+def answers_of(caller: Any, view: PluginConfig) -> list[Any]:
+    """Return what one plugin answers to one hook, joined; a generator runs here, in isolation."""
+    things: list[Any] = []
+    for answer in caller(config=view):
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise TypeError(
+                "its hook is a coroutine function: hooks are asked once, at start, and answer at once"
+            )
+        things += answer or ()
+    return things
+
+
+def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
+    """The hooks that a plugin specifies: the functions marked ``@hookspec`` of its ``hookspecs`` (a module or object).
+
+    :raises TypeError: one of them asks for more than ``config``, so nobody could answer it.
+    :raises ValueError: its name is taken.
+    """
+    specs = getattr(module, "hookspecs", None)
+    marked = [name for name in dir(specs) if hasattr(getattr(specs, name, None), MARK)] if specs else []
+    for name in marked:
+        if name in taken or hasattr(hookspecs, name):
+            raise ValueError(f"its hook {name} has the name of one that is there: take another")
+        if list(inspect.signature(getattr(specs, name)).parameters) != ["config"]:
+            raise TypeError(f"its hook {name} must take config and nothing else")
+    return marked

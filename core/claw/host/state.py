@@ -1,0 +1,295 @@
+"""The plugin state under a configuration: loaded, idle, disabled, blocked, quarantined or incompatible.
+
+Pure: it reads metadata and the plain tree of the config file, imports no plugin, and is the data of ``plugins
+list``.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from claw.config.summary import ANY_ENDPOINT, ConfigOutline
+from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
+from claw.contracts.errors import ConfigError, PluginError
+from claw.host.manifest import API_VERSION, FIRST_PARTY, InstalledPlugin, Manifest, api_matches, providers_of
+from claw.i18n import t
+from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
+
+
+@dataclass(frozen=True)
+class PluginState:
+    """The state of one plugin, and the reason.
+
+    :param eager: its code takes part in turns from the start; a tool with a manifest waits for its first
+        call.
+    :param why: the use that loads it, or the reason that nothing does; for a quarantined plugin, the cause.
+    :param stage: of the fault; empty when there is none.
+    :param mend: the fix.
+    """
+
+    found: InstalledPlugin
+    state: str
+    why: str = ""
+    stage: str = ""
+    fix: str = ""
+    eager: bool = False
+    required: bool = False
+
+    @property
+    def id(self) -> str:
+        """The plugin's id."""
+        return self.found.id
+
+    def fault_parts(self) -> tuple[str, str, str]:
+        """Return stage, cause and fix, for an error that gets no further values: braces in them stay as they
+        are.
+        """
+        return self.stage or "find", self.why or self.state, self.fix
+
+
+def decide_states(
+    found: Sequence[InstalledPlugin],
+    wanted: ConfigOutline,
+    providers_used: Sequence[str],
+    wrong: Mapping[str, ConfigError] | None = None,
+) -> tuple[PluginState, ...]:
+    """Decide the state of every plugin, also of one that is required and not installed.
+
+    :param wanted: the parts of the config file that concern plugins.
+    :param providers_used: the provider names that a model of the configuration refers to.
+    :param wrong: plugin id → the error in its own section against its ``configSchema``.
+    """
+    ids = {one.id for one in found}
+    required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
+    plugin_states = [
+        _with_config_fault(_state_of(one, wanted, providers_used, found), wrong or {}) for one in found
+    ]
+    plugin_states = [replace(one, required=True) if one.id in required else one for one in plugin_states]
+    usable = {state.id for state in plugin_states if state.state in (LOADED, IDLE)}
+    mends = {state.id: state.fix for state in plugin_states}
+    plugin_states = [_with_needs(state, usable, mends) for state in plugin_states]
+    for plugin in wanted.entries:
+        if plugin in required - ids:
+            absent = InstalledPlugin(plugin, "", "", "")
+            why = t("it is not installed")
+            mend = t("claw plugins install claw-{id}, or remove plugins.entries.{id}", id=plugin)
+            plugin_states.append(PluginState(absent, QUARANTINED, why, "find", mend, required=True))
+    return tuple(plugin_states)
+
+
+def _state_of(
+    found: InstalledPlugin, wanted: ConfigOutline, used: Sequence[str], all_found: Sequence[InstalledPlugin]
+) -> PluginState:
+    if wanted.entries.get(found.id, {}).get("enabled") is False:
+        why = t("plugins.entries.{id}.enabled is false", id=found.id)
+        mend = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
+        return PluginState(found, DISABLED, why, fix=mend)
+    if found.id in wanted.deny:
+        return PluginState(found, BLOCKED, t("plugins.deny names it"), fix=t("remove it from plugins.deny"))
+    standard = found.manifest is not None and found.manifest.standard and found.id in FIRST_PARTY
+    if wanted.allow is not None and found.id not in wanted.allow and not standard:
+        mend = t("claw config set 'plugins.allow[]' {id}", id=found.id)
+        return PluginState(found, BLOCKED, t("plugins.allow does not name it"), fix=mend)
+    if fault := found.fault:
+        return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
+    if found.manifest and not api_matches(found.manifest.api):
+        api, version = found.manifest.api, API_VERSION[0]
+        why = t("it was made for plugin API {range}, this is {version}", range=api, version=version)
+        mend = t("claw plugins update {id}, if it has a release for this claw", id=found.id)
+        return PluginState(found, INCOMPATIBLE, why, "find", mend)
+    return _usage_state(found, wanted, used, all_found)
+
+
+def _with_config_fault(state: PluginState, wrong: Mapping[str, ConfigError]) -> PluginState:
+    """Quarantine a plugin that would be used but whose own section is wrong."""
+    error = wrong.get(state.id)
+    if error is None or state.state not in (LOADED, IDLE):
+        return state
+    why = f"{error.where}: {error.problem}"
+    return replace(state, state=QUARANTINED, why=why, stage="config", fix=error.fix, eager=False)
+
+
+def _usage_state(
+    found: InstalledPlugin, wanted: ConfigOutline, used: Sequence[str], all_found: Sequence[InstalledPlugin]
+) -> PluginState:
+    """Return the state by use: loaded if anything in the configuration uses it, else idle."""
+    manifest = found.manifest
+    if manifest is None:
+        why = t("it has no manifest, so it is imported at every start")
+        return PluginState(found, LOADED, why, eager=True)
+    reasons: list[str] = []
+    eager = manifest.loads_at_start
+    for channel in manifest.channels:
+        if channel in wanted.channels:
+            reasons.append(t("channel {name} is configured", name=channel))
+            eager = True
+    for provider in _providers_served(manifest, used, wanted, all_found):
+        reasons.append(t("a model of {name} is in use", name=provider))
+        eager = True
+    if manifest.loads_at_start:
+        reasons.append(t("it takes part in every turn"))
+    if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
+        reasons.append(t("its tools are offered"))
+    if why := _dynamic_tools_reason(found, wanted, all_found):
+        reasons.append(why)
+        eager = True
+    if reasons:
+        return PluginState(found, LOADED, "; ".join(reasons), eager=eager)
+    return PluginState(found, IDLE, _why_idle(manifest), fix=_enable_fix(manifest))
+
+
+def _providers_served(
+    manifest: Manifest, used: Sequence[str], wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
+) -> list[str]:
+    own = {line.name for line in manifest.providers}
+    served = [name for name in used if name in own]
+    if ANY_ENDPOINT in own:
+        others = {line.name for line in providers_of(all_found)}
+        served += [name for name in used if name not in others and name in wanted.providers]
+    return served
+
+
+def _opted_in(manifest: Manifest, wanted: ConfigOutline) -> bool:
+    named = {"group:plugins", manifest.id, *(tool.name for tool in manifest.tools)}
+    return bool(manifest.tools) and not named.isdisjoint(wanted.opt_ins)
+
+
+def _dynamic_tools_reason(
+    found: InstalledPlugin, wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
+) -> str:
+    """Return the reason to load a plugin of kind tool that declares no tools, because they depend on its
+    settings or on other plugins: the file has settings for it, names it, or names a tool that no manifest
+    declares. Else empty.
+    """
+    manifest = found.manifest
+    if manifest is None or "tool" not in manifest.kinds or manifest.tools:
+        return ""
+    settings = wanted.entries.get(found.id, {}).get("config")
+    if isinstance(settings, Mapping) and any(settings.values()):
+        return t("it is configured")
+    if not wanted.opt_ins.isdisjoint({found.id, PLUGINS_GROUP}):
+        return t("an allow list names it")
+    declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
+    known = declared | CORE_TOOLS.keys() | {one.id for one in all_found}
+    undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
+    word = min(undeclared, default="")
+    return t("an allow list names {word}, which no manifest declares", word=word) if word else ""
+
+
+def _why_idle(manifest: Manifest) -> str:
+    if manifest.tools:
+        return t("its tools are optional and no allow list names one")
+    if manifest.channels:
+        return t("channel {name} is not configured", name=", ".join(manifest.channels))
+    if manifest.providers:
+        names = ", ".join(line.name for line in manifest.providers if line.name != ANY_ENDPOINT)
+        return t("no model of {name} is in use", name=names)
+    if "tool" in manifest.kinds:
+        return t("no settings and no allow list name it")
+    if manifest.commands:
+        return t("it is loaded when one of its commands is typed")
+    return t("nothing uses it")
+
+
+def _enable_fix(manifest: Manifest) -> str:
+    needs_settings = (manifest.config_schema or {}).get("required")
+    if manifest.tools or ("tool" in manifest.kinds and not needs_settings):
+        return t("claw config set 'tools.alsoAllow[]' {id}", id=manifest.id)
+    return ""
+
+
+def _with_needs(state: PluginState, usable: Set[str], mends: Mapping[str, str]) -> PluginState:
+    """Quarantine a plugin if one it requires is absent or unusable; the fix for that one is the fix.
+
+    :param mends: plugin id → the fix, for every installed plugin.
+    """
+    manifest = state.found.manifest
+    if state.state not in (LOADED, IDLE) or manifest is None:
+        return state
+    missing = [need for need in manifest.requires if need not in usable]
+    if not missing:
+        return state
+    mend = mends.get(missing[0], t("claw plugins install claw-{id}", id=missing[0]))
+    why = t("it needs plugin {id}", id=missing[0])
+    return replace(state, state=QUARANTINED, why=why, stage="find", fix=mend, eager=False)
+
+
+def choose_default_model(
+    found: Sequence[InstalledPlugin],
+    wanted: ConfigOutline,
+    environ: Mapping[str, str],
+    raw: Mapping[str, Any],
+) -> str:
+    """Return the default model when the configuration names none: of the first provider with a key, else of
+    one that needs none (``fallback``). Empty when there is neither.
+
+    A provider counts when the environment holds what it needs, or its section holds a key or a ``baseUrl``
+    and names a ``defaultModel``.
+    """
+    sections = raw.get("providers")
+    for name, section in sections.items() if isinstance(sections, dict) else ():
+        if isinstance(section, dict):
+            model = section.get("defaultModel") or section.get("default_model") or _default_of(found, name)
+            if model:
+                return f"{name}/{model}"
+    spare = ""
+    for one in found:
+        if wanted.entries.get(one.id, {}).get("enabled") is False or one.id in wanted.deny:
+            continue
+        for line in one.manifest.providers if one.manifest else ():
+            if line.ready(environ):
+                return f"{line.name}/{line.default_model}"
+            if line.fallback and not spare:
+                spare = f"{line.name}/{line.default_model}"
+    return spare
+
+
+def _default_of(found: Sequence[InstalledPlugin], provider: str) -> str:
+    return next((line.default_model for line in providers_of(found) if line.name == provider), "")
+
+
+def require_plugins(plugin_states: Sequence[PluginState]) -> None:
+    """Raise if a plugin that the file requires is not usable.
+
+    :raises PluginError: it is not installed, or is quarantined; with cause and fix.
+    """
+    for one in plugin_states:
+        if one.required and one.state not in (LOADED, IDLE):
+            stage, problem, mend = one.fault_parts()
+            raise PluginError(one.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend)
+
+
+CONFIG_KEY_PACKAGES = {"budgets": "claw-budgets"}
+"""Top-level keys of the file and the package whose plugin gives them effect: for the hint when it is not installed."""
+
+
+def require_config_owners(raw: Mapping[str, Any], plugin_states: Sequence[PluginState]) -> None:
+    """Go no further with a key of the file that has no effect because its plugin is not in use.
+
+    :param raw: the plain tree of the file. A plugin names its keys in its manifest (``configKeys``).
+    :raises ConfigError: a key whose plugin is missing, disabled, blocked or quarantined; the fix says what to do.
+    """
+    owners = {
+        key: one for one in plugin_states if one.found.manifest for key in one.found.manifest.config_keys
+    }
+    for key in raw:
+        owner = owners.get(key)
+        if not raw[key] or (owner is None and key not in CONFIG_KEY_PACKAGES):
+            continue
+        if owner is None:
+            package = CONFIG_KEY_PACKAGES[key]
+            raise ConfigError(
+                key,
+                "it has no effect: {package} is not installed",
+                "Install it (claw plugins install {package}), or remove the key",
+                package=package,
+            )
+        if owner.state not in (LOADED, IDLE):
+            raise ConfigError(
+                key,
+                "it has no effect: plugin {id} is {state}",
+                "{command}, or remove the key" if owner.fix else "Remove the key",
+                id=owner.id,
+                state=owner.state,
+                command=owner.fix,
+            )

@@ -1,0 +1,128 @@
+"""Plugin workers: each plugin has an event loop of its own, in a thread, for what it does during a turn.
+
+Code that blocks there stops that plugin, not the host and not other plugins. A blocked worker is abandoned
+and replaced.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, isolated
+
+MAX_LEFT_TASKS = 1000
+"""Limit of background tasks that a plugin may leave in its loop; beyond it all of them are cancelled."""
+
+
+class PluginWorker:
+    """The plugins' event loops, each created at first use.
+
+    :param overheard: called with the plugin and the error of a background task that failed.
+    """
+
+    def __init__(
+        self,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        overheard: Callable[[str, str], None] = lambda who, why: None,
+    ) -> None:
+        self.timeouts = timeouts
+        self._on_task_error = overheard
+        self._loops: dict[str, asyncio.AbstractEventLoop] = {}
+        self._timeouts: Counter[str] = Counter()
+
+    async def call(
+        self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float, who: str = ""
+    ) -> Any:
+        """Call ``step`` in the loop of plugin ``who``, sync or async, and wait at most ``seconds`` for its
+        answer.
+
+        :param who: the plugin that is called; after ``leeway.late_times`` timeouts it is not called again.
+        :raises TimeoutError: it did not answer; if it blocks its loop, that loop is abandoned.
+        :raises Escaped: it raised an exception that would end the process. All other exceptions pass through.
+        """
+        if who and self._timeouts[who] >= self.timeouts.max_timeouts:
+            raise TimeoutError(f"it did not answer {self._timeouts[who]} times, and is not asked again")
+        loop = self._loop_of(who)
+
+        async def call() -> Any:
+            answer = step(*values)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if len(left := asyncio.all_tasks() - {asyncio.current_task()}) > MAX_LEFT_TASKS:
+                for task in left:  # the plugin starts tasks and never waits for them
+                    task.cancel()
+            return answer
+
+        future = asyncio.run_coroutine_threadsafe(isolated(call()), loop)
+        try:  # no wait_for: in Python 3.11 it loses a cancellation that arrives together with the answer
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                raise  # the plugin raised it
+            self._timeouts[who] += 1
+            future.cancel()
+            if not await _is_responsive(loop, self.timeouts.worker_seconds):
+                self._loops.pop(who, None)  # abandon the thread that the plugin blocks
+            raise TimeoutError(f"it did not answer within {seconds:g} s") from None
+
+    def close(self) -> None:
+        """Stop the loops: cancel tasks that plugins left there; a blocked thread is a daemon and ends with
+        the process.
+        """
+        loops, self._loops = self._loops, {}
+        for loop in loops.values():
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(_stop_loop, loop)
+
+    def _loop_of(self, who: str) -> asyncio.AbstractEventLoop:
+        loop = self._loops.get(who)
+        if loop is None or loop.is_closed():  # a forgotten task that raises SystemExit ends its loop
+            loop = self._loops[who] = asyncio.new_event_loop()
+            loop.set_exception_handler(partial(self._on_loop_error, who))
+            threading.Thread(target=_run_loop, args=(loop,), daemon=True, name="claw-yard").start()
+        return loop
+
+    def _on_loop_error(self, who: str, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        why = context.get("exception")
+        self._on_task_error(who, describe_exception(why) if why else str(context.get("message")))
+
+
+async def _is_responsive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
+    caller_loop = asyncio.get_running_loop()
+    alive = caller_loop.create_future()
+    with contextlib.suppress(TimeoutError, RuntimeError):
+        loop.call_soon_threadsafe(_ping, caller_loop, alive)
+        async with asyncio.timeout(seconds):
+            await alive
+        return True
+    return False
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.call_later(0.2 if tasks else 0, loop.stop)
+
+
+def _ping(loop: asyncio.AbstractEventLoop, alive: "asyncio.Future[None]") -> None:
+    with contextlib.suppress(RuntimeError):  # the caller's loop has ended
+        loop.call_soon_threadsafe(_resolve, alive)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,112 @@
+"""The tool catalog: aliases, groups, profiles, patterns, and the names that are reserved for core tools.
+
+Pure tables and pure functions. Profiles, owner-only tools and sub-agent denials are those of the seed documents; the
+group members are those that other hosts agree on, so that a list written for one of them means the same here.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
+
+_TOOLS_BY_SUPPLIER = (
+    ("tools-std", "read write edit apply_patch ls grep find exec process web_search web_fetch"),
+    ("memory", "memory_search memory_get"),
+    ("agents", "sessions_list sessions_history sessions_send sessions_spawn subagents"),
+    ("tools-std", "session_status message"),
+    ("clock", "cron"),
+    ("http", "gateway"),
+    ("", "nodes browser canvas agents_list image tts"),
+)
+CORE_TOOLS = {name: plugin for plugin, names in _TOOLS_BY_SUPPLIER for name in names.split()}
+"""Reserved name of a core tool → the first-party plugin that supplies it (empty: none yet), in the order of a request."""
+
+_GROUP_MEMBERS = {
+    "fs": "read write edit apply_patch",
+    "runtime": "exec process",
+    "web": "web_search web_fetch",
+    "memory": "memory_search memory_get",
+    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status",
+    "ui": "browser canvas",
+    "messaging": "message",
+    "automation": "cron gateway",
+    "nodes": "nodes",
+    "agents": "agents_list",
+    "media": "image tts",
+}
+PLUGINS_GROUP = "group:plugins"
+GROUPS = {f"group:{name}": frozenset(members.split()) for name, members in _GROUP_MEMBERS.items()}
+GROUPS["group:openclaw"] = frozenset().union(
+    *(members for name, members in GROUPS.items() if name not in ("group:fs", "group:runtime"))
+)
+"""Group → its core tools. ``group:plugins`` is not here: it depends on what is loaded."""
+
+_PROFILE_TOOLS = {
+    "minimal": "read write edit grep find ls",
+    "coding": "read write edit apply_patch grep find ls exec process web_search web_fetch",
+    "messaging": "read write message sessions_list sessions_send cron web_search",
+    "full": "*",
+}
+PROFILES = {profile: tuple(names.split()) for profile, names in _PROFILE_TOOLS.items()}
+"""Profile → the tools that it allows. Any other name, such as ``default``, restricts nothing."""
+
+OWNER_ONLY = frozenset({"gateway", "cron", "nodes"})
+CHANNEL_DENY = {"voice": frozenset({"tts"})}
+"""Channel → exact names of tools that make no sense there."""
+
+SANDBOX_ALLOW = (
+    *("exec", "process", "read", "write", "edit", "apply_patch"),
+    *("sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents", "session_status"),
+)
+SANDBOX_DENY = ("browser", "canvas", "nodes", "cron", "gateway")
+"""The lists of a sandbox without lists in the config; a tool named like a channel is denied there as well."""
+
+_SUBAGENT_DENY = ("gateway", "sessions_spawn")
+_DEEP_SUBAGENT_DENY = (*_SUBAGENT_DENY, "cron", "message")
+
+
+def subagent_denials(depth: int) -> tuple[str, ...]:
+    """Return the tools that a sub-agent never gets by default; ``depth`` 0 is the main agent, 1 its child."""
+    if depth <= 0:
+        return ()
+    return _SUBAGENT_DENY if depth == 1 else _DEEP_SUBAGENT_DENY
+
+
+@lru_cache(maxsize=4096)
+def normalise_tool_name(name: str) -> str:
+    """Normalise a name or list entry for comparison: no outer blanks, lower case, aliases resolved."""
+    bare = name.strip().lower()
+    return ALIASES.get(bare, bare)
+
+
+def is_pattern(entry: str) -> bool:
+    """Return true if a normalised list entry is a wildcard pattern; groups have none."""
+    return "*" in entry and not entry.startswith("group:")
+
+
+def matches_pattern(pattern: str, name: str) -> bool:
+    """Return true if a pattern matches the whole name: ``*`` is any run of characters, everything else is literal."""
+    return bool(names_matching(pattern, (name,)))
+
+
+def names_matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a pattern matches. All normalised; linear in their length for every pattern."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return frozenset(name for name in names if name == pattern)
+    *middle, last = rest
+    least = len(first) + len(last)
+    ends = [n for n in names if n.startswith(first) and n.endswith(last) and len(n) >= least]
+    if not any(middle):
+        return frozenset(ends)
+    return frozenset(name for name in ends if _in_order(middle, name, len(first), len(name) - len(last)))
+
+
+def _in_order(pieces: Iterable[str], name: str, at: int, end: int) -> bool:
+    """Return true if the pieces follow each other in ``name[at:end]``; the earliest match of each leaves most room."""
+    for piece in pieces:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

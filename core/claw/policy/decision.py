@@ -1,0 +1,140 @@
+"""Results of the policy: a ruling for each tool, and the judgement that contains them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from claw.i18n import t
+from claw.policy.catalog import normalise_tool_name
+from claw.policy.layers import Layer, ListEntry
+from claw.policy.matching import ToolMatcher
+from claw.policy.subjects import RunFacts, ToolFact
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The decision about one tool, with its cause.
+
+    :param stage: the check or layer that denied it; empty when it is allowed.
+    :param key: dotted key of the list (or setting) that decided; empty when claw's own tables did.
+    :param entry: the list entry that matched, for a denial.
+    :param whose: the id that a list index in ``key`` stands for: an agent's or a group's.
+    :param template: English template of the reason; ``values`` fills it.
+    :param spare: the fallback model (``provider/model``) for which it was denied.
+    """
+
+    allowed: bool
+    stage: str = ""
+    key: str = ""
+    entry: ListEntry | None = None
+    owner_id: str = ""
+    template: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    fallback: str = ""
+
+    @property
+    def pattern(self) -> str | None:
+        """The word of a deny list that matched."""
+        return self.entry.word if self.entry else None
+
+    @property
+    def shown_key(self) -> str:
+        """The key as people read it: ``agents.list[0].tools.allow (coder)``."""
+        return f"{self.key} ({self.owner_id})" if self.owner_id else self.key
+
+    @property
+    def reason(self) -> str:
+        """The reason of a denial, in the language in use, with the key. Empty when the tool is allowed."""
+        if not self.template:
+            return ""
+        text = t(self.template, key=self.shown_key, pattern=self.pattern or "", **self.values)
+        if not self.fallback:
+            return text
+        return t("{reason}, because of fallback {model}", reason=text, model=self.fallback)
+
+
+ALLOWED = Ruling(True)
+
+
+_CONFLICTS = {
+    "reserved": "its name {name} is kept for a core tool (supplied by {holder})",
+    "taken": "plugin {holder} brought the name {name} before",
+    "plugin-id": "its plugin is called like the core tool {holder}, so none of its tools is taken",
+    "handed": "{key} gives its name {name} to the plugin {holder}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NameConflict:
+    """A tool that is skipped because another plugin owns its name.
+
+    :param kind: ``reserved`` (for a core tool), ``taken`` (another plugin was first), ``plugin-id`` (the id of the
+        plugin is the name of a core tool) or ``handed`` (``tools.suppliers`` assigns the name to another plugin).
+    :param holder: the plugin that owns the name or would own it; empty when none supplies it.
+    """
+
+    fact: ToolFact
+    kind: str
+    holder: str
+
+    @property
+    def ruling(self) -> Ruling:
+        """The ruling that denies this tool."""
+        key = "tools.suppliers" if self.kind == "handed" else ""
+        values = {"name": self.fact.name, "holder": self.holder or t("nobody yet"), "kind": self.kind}
+        return Ruling(False, "name", key, template=_CONFLICTS[self.kind], values=values)
+
+    def __str__(self) -> str:
+        names = {"name": self.fact.name, "id": self.fact.plugin or self.fact.supplier}
+        return t("tool {name} of plugin {id} is skipped: {why}", why=self.ruling.reason, **names)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The rulings on every tool of a run, and their input.
+
+    :param positions: indexes of the allowed tools in ``facts``, in order.
+    :param loaded: the facts that reached the layers: opted in, and owners of their names.
+    :param unknown: per layer the allow-list entries that name nothing, normalised and sorted.
+    :param spares: the judgements for the fallback models of this run, whose layers apply too.
+    """
+
+    run: RunFacts
+    facts: tuple[ToolFact, ...]
+    layers: tuple[Layer, ...]
+    rulings: Mapping[str, Ruling]
+    positions: tuple[int, ...]
+    loaded: tuple[ToolFact, ...]
+    conflicts: tuple[NameConflict, ...] = ()
+    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fallbacks: tuple["Judgement", ...] = ()
+
+    @property
+    def allowed_names(self) -> tuple[str, ...]:
+        """Names of the allowed tools, in order of registration."""
+        return tuple(self.facts[at].name for at in self.positions)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[ToolFact, ...]]:
+        """Normalised name → the tools of that name: first the allowed one, then the loaded ones, then the others."""
+        names: dict[str, dict[int, ToolFact]] = {}
+        for fact in (*map(self.facts.__getitem__, self.positions), *self.loaded, *self.facts):
+            names.setdefault(normalise_tool_name(fact.name), {}).setdefault(id(fact), fact)
+        return {name: tuple(facts.values()) for name, facts in names.items()}
+
+    def matcher(self, fact: ToolFact) -> ToolMatcher:
+        """Return the lookup of list words among the loaded tools and ``fact``."""
+        return self._reach if id(fact) in self._loaded_ids else ToolMatcher((*self.loaded, fact))
+
+    @cached_property
+    def _reach(self) -> ToolMatcher:
+        return ToolMatcher(self.loaded)
+
+    @cached_property
+    def _loaded_ids(self) -> frozenset[int]:
+        return frozenset(map(id, self.loaded))
+
+    @property
+    def owners(self) -> tuple[str | None, ...]:
+        """The plugin of each allowed tool, or None for a core tool."""
+        return tuple(self.facts[at].plugin for at in self.positions)

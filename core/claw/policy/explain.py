@@ -1,0 +1,269 @@
+"""Explain why a tool is available or not (pure): each gate and layer in order, the rule that decides, the fix.
+
+It reads the judgement that a turn would get from ``policy.resolve``; a tool that policy never saw, because no plugin
+registered it, is explained from the states of the installed plugins.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from claw.config.paths import format_key, nearest
+from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED
+from claw.i18n import t
+from claw.policy import Judgement, Layer, ToolFact
+from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
+from claw.policy.decision import ALLOWED, NameConflict, Ruling
+from claw.policy.engine import CLOSING_CHECKS, apply_layer, opt_in_words
+from claw.policy.fixes import ConfigEdit, edit_for_name, edits_for
+from claw.policy.layers import sections_for
+from claw.policy.subjects import PluginStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationStep:
+    """One gate or layer.
+
+    :param stage: as in ``Ruling``.
+    :param passes: the tool passes this step, whatever the others decide.
+    :param note: the rule that decided, in the language in use; for a layer without a rule, that it has none.
+    """
+
+    stage: str
+    passes: bool
+    note: str
+    key: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The explanation of one tool.
+
+    :param name: as registered; as asked when no plugin registers it.
+    :param plugin: the plugin that registers it, or would; empty when there is none.
+    :param stage: the gate or layer that removed it, or the reason why policy never saw it (``unknown``,
+        ``not-installed``, ``no-supplier``, ``not-brought``, or the state of its plugin); empty when it is available.
+    :param why: the reason in the language in use, with the key.
+    :param key: of the deciding rule; ``whose`` the id behind a list index in it, ``file`` and ``line`` its place.
+    :param edits: the changes to make; all of them are needed. ``fix`` is the instruction where no edit can help.
+    :param steps: gates and layers in order; empty for a tool that policy never saw.
+    :param spare: the fallback model that causes the refusal.
+    :param rivals: other plugins' tools of this name, each with the edits that hand the name over.
+    """
+
+    name: str
+    available: bool
+    plugin: str = ""
+    core: bool = False
+    stage: str = ""
+    why: str = ""
+    key: str = ""
+    whose: str = ""
+    file: str = ""
+    line: int | None = None
+    edits: tuple[ConfigEdit, ...] = ()
+    fix: str = ""
+    steps: tuple[ExplanationStep, ...] = ()
+    spare: str = ""
+    tokens: int = 0
+    rivals: tuple[tuple[str, tuple[ConfigEdit, ...]], ...] = ()
+
+
+def explain_tool(
+    name: str, config: Any, judgement: Judgement, plugin_states: Sequence[PluginStatus] = ()
+) -> Explanation:
+    """Explain if the tool ``name`` is available in the run of ``judgement``, and why not.
+
+    :param config: the ``claw.config.Config`` of the judgement.
+    :param standings: the states of the installed plugins.
+    """
+    wanted = normalise_tool_name(name)
+    found = judgement.by_name.get(wanted, ())
+    if not found:
+        return _not_registered(name, wanted, config, judgement, plugin_states)
+    fact = found[0]
+    ruling = ALLOWED if fact.name in judgement.allowed_names else judgement.rulings[fact.name]
+    deciding = _deciding(judgement, ruling)
+    key = ruling.key
+    place = f"{key}[{ruling.entry.at}]" if ruling.entry and key else key
+    return Explanation(
+        name=fact.name,
+        available=ruling.allowed,
+        plugin=fact.supplier,
+        core=fact.plugin is None,
+        stage=ruling.stage,
+        why=ruling.reason,
+        key=place,
+        whose=ruling.owner_id,
+        file=config.file if key else "",
+        line=config.line(place) if key else None,
+        edits=() if ruling.allowed else edits_for(fact, ruling, deciding, sections_for(config, deciding.run)),
+        fix="" if ruling.allowed else _fix(ruling, fact, deciding),
+        steps=_steps(fact, config, deciding),
+        spare=ruling.fallback,
+        tokens=fact.tokens,
+        rivals=tuple(
+            _rival(lost) for lost in judgement.conflicts if lost.fact in found and lost.fact is not fact
+        ),
+    )
+
+
+def _rival(conflict: NameConflict) -> tuple[str, tuple[ConfigEdit, ...]]:
+    fact = conflict.fact
+    plugin = fact.plugin or fact.supplier
+    text = t("plugin {id} brings a tool of this name too, and was passed over", id=plugin)
+    return text, () if conflict.kind == "plugin-id" else edit_for_name(fact)
+
+
+def _deciding(judgement: Judgement, ruling: Ruling) -> Judgement:
+    """Return the judgement of the model that the ruling comes from."""
+    for spare in judgement.fallbacks:
+        if ruling.fallback == f"{spare.run.provider}/{spare.run.model}":
+            return spare
+    return judgement
+
+
+def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
+    """Return the instruction where no edit of the file can be named."""
+    if ruling.stage == "owner-only" and not (judged.run.sender and judged.run.sender.id):
+        return t("name the person with --sender to see the edit that makes them an owner")
+    if ruling.stage == "channel-fit":
+        return t("use it from another channel")
+    if ruling.stage == "provider-schema":
+        return t("use another model, or ask the plugin's author for a plainer schema")
+    if ruling.stage == "subagent" and not ruling.key and normalise_tool_name(fact.name) != "sessions_spawn":
+        return t("let the agent that the person talks to use it")
+    if ruling.stage == "name" and ruling.values.get("kind") == "plugin-id":
+        return t("ask its author for another plugin id")
+    return ""
+
+
+def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[ExplanationStep, ...]:
+    """Return the result of each gate and layer for this tool alone."""
+    steps = [_optional_step(fact, config, judged), _name_step(fact, judged)]
+    reach = judged.matcher(fact)
+    for layer in judged.layers:
+        _, fell = apply_layer(frozenset((normalise_tool_name(fact.name),)), layer, reach)
+        steps.append(_step(layer.name, next(iter(fell.values()), None), _rule_of(layer), config))
+    for stage, gate in CLOSING_CHECKS.items():
+        steps.append(_step(stage, gate(fact, judged.run), "", config))
+    return tuple(steps)
+
+
+def _step(stage: str, ruling: Ruling | None, note: str, config: Any) -> ExplanationStep:
+    if ruling is None:
+        return ExplanationStep(stage, True, note)
+    key = f"{ruling.key}[{ruling.entry.at}]" if ruling.entry and ruling.key else ruling.key
+    return ExplanationStep(stage, False, ruling.reason, key, config.line(key) if key else None)
+
+
+def _rule_of(layer: Layer) -> str:
+    """Describe the rule of a layer that lets the tool through."""
+    if layer.profile and layer.allow is not None:
+        return t("the profile {profile} ({key}) holds it", profile=layer.profile, key=layer.key)
+    if layer.allow is None and not layer.deny:
+        return t("no rule")
+    if layer.allow is None:
+        return t("no rule names it")
+    return t("{key} lets it through", key=layer.key or t("claw's own list"))
+
+
+def _optional_step(fact: ToolFact, config: Any, judged: Judgement) -> ExplanationStep:
+    if not fact.optional:
+        return ExplanationStep("optional", True, t("it is not optional"))
+    words = opt_in_words(fact)
+    for layer in judged.layers:
+        for entry in layer.opt_ins:
+            if entry.word in words:
+                key = f"{entry.key}[{entry.at}]"
+                note = t("{key} switches it on ({pattern})", key=entry.key, pattern=entry.word)
+                return ExplanationStep("optional", True, note, key, config.line(key))
+    return ExplanationStep("optional", False, t("no allow list that applies here names it or its plugin"))
+
+
+def _name_step(fact: ToolFact, judged: Judgement) -> ExplanationStep:
+    lost = next((conflict for conflict in judged.conflicts if conflict.fact is fact), None)
+    if lost is None:
+        return ExplanationStep("name", True, t("the name is its own"))
+    return ExplanationStep(
+        "name", False, judged.rulings[fact.name].reason if fact not in judged.loaded else ""
+    )
+
+
+def _not_registered(
+    name: str, wanted: str, config: Any, judgement: Judgement, plugin_states: Sequence[PluginStatus]
+) -> Explanation:
+    """Explain a tool that no plugin registers in this run."""
+    supplier = CORE_TOOLS.get(wanted, "")
+    handed = next(
+        (key for key in config.settings.tools.suppliers if normalise_tool_name(key) == wanted), None
+    )
+    if handed is not None:
+        supplier = config.settings.tools.suppliers[handed]
+    candidates = [
+        one
+        for one in plugin_states
+        if wanted in map(normalise_tool_name, _tools_of(one)) or one.id == supplier
+    ]
+    if candidates:
+        best = next((one for one in candidates if one.id == supplier), candidates[0])
+        return replace(_plugin_not_in_use(name, best, config), core=wanted in CORE_TOOLS)
+    if handed is not None:
+        key = format_key(("tools", "suppliers", handed))
+        return Explanation(
+            name, False, supplier, wanted in CORE_TOOLS, "not-installed",
+            t("{key} hands it to the plugin {id}, which is not installed", key=key, id=supplier),
+            key, "", config.file, config.line(key), (ConfigEdit("unset", key),),
+        )  # fmt: skip
+    if supplier:
+        why = t("it comes with the plugin {id}, which is not installed", id=supplier)
+        install = ConfigEdit("install", value=f"claw-{supplier}")
+        return Explanation(name, False, supplier, True, "not-installed", why, edits=(install,))
+    if wanted in CORE_TOOLS:
+        fix = t("tools.suppliers.{name} hands the name to a plugin that brings it", name=wanted)
+        why = t("its name is kept for a core tool that nobody supplies yet")
+        return Explanation(name, False, "", True, "no-supplier", why, fix=fix)
+    near = nearest(wanted, _known_names(judgement, plugin_states))
+    fix = t("did you mean {near}?", near=near) if near else t("claw tools list --all shows every tool")
+    why = t("no installed plugin brings a tool of this name")
+    return Explanation(name, False, stage="unknown", why=why, fix=fix)
+
+
+def _tools_of(state: PluginStatus) -> Iterable[str]:
+    manifest = state.found.manifest
+    return [line.name for line in manifest.tools] if manifest else ()
+
+
+def _known_names(judgement: Judgement, plugin_states: Sequence[PluginStatus]) -> set[str]:
+    declared = {name for one in plugin_states for name in _tools_of(one)}
+    return declared | {fact.name for fact in judgement.facts} | set(CORE_TOOLS)
+
+
+def _plugin_not_in_use(name: str, plugin: PluginStatus, config: Any) -> Explanation:
+    """Explain a tool whose plugin is installed and not in use."""
+    plugins, stage, key = config.settings.plugins, plugin.state, ""
+    edits: tuple[ConfigEdit, ...] = ()
+    if plugin.state == DISABLED:
+        why = t("its plugin {id} is disabled", id=plugin.id)
+        key = format_key(("plugins", "entries", plugin.id, "enabled"))
+        edits = (ConfigEdit("set", key, True),)
+    elif plugin.state == BLOCKED and plugin.id in plugins.deny:
+        why = t("its plugin {id} is blocked by {key}", id=plugin.id, key="plugins.deny")
+        key = f"plugins.deny[{plugins.deny.index(plugin.id)}]"
+        edits = (ConfigEdit("unset", key),)
+    elif plugin.state == BLOCKED:
+        key = "plugins.allow"
+        why = t("its plugin {id} is blocked by {key}", id=plugin.id, key=key)
+        edits = (ConfigEdit("set", "plugins.allow[]", plugin.id),)
+    elif plugin.state in (LOADED, IDLE):
+        why, stage = t("its plugin {id} is there, but does not bring it", id=plugin.id), "not-brought"
+    elif plugin.state == INCOMPATIBLE:
+        why = t("its plugin {id} does not fit this claw: {why}", id=plugin.id, why=plugin.why)
+    else:
+        names = {"id": plugin.id, "stage": plugin.stage, "why": plugin.why}
+        why = t("its plugin {id} was set aside at {stage}: {why}", **names)
+    return Explanation(
+        name, False, plugin.id, False, stage, why, key, "", config.file if key else "",
+        config.line(key) if key else None, edits, "" if edits else plugin.fix,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Input of the policy: facts about the tools, and the run that requests them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from claw.contracts.messages import Sender
+from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
+
+
+class ToolTexts(Protocol):
+    """The fields of a tool that policy reads, loaded or only declared in a manifest."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def optional(self) -> bool: ...
+
+    @property
+    def owner_only(self) -> bool: ...
+
+
+class PluginStatus(Protocol):
+    """The fields of an installed plugin that an explanation reads; ``state`` is one of ``claw.contracts.diagnostics``."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def found(self) -> Any: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def stage(self) -> str: ...
+
+    @property
+    def fix(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFact:
+    """The properties of a registered tool that the policy needs.
+
+    :param plugin: the plugin that owns the tool; None for a core tool, whichever plugin supplies it.
+    :param supplier: the plugin that registered it, also for a core tool.
+    :param optional: allowed only when an allow list of the run names it.
+    :param owner_only: its plugin declares it for owners only; ``catalog.OWNER_ONLY`` lists the names that always are.
+    :param lost_to: the plugin to which ``tools.suppliers`` assigns this name.
+    :param lacks: dotted key of a required setting that is missing; empty when nothing is missing.
+    :param tokens: estimated cost of its description and parameters in a request.
+    """
+
+    name: str
+    plugin: str | None = None
+    supplier: str = ""
+    optional: bool = False
+    owner_only: bool = False
+    assigned_to: str = ""
+    missing_setting: str = ""
+    tokens: int = 0
+
+
+def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
+    """Return the facts of a tool. It is a core tool when its name is reserved for ``plugin`` or assigned to it.
+
+    :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
+    :param lacks: as in ``ToolFact``.
+    """
+    name = normalise_tool_name(tool.name)
+    handed = next(
+        (normalise_tool_name(to) for given, to in suppliers.items() if normalise_tool_name(given) == name), ""
+    )
+    ours = normalise_tool_name(plugin) == (handed or CORE_TOOLS.get(name))
+    spec = json.dumps(dict(tool.parameters), ensure_ascii=False, separators=(",", ":"))
+    return ToolFact(
+        name=tool.name,
+        plugin=None if ours and name in CORE_TOOLS else plugin,
+        supplier=plugin,
+        optional=tool.optional,
+        owner_only=tool.owner_only,
+        assigned_to="" if ours else handed,
+        missing_setting=lacks,
+        tokens=(len(tool.name) + len(tool.description) + len(spec)) // 4,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The agent, chat, sender and model of a run: every input of the policy that is not in the config.
+
+    :param agent_id: as configured; empty = the default agent.
+    :param channel: empty when the run belongs to none.
+    :param group: id of the group chat; None in a direct chat.
+    :param owner: the person behind the run is an owner; unknown counts as no.
+    :param provider: of the language model; empty = unknown, then no provider layer applies.
+    :param depth: 0 for the agent a person talks to, 1 for its sub-agent, and so on.
+    :param refused: tools whose schema this provider rejects, each with the reason.
+    """
+
+    agent_id: str = ""
+    channel: str = ""
+    account: str = "default"
+    group: str | None = None
+    sender: Sender | None = None
+    owner: bool = False
+    provider: str = ""
+    model: str = ""
+    sandboxed: bool = False
+    depth: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def with_model(self, model: str) -> "RunFacts":
+        """Return the same run with another model, given as ``provider/model``."""
+        provider, _, name = model.partition("/")
+        return replace(self, provider=provider, model=name)

@@ -1,0 +1,299 @@
+"""Admission of senders. People are identified by the stable id of their channel, never by a name they chose.
+
+Each list grants one thing only: ``allowFrom`` and pairing grant direct chats, ``groups`` and ``groupAllowFrom`` grant
+groups, ``owners`` grants ownership. A list that is missing, empty or unknown grants nothing.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from claw.config.channels import example_unless_id
+from claw.config.paths import CHANNELS, camel_case, format_key, id_of, value_at
+from claw.contracts.messages import Address, Inbound, Sender
+from claw.i18n import t
+from claw.storage.database import Database
+
+TERMINAL = "terminal"
+
+_DIRECT, _GROUPS = ("direct", "dm"), ("group", "channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The admission decision about one message.
+
+    :param kind: admitted; stranger (a direct chat with a sender who may get a pairing code); unaddressed (a message
+        in an admitted group that does not address the agent: it is kept as group history); refused (dropped).
+    :param why: reason for people, in the language in use.
+    :param key: the dotted key that decided, as it is written in the file; empty when no key did.
+    :param owner: the sender is an owner; set for every kind.
+    """
+
+    kind: Literal["admitted", "stranger", "unaddressed", "refused"]
+    why: str
+    key: str = ""
+    owner: bool = False
+
+
+def decide_admission(inbound: Inbound, config: Any, paired: Container[str] = ()) -> Admission:
+    """Decide if a message is admitted, with the reason and the key that decided.
+
+    :param config: a ``claw.config.Config``.
+    :param paired: ids of the people who were paired on this account of this channel.
+    """
+    place, sender = inbound.address.channel.strip().lower(), inbound.sender
+    if place == TERMINAL:
+        return Admission("admitted", t("the person at the terminal may always talk"), "", True)
+    owner_key = None if example_unless_id(place, sender.id) else _owner_key(place, sender, config)
+    rules = _Rules.of(config, place, inbound.address.account.strip())
+    verdict = _refused_early(inbound, rules)
+    if verdict is None and inbound.chat_type in _DIRECT:
+        verdict = _direct(inbound, rules, owner_key, paired)
+    elif verdict is None:
+        verdict = _group(inbound, rules, owner_key)
+    return Admission(verdict.kind, verdict.why, verdict.key, owner_key is not None)
+
+
+def configured_owners(settings: Any) -> tuple[str, ...]:
+    """Return all owners that the config names."""
+    return (*settings.owners, *settings.agents.defaults.identity.owner_numbers)
+
+
+def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
+    """Return true if ``sender`` is one of ``owners``, each written as ``channel:id`` or a phone number. A bare id never
+    matches, as ids of two channels may be equal. An empty list, a blank entry and a star match nobody.
+    """
+    return _index_of(channel, sender, owners, bare=False) is not None
+
+
+def owner_hash(owner_id: str, secret: str = "") -> str:
+    """Return the name of an owner in prompts: 12 hex digits that do not reveal the id.
+
+    :param secret: key of the digest (HMAC-SHA-256), against guessing of ids; blank = plain SHA-256.
+    """
+    key, text = secret.strip().encode(), owner_id.encode("utf-8", "surrogatepass")
+    digest = hmac.new(key, text, hashlib.sha256) if key else hashlib.sha256(text)
+    return digest.hexdigest()[:12]
+
+
+def account_setting(address: Address, config: Any, name: str) -> Any:
+    """Return the value of one key (``queue``, ``streaming`` …) for the account of an address: the account's own, else
+    the channel's. None when the config has no section for the channel.
+    """
+    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
+    return None if rules.channel is None else rules.get(name)
+
+
+def group_settings(inbound: Inbound, config: Any) -> Any:
+    """Return the ``GroupSettings`` of a message's group, or of all other groups (``*``); None when there are none."""
+    groups = account_setting(inbound.address, config, "groups") or {}
+    return groups.get(inbound.address.chat, groups.get("*"))
+
+
+def history_limit(inbound: Inbound, config: Any) -> int | None:
+    """Return how many turns of history a request may include, 0 = all: in a direct chat the limit of the person, else
+    the channel's. None when neither is set; then the agent's own limit applies.
+    """
+    people = account_setting(inbound.address, config, "dms") if inbound.chat_type in _DIRECT else None
+    person = (people or {}).get(inbound.sender.id)
+    limit: int | None = person.history_limit if person else None
+    return account_setting(inbound.address, config, "history_limit") if limit is None else limit
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The settings of one account, whose own keys override the channel's, with the place of each key in the file."""
+
+    config: Any
+    path: tuple[str, ...]
+    channel: Any
+    account: Any
+    known: bool
+
+    @classmethod
+    def of(cls, config: Any, place: str, account: str) -> "_Rules":
+        channel = config.settings.channels.get(place)
+        accounts = channel.accounts if channel else {}
+        path = ("channels", place)
+        if account in accounts:
+            return cls(config, path, channel, (account, accounts[account]), True)
+        return cls(config, path, channel, None, account in ("", "default"))
+
+    def get(self, name: str) -> Any:
+        return getattr(self.account[1] if self._overrides(name) else self.channel, name)
+
+    def key(self, name: str, *more: str | int) -> str:
+        head = (*self.path, "accounts", self.account[0]) if self._overrides(name) else self.path
+        return self.written((*head, camel_case(name)), *more)
+
+    def _overrides(self, name: str) -> bool:
+        return self.account is not None and name in self.account[1].model_fields_set
+
+    def written(self, path: tuple[str | int, ...], *more: str | int) -> str:
+        """Return the dotted key as written in the file; a group in a list is named by its index."""
+        if path[-1] == "groups" and more:
+            groups = value_at(self.config.layout.tree, path)
+            ids = [*map(id_of, groups)] if isinstance(groups, list) else []
+            if more[0] in ids:
+                more = (ids.index(str(more[0])), *more[1:])
+        return format_key(self.config.layout.as_written((*path, *more)))
+
+
+def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
+    """Return the refusal of a message that no list can admit; None when the lists decide."""
+    if not _valid_id(inbound.sender):
+        return Admission("refused", t("a sender without an id is nobody"))
+    if like := example_unless_id(rules.path[-1], inbound.sender.id):
+        why = t(
+            "{id} is a name, and nobody is known by one: an id here is such as {like}",
+            id=inbound.sender.id,
+            like=like,
+        )
+        return Admission("refused", why)
+    if inbound.chat_type not in (*_DIRECT, *_GROUPS):
+        return Admission("refused", t("a chat of the kind {kind} is not known", kind=inbound.chat_type))
+    if rules.channel is None:
+        why = t("the file has no section for this channel")
+        return Admission("refused", why, rules.written(rules.path))
+    if not rules.known:
+        why = t("the file names no account {account} here", account=inbound.address.account)
+        return Admission("refused", why, rules.written((*rules.path, "accounts")))
+    if not rules.channel.enabled:
+        return Admission("refused", t("it is switched off"), rules.written((*rules.path, "enabled")))
+    if not rules.get("enabled"):
+        return Admission("refused", t("it is switched off"), rules.key("enabled"))
+    if inbound.sender.is_bot and not rules.get("allow_bots"):
+        return Admission("refused", t("the sender is a bot"), rules.key("allow_bots"))
+    return None
+
+
+def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Container[str]) -> Admission:
+    """Decide a direct chat: by policy, then owners, then the list, then, under the policy ``pairing``, paired people."""
+    policy, people = rules.get("dm_policy"), rules.get("allow_from")
+    if policy == "disabled":
+        return Admission("refused", t("direct chats are switched off"), rules.key("dm_policy"))
+    if owner_key is not None:
+        return Admission("admitted", t("the sender is an owner"), owner_key)
+    if policy == "open" and (star := _star_index(people)) is not None:
+        return Admission("admitted", t("everybody may write here"), rules.key("allow_from", star))
+    listed = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
+    if listed is not None:
+        return Admission("admitted", t("the list names the sender"), rules.key("allow_from", listed))
+    if policy != "pairing":
+        return Admission("refused", t("the list does not name the sender"), rules.key("allow_from"))
+    if inbound.sender.id in paired:
+        return Admission("admitted", t("the sender was paired"), rules.key("dm_policy"))
+    if inbound.kind != "message" or inbound.sender.is_bot:
+        return Admission("refused", t("the list does not name the sender"), rules.key("allow_from"))
+    return Admission(
+        "stranger", t("nobody knows the sender, who may ask to be paired"), rules.key("dm_policy")
+    )
+
+
+def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
+    """Decide a group message: the group must be listed, the sender allowed in it, and the message addressed to us."""
+    if rules.get("group_policy") == "disabled":
+        return Admission("refused", t("groups are switched off"), rules.key("group_policy"))
+    groups, chat = rules.get("groups"), inbound.address.chat
+    name = chat if chat in groups else "*"
+    group = groups.get(name)
+    if group is None and rules.get("group_policy") != "open":
+        return Admission("refused", t("the group is not listed"), rules.key("groups"))
+    where = rules.key("group_policy") if group is None else rules.key("groups", name)
+    if group is not None and not group.enabled:
+        return Admission("refused", t("the group is switched off"), rules.key("groups", name, "enabled"))
+    in_group = group is not None and group.allow_from is not None
+    people = group.allow_from if in_group else rules.get("group_allow_from")
+    if people is not None and owner_key is None:
+        # Without a list of people, a listed group admits all its members. An empty list admits nobody.
+        at = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
+        at = _star_index(people) if at is None else at
+        more = () if at is None else (at,)
+        key = (
+            rules.key("groups", name, "allowFrom", *more)
+            if in_group
+            else rules.key("group_allow_from", *more)
+        )
+        if at is None:
+            return Admission("refused", t("the list of the group does not name the sender"), key)
+        where = key
+    if (group is None or group.require_mention) and not (inbound.mentions_us or inbound.kind == "button"):
+        key = where if group is None else rules.key("groups", name, "requireMention")
+        return Admission("unaddressed", t("it is not addressed to us"), key)
+    return Admission("admitted", t("the group and the sender may talk to us"), where)
+
+
+def _owner_key(place: str, sender: Sender, config: Any) -> str | None:
+    """Return the key that makes the sender an owner; None when they are not one."""
+    settings = config.settings
+    lists: tuple[tuple[tuple[str, ...], Sequence[str]], ...] = (
+        (("owners",), settings.owners),
+        (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
+    )
+    for path, people in lists:
+        at = _index_of(place, sender, people, bare=False)
+        if at is not None:
+            return format_key(config.layout.as_written((*path, at)))
+    return None
+
+
+def _star_index(people: Sequence[str]) -> int | None:
+    return next((at for at, person in enumerate(people) if person.strip() == "*"), None)
+
+
+def _index_of(channel: str, sender: Sender, people: Iterable[str], *, bare: bool) -> int | None:
+    """Return the index of ``sender`` in a list; None when it is not there."""
+    for at, person in enumerate(people):
+        if person.strip() not in ("", "*") and _matches(channel, sender, person.strip(), bare):
+            return at
+    return None
+
+
+def _matches(channel: str, sender: Sender, entry: str, bare: bool) -> bool:
+    """Return true if an entry matches this person. The comparison of ids is case-sensitive, as channels define them."""
+    id, number = _valid_id(sender), _phone_number(entry)
+    if number and number in (_phone_number(sender.e164), _phone_number(id) if bare else ""):
+        return True
+    head, colon, rest = entry.partition(":")
+    place = head.strip().lower() if colon else ""
+    if place in CHANNELS or place == channel.strip().lower():
+        return bool(id) and place == channel.strip().lower() and rest.strip() == id
+    return bool(id) and bare and entry == id
+
+
+def _valid_id(sender: Sender) -> str:
+    """Return the sender's id; empty when it is blank, padded, or a star, which identifies nobody."""
+    return "" if sender.id != sender.id.strip() or sender.id == "*" else sender.id
+
+
+def _phone_number(text: str) -> str:
+    """Normalise a phone number to ``+`` and digits; empty when ``text`` is not one. A bare ``42`` is an id."""
+    digits = text.strip().translate(_BETWEEN_DIGITS)
+    return digits if digits[:1] == "+" and digits[1:].isascii() and digits[1:].isdigit() else ""
+
+
+_BETWEEN_DIGITS = str.maketrans("", "", " -().\u00a0")
+
+
+PAIRED_PEOPLE = """CREATE TABLE IF NOT EXISTS pairing_people
+    (channel TEXT NOT NULL, account TEXT NOT NULL, sender TEXT NOT NULL, name TEXT NOT NULL,
+     since_ms INTEGER NOT NULL, PRIMARY KEY (channel, account, sender)) WITHOUT ROWID"""
+"""The table of the people whom an owner let in, beside those of the file."""
+
+
+def paired_people(
+    database: Database, channel: str, account: str = "default", lately: bool = False
+) -> frozenset[str]:
+    """Return the ids of the people who are paired on one account.
+
+    :param lately: an answer up to one second old is enough.
+    """
+    query = database.read_cached if lately else database.read
+    rows = query(
+        "SELECT sender FROM pairing_people WHERE channel = ? AND account = ?",
+        *(channel.strip().lower(), account.strip()),
+    )
+    return frozenset(sender for (sender,) in rows)

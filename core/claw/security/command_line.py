@@ -1,0 +1,149 @@
+"""Strict parser of shell command lines: plain words and the operators between commands; anything else is refused."""
+
+import re
+from dataclasses import dataclass, field
+
+from claw.contracts.errors import ToolError
+
+# IEEE Std 1003.1, Shell Command Language, 2.2 to 2.13, with what bash adds: braces, and ~ after = and :
+_SPECIAL = frozenset("<>$`(){}*?[]")
+_IN_DOUBLE_QUOTES = frozenset("$`\\")
+_BLANKS = " \t"
+_OPERATOR_CHARACTERS = "|&;"
+_OPERATORS = frozenset({"|", "&&", "||", ";"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_RESERVED = frozenset([
+    "!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then",
+    "time", "until", "while",
+])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CommandStep:
+    """One command of a line.
+
+    :param words: exactly as a shell would read them, the program first.
+    :param then: operator before the next command: ``|``, ``&&``, ``||`` or ``;``. Empty for the last.
+    """
+
+    words: tuple[str, ...]
+    then: str = ""
+
+
+@dataclass(slots=True)
+class _ParserState:
+    """Parser state: the part of a line that was read so far."""
+
+    steps: list[CommandStep] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    word: list[str] | None = None  # its characters; None between words, as '' is a word too
+
+    def add(self, text: str) -> None:
+        self.word = self.word or []
+        self.word += text
+
+    def end_word(self) -> None:
+        if self.word is not None:
+            self.words.append("".join(self.word))
+            self.word = None
+
+    def end_step(self, then: str) -> None:
+        if then and then not in _OPERATORS:
+            raise _refused("{what} means something to a shell", then)
+        self.end_word()
+        _check_program(self.words)
+        self.steps.append(CommandStep(tuple(self.words), then))
+        self.words = []
+
+
+def split_commands(line: str) -> tuple[CommandStep, ...]:
+    """Split a line into its commands, at least one.
+
+    Supports single and double quotes around literal text, a backslash before one character, and the operators between
+    commands; everything else that has a meaning in a shell is refused.
+
+    :raises ToolError: with the character or word that needs a shell.
+    """
+    state, quote, escaped, at = _ParserState(), "", False, 0
+    while at < len(line):
+        reply = line[at]
+        at += 1
+        _check(reply, "\\" if escaped else quote, state.word)
+        if escaped or (quote and reply != quote):
+            state.add(reply)
+            escaped = False
+        elif quote:
+            quote = ""
+        elif reply == "\\":
+            escaped = True
+        elif reply in "'\"":
+            quote = reply
+            state.add("")
+        elif reply in _OPERATOR_CHARACTERS:
+            twice = line[at : at + 1] == reply
+            at += twice
+            state.end_step(reply * 2 if twice else reply)
+        elif reply in _BLANKS:
+            state.end_word()
+        else:
+            state.add(reply)
+    if escaped:
+        raise _refused("nothing stands behind the last {what}", "\\")
+    if quote:
+        raise ToolError(
+            "the command has an opening {quote} without the closing one", fix="close it", quote=quote
+        )
+    state.end_step("")
+    return tuple(state.steps)
+
+
+def split_single_command(line: str) -> list[str]:
+    """Split a line that is one command into words, the program first, exactly as a shell would read them.
+
+    :raises ToolError: as :func:`split_commands` does, or with the operator before a second command.
+    """
+    first = split_commands(line)[0]
+    if first.then:
+        raise _refused("{what} means something to a shell", first.then)
+    return list(first.words)
+
+
+def _check(reply: str, quote: str, word: list[str] | None) -> None:
+    """Refuse a character that has a meaning in a shell in this context; after a backslash only line ends and
+    control characters have one."""
+    if reply in "\n\r":
+        raise _refused("a line end in a command would begin a second one", reply)
+    if _is_control(reply):
+        raise _refused("the command holds the control character {what}", ascii(reply)[1:-1])
+    if quote in ("'", "\\") or (quote and reply not in _IN_DOUBLE_QUOTES):
+        return
+    if quote:
+        raise _refused("{what} means something to a shell, also in double quotes", reply)
+    if reply in _SPECIAL:
+        raise _refused("{what} means something to a shell", reply)
+    if reply.isspace() and reply not in _BLANKS:
+        raise _refused("{what} looks like a blank and is none", ascii(reply)[1:-1])
+    if reply == "#" and word is None:
+        raise _refused("{what} would begin a comment", reply)
+    if reply == "~" and (word is None or word[-1:] in (["="], [":"])):
+        raise _refused("{what} would become a home folder", reply)
+
+
+def _is_control(reply: str) -> bool:
+    code = ord(reply)
+    return (code < 0x20 and reply != "\t") or 0x7F <= code < 0xA0 or 0xD800 <= code <= 0xDFFF
+
+
+def _check_program(words: list[str]) -> None:
+    if not words or not words[0].strip():
+        raise ToolError("the command names no program")
+    if found := _ASSIGNMENT.match(words[0]):
+        raise _refused("{what} would set a variable", found.group())
+    if words[0] in _RESERVED or words[0].startswith("!"):
+        raise _refused("{what} belongs to the language of a shell", words[0])
+
+
+def _refused(problem: str, what: str) -> ToolError:
+    return ToolError(
+        problem, fix="write plain words; tools.exec.mode: full runs it through a shell", what=what
+    )

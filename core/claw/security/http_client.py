@@ -1,0 +1,123 @@
+"""HTTP clients for the addresses that the operator configured. Content of messages never chooses an address here."""
+
+import ipaddress
+import ssl
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from claw.contracts.errors import FenceError, UsageError
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 120  # a model may take long before its first byte
+
+
+class HttpClients:
+    """One HTTP client per origin, all with one TLS context. Belongs to one event loop; close it at the end.
+
+    :param transport: replaces the network; for tests.
+    """
+
+    def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
+        self._transport = transport
+        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._origins: dict[str, str] = {}  # a cache: every call looks up one of a few addresses
+
+    def client(self, address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
+        """Return the client for the origin of a configured address; relative URLs start at the origin.
+
+        It follows no redirect and refuses any other origin. An address without a scheme means https, or http for this
+        machine; plain http to any other host must be written.
+
+        :param apart: create a client with its own connections, which the caller closes.
+        :raises UsageError: it is not the address of an HTTP service, or contains a password.
+        """
+        origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))
+        if apart:
+            return self._make(origin)
+        if origin not in self._clients:
+            self._clients[origin] = self._make(origin)
+        return self._clients[origin]
+
+    async def aclose(self) -> None:
+        """Close every client; the next call of ``client`` creates a new one."""
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    def _make(self, origin: str) -> "httpx2.AsyncClient":
+        import httpx2
+
+        from claw.security.http_transport import (
+            HttpTransport,  # imports the HTTP library, so only when needed
+        )
+
+        first = httpx2.URL(origin)
+        home = first.scheme, first.host, first.port
+
+        async def stay(request: "httpx2.Request") -> None:
+            url = request.url
+            if (url.scheme, url.host, url.port) != home and origin_of(str(url)) != origin:
+                raise FenceError(
+                    "a request to {other} left the address that was configured, {origin}",
+                    other=request.url.host,
+                    origin=origin,
+                )
+
+        # Plain http verifies no certificate: an empty context saves the 50 ms of reading the authorities.
+        tls = self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return httpx2.AsyncClient(
+            base_url=origin,
+            timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+            follow_redirects=False,
+            trust_env=False,
+            transport=self._transport or HttpTransport(tls),
+            event_hooks={"request": [stay]},
+        )
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        import httpx2
+
+        return httpx2.create_ssl_context(trust_env=False)
+
+
+def origin_of(address: str) -> str:
+    """Return ``scheme://host[:port]`` of an address, in lower case and without a default port.
+
+    :raises UsageError: see ``HttpClients.client``.
+    """
+    text = address.strip()
+    bare = "://" not in text
+    try:
+        parts = urlsplit(f"https://{text}" if bare else text)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    strange = any(reply.isspace() or reply == "\\" for reply in text)
+    if not host or parts.scheme not in ("https", "http") or strange:
+        raise UsageError(
+            "this is not the address of an HTTP service", fix="write it as https://host or http://host:port"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "an address must not hold a user name or password",
+            fix="put the key where the provider's or channel's keys go",
+        )
+    scheme = "http" if bare and is_loopback(host) else parts.scheme
+    shown = f"[{host}]" if ":" in host else host
+    usual = port in (None, {"https": 443, "http": 80}[scheme])
+    return f"{scheme}://{shown}" if usual else f"{scheme}://{shown}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return true if a host name or address means this machine, judged by its spelling alone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,207 @@
+"""Patterns of secrets: the shapes of well-known keys, and the names before a secret value. Pure.
+
+Prefixes of keys are those that their issuers document for secret scanning (GitHub, GitLab, Slack, Stripe, AWS, Google …).
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+MASK = "***"
+
+# Endings of the names of secrets, in lower case. Each alternative begins with plain letters, for a fast search.
+_NAMES = "|".join((
+    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "secret", "token",
+    "credentials?",
+    *(f"{whose}[-_. ]?key" for whose in (
+        "access", "account", "api", "app", "auth", "encrypt", "encryption", "master", "private", "service", "signing")),
+    "api[-_]?hash", "密码", "口令", "令牌", "密钥",
+))  # fmt: skip
+_NAME = re.compile(_NAMES)
+_NUMBERED = r"(?:[-_]?(?:\d{1,2}|[vV]alue))?"
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_COLOUR = r"(?:\x1b\[[0-9;]{0,12}m){0,4}"
+_QUOTE = r"""\\{0,3}(?:\"{3}|'{3}|["'`])"""
+_ANNOTATION = (
+    r"(?::[ \t]{0,4}(?:str|string|bytes|Any|Secret(?:Str)?)(?:[ \t]{0,2}\|[ \t]{0,2}None)?[ \t]{0,4}=)"
+)
+_SEPARATOR = rf"(?:{_ANNOTATION}|=>|:=|[:=：＝]|(?<=[码令牌钥])[是为]|>(?=[^\s<>]))"
+_BETWEEN = rf"{_COLOUR}(?:{_QUOTE})?\]?{_COLOUR}[ \t]{{0,80}}{_SEPARATOR}{_COLOUR}[ \t]{{0,80}}{_COLOUR}"
+# A word of any characters. Punctuation that may close a list, an argument or a sentence ends it only before a blank.
+_WORD = r"""(?:[^\s"'`<>&,;)}\]\x1b]|&(?![\w.%-]{1,64}=)|[,;)}\]](?![\s"'`\x1b]|\Z)|["'`](?=\w)|<(?![/\s])|>(?=\w))+"""
+_QUOTED = rf"""(?P<quote>{_QUOTE})(?P<quoted>(?:(?!(?<!\\)(?P=quote))[^\r\n])+)"""
+_STRUCTURE = r"""(?![{\[](?:[\s"'`{}\[\]]|\Z|env\b|file\b|exec\b|source\b))"""
+_NEXT_LINE = r"""\r?\n[ \t]{0,40}["']?(?P<below>(?=[^\s"']{0,200}\d)[^\s"':]{8,})(?=["']?(?:\s|\Z))"""
+
+_TOKENS = {  # a literal part, without which the pattern need not be tried → the pattern
+    "sk-": r"sk-[A-Za-z0-9_-]{16,}",
+    "_live_": r"[rsp]k_live_[A-Za-z0-9]{10,}",
+    "_test_": r"[rsp]k_test_[A-Za-z0-9]{10,}",
+    "whsec_": r"whsec_[A-Za-z0-9+/=]{16,}",
+    "gsk_": r"gsk_[A-Za-z0-9]{20,}",
+    "hf_": r"hf_[A-Za-z0-9]{20,}",
+    "pplx-": r"pplx-[A-Za-z0-9]{20,}",
+    "xai-": r"xai-[A-Za-z0-9]{20,}",
+    "tvly-": r"tvly-[A-Za-z0-9-]{16,}",
+    "nvapi-": r"nvapi-[A-Za-z0-9_-]{20,}",
+    "r8_": r"r8_[A-Za-z0-9]{20,}",
+    "gh": r"gh[pousr]_[A-Za-z0-9]{20,}",
+    "github_pat_": r"github_pat_[A-Za-z0-9_]{20,}",
+    "glpat-": r"glpat-[A-Za-z0-9_-]{16,}",
+    "npm_": r"npm_[A-Za-z0-9]{30,}",
+    "pypi-": r"pypi-[A-Za-z0-9_-]{30,}",
+    "xox": r"xox[a-z]-[A-Za-z0-9-]{10,}",
+    "xapp-": r"xapp-[A-Za-z0-9-]{10,}",
+    "hooks.slack.com": r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{20,}",
+    "AKIA": r"AKIA[0-9A-Z]{16}",
+    "AIza": r"AIza[A-Za-z0-9_-]{30,}",
+    "ya29.": r"ya29\.[A-Za-z0-9_-]{20,}",
+    "SG.": r"SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}",
+    "eyJ": r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",  # a JSON web token
+    ":": r"\d{6,12}:[A-Za-z0-9_-]{30,}",  # Telegram
+    ".": r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,}",  # Discord
+}
+# Most patterns below are plain strings: ``re`` compiles and caches them when a text first needs them.
+_TOKEN_PATTERNS = {
+    part: rf"(?<![A-Za-z0-9]){pattern}" if part not in ("eyJ", ".") else rf"(?<![A-Za-z0-9_-]){pattern}"
+    for part, pattern in _TOKENS.items()
+}
+_KEY_BLOCK = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-])*(?:-----END [A-Z0-9 ]{0,60}-----)?"
+)
+_IN_URL = (
+    r"""://(?P<user>[^\s/?#@:"'<>\x1b]{0,200})"""
+    r"""(?P<password>:(?:[^\s/?#"'<>\x1b]{0,200}|(?!\d{1,5}[/?#])[^\s"'<>@\x1b]{0,200}))?@"""
+)
+_IN_QUERY = r"""(?i)([?&#](?:[\w-]{0,40}signature|sig|key|code|auth)=)[^\s&#"'<>\x1b]{6,}"""
+_SCHEME = r"(?:Bearer|Basic|Bot|Token|Negotiate|ApiKey)"
+_HEADER = (
+    rf"""(?i)((?:authorization|cookie2?)(?:{_QUOTE})?{_COLOUR}[ \t]{{0,8}}[:=,]{_COLOUR}[ \t]{{0,8}}b?(?:{_QUOTE})?)"""
+    rf"""(?!["'{{\[\s])(?:({_SCHEME}[ \t]{{1,8}})[^\s"'\\,\x1b]+|(?:[^\\"'\r\n\x1b]|\\(?!["'rn]))+)"""
+)
+_BEARER = r"(?i)\b((?:bearer|basic)[ \t]{1,8})(?=[A-Za-z+/._~=-]{0,60}\d)[A-Za-z0-9+/._~=-]{16,}"
+_BLOCK = (  # of YAML: all lines with at least the indentation of the first
+    rf"{_NUMBERED}[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}[|>][-+0-9]{{0,2}}[ \t]{{0,80}}(?:#[^\r\n]*)?\r?\n(?P<indent>[ \t]+)"
+    r"(?P<block>[^\r\n]+(?:\r?\n(?:(?P=indent)[^\r\n]*|[ \t]*(?=\r?\n)))*)"
+)
+_VALUE = rf"{_NUMBERED}{_BETWEEN}(?:{_QUOTED}|{_STRUCTURE}(?P<word>{_WORD})|{_NEXT_LINE})"
+_OPTION = rf"[ \t]{{1,8}}(?:{_QUOTED}|(?P<word>(?!-){_WORD}))"
+_OPTION_BEFORE = r"(?:\A|[\s'\"])--?[A-Za-z0-9_-]*\Z"
+_ARGUMENT = rf"(?:{_QUOTED}|(?P<word>{_WORD}))"
+_SHELL = {  # a program → its option for a password
+    "mysql": rf"\bmysql\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
+    "mariadb": rf"\bmariadb\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
+    "sshpass": rf"\bsshpass\s{{1,8}}-p\s{{0,8}}{_ARGUMENT}",
+    "curl": (
+        rf"\bcurl\b[^\r\n;|]{{0,200}}?\s(?:-u|--user)[ =]{{0,4}}[\"']?[^\s:\"']{{1,64}}:(?P<word>{_WORD})"
+    ),
+}
+_VALUE_GROUPS = ("quoted", "word", "below", "block")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}?|\$[A-Za-z_]\w*|\*{3}|(?i:null|none|true|false|undefined)")
+_SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signature|\Asig){_NUMBERED}\Z")
+
+
+_OUR_KEY = re.compile(
+    r"(?<![\w.])(?:agents|channels|gateway|hooks|plugins|providers|tools)\.[\w.\[\]-]{0,60}\Z"
+)
+_SENTENCE = re.compile(r"[:：] ?(?:[A-Za-z][a-z]{0,15} [a-z\u4e00-\u9fff]|[\u4e00-\u9fff]{2})")
+
+
+def _is_message_about_key(text: str, start: int, end: int) -> bool:
+    """Return true for ``providers.x.apiKey: the variable ...``: a config key with a sentence about it, as in our errors.
+    The value of such a key is known from the config, so it is masked wherever it occurs.
+    """
+    return bool(_SENTENCE.match(text, end) and _OUR_KEY.search(text[max(0, start - 80) : start]))
+
+
+def mask_patterns(text: str) -> str:
+    """Mask the parts of ``text`` that look like secrets; one pass."""
+    if "PRIVATE KEY" in text:
+        text = re.sub(_KEY_BLOCK, MASK, text)
+    for part, pattern in _TOKEN_PATTERNS.items():
+        if part in text:
+            text = re.sub(pattern, MASK, text)
+    if "://" in text:
+        text = re.sub(_IN_URL, _mask_url, text)
+    lower = text.lower()
+    if "authorization" in lower or "cookie" in lower:
+        text = re.sub(_HEADER, lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+    if "bearer" in lower or "basic" in lower:
+        text = re.sub(_BEARER, rf"\1{MASK}", text)
+    if "=" in text:
+        text = re.sub(_IN_QUERY, rf"\1{MASK}", text)
+    for program, pattern in _SHELL.items():
+        if program in text:
+            text = re.sub(pattern, _mask_match, text)
+    return _mask_named(text)
+
+
+def _mask_named(text: str) -> str:
+    """Mask values after the name of a secret: ``token=…``, ``"apiKey": "…"``, ``--password …``, a YAML block."""
+    pieces, done = [], 0
+    for name in _NAME.finditer(text.translate(_LOWER)):
+        if name.start() < done:  # it is part of a value that is masked already
+            continue
+        end = name.end()
+        found = re.compile(_BLOCK).match(text, end) or re.compile(_VALUE).match(text, end)
+        if found is None and re.search(_OPTION_BEFORE, text[max(0, name.start() - 45) : name.start()]):
+            found = re.compile(_OPTION).match(text, end)
+        value = _value_group(found) if found else None
+        if found and value and not _is_message_about_key(text, name.start(), end):
+            pieces += [text[done : found.start(value)], MASK]
+            done = found.end(value)
+    return "".join([*pieces, text[done:]])
+
+
+def _value_group(found: re.Match[str]) -> str | None:
+    """Return the name of the group that holds the value; None when the value is only a reference."""
+    groups = found.groupdict()
+    name = next(name for name in _VALUE_GROUPS if groups.get(name))
+    return None if is_secret_reference(groups[name]) else name
+
+
+def _mask_match(found: re.Match[str]) -> str:
+    if (value := _value_group(found)) is None:
+        return found[0]
+    return found.string[found.start() : found.start(value)] + MASK
+
+
+def is_secret_name(name: object) -> bool:
+    """Return true if a key of this name holds a secret: ``apiKey``, ``bot_token``; not ``maxTokens``."""
+    return isinstance(name, str) and _SECRET_NAME.search(name.translate(_LOWER)) is not None
+
+
+def is_secret_reference(value: str | Mapping[Any, Any]) -> bool:
+    """Return true if the value only refers to a secret, or says that there is none."""
+    if isinstance(value, str):
+        return _REFERENCE.fullmatch(value) is not None
+    return any(key in value for key in ("env", "file", "exec", "source"))
+
+
+def secret_encodings(secret: str) -> set[str]:
+    """Return the encodings of a secret that a text may contain: plain, percent-encoded, JSON-escaped, base64."""
+    written = {secret, quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1]}
+    written |= {json.dumps(secret, ensure_ascii=False)[1:-1]}
+    if len(secret) >= 8:  # base64 of a shorter one has too few characters that depend on it alone
+        for before in range(3):
+            piece = _in_base64(secret.encode("utf-8", "surrogatepass"), before)
+            written |= {piece, piece.replace("+", "-").replace("/", "_")}
+    return {text for text in written if len(text) >= min(len(secret), 8)}
+
+
+def _in_base64(secret: bytes, before: int) -> str:
+    """Return the characters of a base64 text that depend on the secret alone, with ``before`` bytes (mod 3) before it."""
+    coded = base64.b64encode(b"\0" * before + secret).decode().rstrip("=")
+    uncertain_end = 1 if (before + len(secret)) % 3 else 0
+    return coded[(0, 2, 3)[before] : len(coded) - uncertain_end]
+
+
+def _mask_url(found: re.Match[str]) -> str:
+    user, password = found["user"], found["password"]
+    if password and len(password) > 1:
+        return f"://{user}:{MASK}@"
+    return f"://{MASK}@" if len(user) >= 20 else found[0]

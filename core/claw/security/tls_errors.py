@@ -1,0 +1,79 @@
+"""Error messages for failed TLS handshakes, each with a fix. Pure.
+
+Verification error codes of certificates: OpenSSL, ``x509_vfy.h``.
+"""
+
+import ssl
+from collections.abc import Iterator
+
+from claw.contracts.errors import ClawError
+
+STALE_CONNECTION = "a connection kept from an earlier request was closed before an answer"
+"""Error text for a failure that may only mean that the service closed an idle kept-alive connection."""
+
+
+class TlsError(ClawError):
+    """A TLS connection to a host failed, and a retry cannot help."""
+
+
+_WRONG_HOST = (
+    "the certificate of {host} is for another name",
+    "Write the host as the service's own page does; an address in place of a name has rarely a certificate",
+)
+_UNTRUSTED = (
+    "the certificate of {host} is signed by nobody whom this machine trusts ({why})",
+    "If the service is yours, add its authority to the ones of this machine (update-ca-certificates, or the keychain); "
+    "else somebody may stand between: send it no key",
+)
+_EXPIRED = (
+    "the certificate of {host} has expired",
+    "Whoever runs the service renews it; look also at the clock of this machine",
+)
+_NOT_YET = ("the certificate of {host} is not valid yet", "Look at the clock of this machine")
+_HTTP_ON_TLS_PORT = (
+    "{host} speaks plain HTTP where https is written",
+    "Write the address with http:// if the service is yours and on your own network, or with the port of its https",
+)
+_TLS_ON_HTTP_PORT = ("{host} speaks https where plain http is written", "Write the address with https://")
+_FAILED = ("no secure connection to {host} could be agreed on ({why})", "Check the address, and its port")
+_CERTIFICATE_ERRORS = {
+    9: _NOT_YET,
+    10: _EXPIRED,
+    **dict.fromkeys((18, 19, 20, 21), _UNTRUSTED),
+    **dict.fromkeys((62, 64), _WRONG_HOST),
+}
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER", "PACKET_LENGTH", "UNKNOWN_PROTOCOL")
+_DISCONNECTED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_ALERT = b"\x15\x03"
+_TLS_REQUIRED = (b"plain http request was sent to https port", b"sent an http request to an https server")
+
+
+def tls_error(host: str, why: ssl.SSLError) -> TlsError | None:
+    """Return the error for a failed handshake; None when the connection was only lost during it."""
+    if isinstance(why, ssl.SSLCertVerificationError):
+        problem, fix = _CERTIFICATE_ERRORS.get(why.verify_code, _FAILED)
+        return TlsError(problem, fix=fix, host=host, why=why.verify_message)
+    if isinstance(why, _DISCONNECTED):
+        return None
+    reason = str(why.reason or "")
+    problem, fix = _HTTP_ON_TLS_PORT if any(one in reason for one in _NOT_TLS) else _FAILED
+    return TlsError(problem, fix=fix, host=host, why=reason.lower().replace("_", " ") or str(why))
+
+
+def tls_required_error(host: str, answer: bytes) -> TlsError | None:
+    """Return the error for the response of an https service to plain HTTP: a TLS alert, or a page that says so."""
+    asks = answer.startswith(_ALERT) or any(words in answer.lower() for words in _TLS_REQUIRED)
+    return TlsError(_TLS_ON_HTTP_PORT[0], fix=_TLS_ON_HTTP_PORT[1], host=host) if asks else None
+
+
+def find_tls_error(error: BaseException) -> TlsError | None:
+    """Return the ``TlsError`` that a library's error carries in its chain of causes; None when there is none."""
+    behind = (getattr(one, "unsafe", one) for one in causes(error))
+    return next((one for one in behind if isinstance(one, TlsError)), None)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its chain of causes."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,1 @@
+"""Durable files, SQLite, session transcripts, the clock."""

@@ -1,0 +1,66 @@
+"""The clock: the only module that reads the time, so that a test can replace it."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time sources, both replaceable.
+
+    :param now: seconds since 1970, UTC; it may jump.
+    :param monotonic: seconds since an arbitrary moment; it never goes back. For durations only.
+    """
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970, UTC, the form of records on disk."""
+        return int(self.now() * 1000)
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a duration such as ``1h30m``; None when it is no duration."""
+    text = re.sub(r"\s", "", text.lower())
+    pieces = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if not pieces or text != "".join(number + unit for number, unit in pieces):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def iso_time(at: float) -> str:
+    """Format a moment (seconds since 1970) in ISO 8601, UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(at: float, now: float) -> str:
+    """Format a moment in local time: the time of day, and the date when it is not today."""
+    there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
+    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
+
+
+SYSTEM = Clock()
+DAY_SECONDS = 86_400.0
+
+
+class DailyTask:
+    """A task that is due at the first check and then once a day, however long the process lives."""
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._done: float | None = None
+
+    def due(self) -> bool:
+        """Return true if the task is due, and count it as done."""
+        now = self._clock.now()
+        if self._done is not None and 0 <= now - self._done < DAY_SECONDS:
+            return False
+        self._done = now
+        return True

@@ -1,0 +1,223 @@
+"""``state.db``: one SQLite connection, one writer, group commit."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from claw.contracts.errors import ClawError
+from claw.i18n import t
+from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+from claw.storage.files import SYSTEM, Disk, cannot_write
+
+_CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
+_ROOM = "Free some space or mend the permissions of this folder, then try again"
+_NO_DATABASE = (
+    "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
+)
+
+
+_MOVE = "Move the file away: sessions are found again, the rest begins anew"
+
+
+# BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
+_OUTSIDE_CAUSES = (5, 6, 8, 10, 13, 14)
+
+
+class Database:
+    """``state.db``: SQLite in WAL mode, opened at first use, one connection, one writer.
+
+    A module declares its tables (``tables``) before it uses them. A commit survives a killed process; with
+    synchronous NORMAL a power cut can lose the newest commits, never corrupt the file. A file that is not a
+    database is renamed and replaced.
+
+    :param path: its folder is made when it is missing.
+    :param complain: called when a file was renamed so.
+    :param disk: used by ``sync``; SQLite's own writes bypass it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        log: Callable[[str], None] = lambda line: None,
+        disk: Disk = SYSTEM,
+    ) -> None:
+        self.path = path
+        self._clock, self._complain, self._disk = clock, log, disk
+        self._guard = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._log_fd = -1
+        self._sync_failed = False  # a sync failed: unknown how much of the log is on the medium
+        self._tables: dict[str, tuple[str, ...]] = {}
+        self._created: set[str] = set()
+        self._cache: dict[tuple[str, tuple[Any, ...]], tuple[float, list[tuple[Any, ...]]]] = {}
+
+    def tables(self, owner: str, *ddl: str) -> None:
+        """Declare the tables of a module: statements that may run again (``CREATE TABLE IF NOT EXISTS …``)."""
+        self._tables[owner] = ddl
+
+    def read(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        with self._using() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def read_cached(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query, from a cache of at most one second. For data that seldom changes and is
+        read in every turn: a change by another process is seen a second later, one by this process at once
+        (``forget_lately``).
+        """
+        now, key = self._clock.monotonic(), (sql, values)
+        at, rows = self._cache.get(key, (-_CACHE_SECONDS, []))
+        if now - at >= _CACHE_SECONDS:
+            if len(self._cache) >= _CACHE_MAX:
+                self._cache.clear()
+            rows = self.read(sql, *values)
+            self._cache[key] = now, rows
+        return rows
+
+    def clear_cache(self) -> None:
+        """Clear the cache of ``read_lately`` after a change."""
+        self._cache.clear()
+
+    def write(self, sql: str, *values: Any) -> int:
+        """Run and commit one statement; return the number of rows that it changed."""
+        with self._using() as connection:
+            return connection.execute(sql, values).rowcount
+
+    def write_all(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        """Run several statements and commit them together, or none."""
+        with self.transaction() as ask:
+            for sql, values in statements:
+                ask(sql, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]]:
+        """Open a transaction that excludes other writers; committed at the end, rolled back on an error."""
+        with self._using() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield lambda sql, values: connection.execute(sql, values).fetchall()
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    connection.execute("ROLLBACK")
+                raise
+
+    def insert(self, sql: str, *values: Any) -> int | None:
+        """Run and commit one ``INSERT OR IGNORE``; return the number of the new row, None without one."""
+        with self._using() as connection:
+            cursor = connection.execute(sql, values)
+            return cursor.lastrowid if cursor.rowcount == 1 else None
+
+    def sync(self) -> None:
+        """Sync all commits to the medium, so that they survive a power cut. Takes as long as the disk does.
+
+        The write-ahead log is synced through a descriptor of its own: SQLite would sync at each commit, this
+        syncs once for all commits made meanwhile.
+
+        :raises ClawError: the disk refused.
+        """
+        try:
+            with self._guard:
+                self._open()
+                is_new = self._log_fd < 0 or self._sync_failed
+                if self._sync_failed:
+                    self._rewrite_log()
+                if self._log_fd < 0:
+                    self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+                fd = self._log_fd
+            self._disk.sync(fd)
+            if is_new:  # its directory entry too: SQLite syncs that only at its first checkpoint
+                self._disk.sync_folder(self.path.parent)
+        except OSError as refused:
+            self._sync_failed = True
+            raise cannot_write(self.path, refused) from refused
+
+    def _rewrite_log(self) -> None:
+        """Move the content of the log to the main file, and start the log again.
+
+        Linux reports a failed write of a page once, and drops the page: the sync after a failed one reports
+        success, over a log with a hole. So nothing counts until it was written again (PostgreSQL's lesson of
+        2018); SQLite syncs the main file itself.
+        """
+        with self._using() as connection:
+            ((is_busy, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if is_busy:  # another connection is reading
+            raise cannot_write(self.path, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+        self._sync_failed = False
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._guard:
+            if self._log_fd >= 0:
+                os.close(self._log_fd)
+                self._log_fd = -1
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._created.clear()
+            self._cache.clear()
+
+    @contextmanager
+    def _using(self) -> Iterator["sqlite3.Connection"]:
+        with self._guard:
+            connection = self._open()
+            try:
+                yield connection
+            except connection.DatabaseError as refused:
+                code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
+                fix = _ROOM if code in _OUTSIDE_CAUSES else _MOVE
+                raise ClawError(
+                    "the state cannot be used: {reason}", where=str(self.path), fix=fix, reason=refused
+                ) from refused
+
+    def _open(self) -> "sqlite3.Connection":
+        if self._connection is None:
+            self._connection = self._connect()
+        for owner in self._tables.keys() - self._created:
+            for statement in self._tables[owner]:
+                self._connection.execute(statement)
+            self._created.add(owner)
+        return self._connection
+
+    def _connect(self) -> "sqlite3.Connection":
+        import sqlite3  # 9 ms of CPU that `--version` and `plugins list` need not pay
+
+        SYSTEM.make_folder(self.path.parent)
+        try:
+            return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
+        except sqlite3.OperationalError as refused:
+            raise ClawError(
+                "cannot open the state: {reason}",
+                where=str(self.path),
+                fix="Mend the permissions of this file and its folder, or stop the process that keeps it locked",
+                reason=refused,
+            ) from refused
+        except sqlite3.DatabaseError:
+            place = SYSTEM.set_aside(self.path, "bad", self._clock)
+            for tail in ("-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    SYSTEM.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
+            self._complain(t(_NO_DATABASE, path=self.path, place=place))
+            return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
+
+    def _configured(self, connection: "sqlite3.Connection") -> "sqlite3.Connection":
+        try:
+            self.path.chmod(0o600)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA busy_timeout = 5000")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection

@@ -1,0 +1,291 @@
+"""Durable writes: all files and ``state.db`` go through this module, so that a test can make the disk fail.
+
+``Disk`` holds the system calls that make data durable; each is a field, so a test passes one that fails.
+``append``, ``replace``, ``make_folder`` and ``set_aside`` below are those of the real disk.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from claw.contracts.errors import BusyError, ClawError
+from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
+
+_ROOM = "Free some space or mend the permissions of this folder, then try again"
+_TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The system calls of a durable write, each replaceable by one that fails.
+
+    :param write: like ``os.write``; it may write less than it was given.
+    :param sync: data of a descriptor onto the medium (``fdatasync``).
+    :param sync_all: data and metadata (``fsync``); also used on folders.
+    """
+
+    write: Callable[[int, bytes], int] = os.write
+    sync: Callable[[int], None] = _sync_data
+    sync_all: Callable[[int], None] = os.fsync
+    truncate: Callable[[int, int], None] = os.ftruncate
+    rename: Callable[[str, str], None] = os.rename
+
+    def append(self, fd: int, data: bytes) -> None:
+        """Write all of ``data`` at the end of ``fd`` (opened with O_APPEND, one writer), or nothing.
+
+        One system call in the usual case. The data survives a killed process, not a power cut: for that,
+        ``sync``.
+
+        :raises OSError: the disk refused; a part already written is cut off again.
+        """
+        written = self.write(fd, data)
+        while written < len(data):
+            try:
+                written += self.write(fd, data[written:])
+            except OSError:
+                self.truncate(fd, os.fstat(fd).st_size - written)
+                raise
+
+    def write_note(self, path: Path, data: bytes) -> None:
+        """Write a short note that must survive the process, not the machine: nothing is synced."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self.write(fd, data)
+        finally:
+            os.close(fd)
+
+    def replace(self, path: Path, data: bytes, mode: int = 0o600) -> None:
+        """Replace the content of ``path`` by ``data`` atomically: a reader sees the old or the new content.
+
+        A link is followed, so that a config file kept elsewhere stays there.
+
+        :raises OSError: the disk refused; the old content stays.
+        """
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            try:
+                self.append(fd, data)
+                self.sync_all(fd)
+            finally:
+                os.close(fd)
+            self.rename(str(temporary), str(target))
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        self.sync_folder(target.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in ``folder`` durable: without it, a new or renamed file can be missing after a
+        power cut.
+        """
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sync_all(fd)
+        finally:
+            os.close(fd)
+
+    def make_folder(self, path: Path) -> None:
+        """Create ``path`` and its missing parents, readable by us only (0700); existing folders keep their
+        mode.
+
+        :raises ClawError: a file is in the way, or we may not write there.
+        """
+        missing = []
+        place = path
+        while not place.is_dir():
+            missing.append(place)
+            if place == place.parent:
+                break
+            place = place.parent
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+            except FileExistsError as in_the_way:
+                raise ClawError(
+                    "a file stands where a folder is wanted", where=str(folder), fix="Move that file away"
+                ) from in_the_way
+            except OSError as refused:
+                raise cannot_write(folder, refused) from refused
+
+    def set_aside(self, path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
+        """Rename ``path`` to ``path.TAG.TIMESTAMP``, which keeps its content.
+
+        :param tag: ``bad``, ``bak``, ``reset`` or ``deleted``.
+        :returns: the new path.
+        """
+        place = dated_name(path, tag, clock)
+        self.rename(str(path), str(place))
+        return place
+
+
+def dated_name(path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
+    """Return a free name ``path.TAG.TIMESTAMP`` (UTC, to the millisecond; a number follows if it is taken)."""
+    moment = datetime.fromtimestamp(clock.now(), UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
+    place = path.with_name(f"{path.name}.{tag}.{moment}")
+    number = 1
+    while place.exists():
+        number += 1
+        place = path.with_name(f"{path.name}.{tag}.{moment}-{number}")
+    return place
+
+
+def cannot_write(path: Path, refused: OSError) -> ClawError:
+    """Return an error for people that says why the disk refused."""
+    reason = refused.strerror or str(refused)
+    return ClawError("cannot write: {reason}", where=str(path), fix=_ROOM, reason=reason)
+
+
+def cannot_open_session(path: Path, refused: OSError) -> ClawError:
+    """Return an error for people that says why a session cannot be opened."""
+    return ClawError(
+        "cannot open this session: {reason}",
+        where=str(path),
+        fix="Mend the permissions of this file and its folder, or move the file away: a new session begins then",
+        reason=refused.strerror or str(refused),
+    )
+
+
+def file_state(fd: int) -> tuple[int, ...]:
+    """Return values that change when another process writes, renames, replaces or removes the file behind ``fd``."""
+    now = os.fstat(fd)
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+SYSTEM = Disk()
+append, replace_file, make_folder, set_aside = (
+    SYSTEM.append,
+    SYSTEM.replace,
+    SYSTEM.make_folder,
+    SYSTEM.set_aside,
+)
+
+
+class Lock:
+    """A kernel lock (flock) on a file of its own: it is freed when its process dies, in any way.
+
+    The file stays when the lock is freed, and holds the pid of the last holder. The descriptor is kept
+    between turns: taking and freeing open no file.
+
+    :param problem: template of BusyError, with ``{pid}`` for the holder's number; ``fix`` likewise.
+    :param where: name of the locked thing for people; the lock's own path when empty.
+    """
+
+    def __init__(
+        self, path: Path, problem: str = "process {pid} holds it", fix: str = "", where: str = ""
+    ) -> None:
+        self.path = path
+        self.held = False
+        self._problem, self._fix, self._where = problem, fix, where or str(path)
+        self._fd = -1
+
+    def take(self) -> None:
+        """Take the lock without waiting.
+
+        :raises BusyError: another holder has it, in this process or another.
+        :raises ClawError: this file system cannot lock.
+        """
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as refused:
+                raise cannot_write(self.path, refused) from refused
+        try:
+            self._flock()
+        except BlockingIOError:
+            raise self._busy() from None
+        except OSError as refused:
+            raise ClawError(
+                "this file system cannot lock files: {reason}",
+                where=str(self.path),
+                fix="Move CLAW_HOME to a disk of this machine",
+                reason=refused.strerror or str(refused),
+            ) from refused
+        self.held = True
+        # Of fixed width: one write that fully covers the number of an earlier holder.
+        os.pwrite(self._fd, f"{os.getpid():<19}\n".encode(), 0)
+
+    def _flock(self) -> None:
+        """Try several times: ``holder`` takes the lock for a moment when it looks."""
+        for _ in range(_TRIES - 1):
+            with suppress(BlockingIOError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(_PAUSE_SECONDS)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def free(self) -> None:
+        """Free the lock; the file stays open for the next turn."""
+        if self.held:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.held = False
+
+    def close(self) -> None:
+        """Free the lock and close its file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self.held = -1, False
+
+    def _busy(self) -> BusyError:
+        said = os.pread(self._fd, 20, 0).split()
+        pid = int(said[0]) if said and said[0].isdigit() else None
+        self.close()
+        return BusyError(self._problem, pid=pid, where=self._where, fix=self._fix)
+
+
+def lock_holder(path: Path) -> int | None:
+    """Return the pid of the holder of the :class:`Lock` at ``path``; None when free, 0 when the pid is
+    unknown.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several readers do not block each other
+    except BlockingIOError:
+        words = os.pread(fd, 20, 0).split()
+        return int(words[0]) if words and words[0].isdigit() else 0
+    except OSError:
+        return None
+    else:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        return None
+    finally:
+        os.close(fd)
+
+
+# --- names
+
+# Lower case only: two ids that differ in case must be two files on a case-insensitive file system.
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+_UNSAFE = re.compile(r"[^a-z0-9_-]+")
+
+
+def safe_file_name(text: str) -> str:
+    """Return a file name for ``text``: stable, unique, without slash or dot-dot.
+
+    A plain text (``[a-z0-9_-]``, up to 80 characters) is its own name; any other becomes a readable part, a dot and 32
+    hex digits of its SHA-256. A plain name contains no dot, so the two kinds cannot collide.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    readable = _UNSAFE.sub("-", text.lower())[:40].strip("-")
+    return f"{readable or 'x'}.{digest}"
+
+
+def session_file(folder: Path, session_id: str) -> Path:
+    """Return the path of a session's transcript: a file directly in ``folder``, whatever the id contains."""
+    return folder / f"{safe_file_name(session_id)}.jsonl"

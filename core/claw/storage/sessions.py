@@ -1,0 +1,449 @@
+"""Sessions: the history of each conversation on disk, one append-only file each, one writer, repaired when
+opened.
+
+``agents/ID/sessions/UUID.jsonl``, its lock ``UUID.jsonl.lock`` beside it; ``state.db`` maps session keys to
+files. A turn opens its session, appends, flushes and releases it. Between turns the session stays in memory
+with its file open, so that a warm turn opens nothing; the kernel lock is free then, and another process may
+write: the file's state is compared at the next open, and the file is read again if it changed.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from claw_context import results
+
+from claw.contracts.errors import ClawError
+from claw.contracts.transcript import Assistant, Message, User, sendable
+from claw.i18n import t
+from claw.storage import files as store
+from claw.storage.clock import SYSTEM, Clock, iso_time
+from claw.storage.database import Database
+from claw.storage.files import (
+    Disk,
+    Lock,
+    cannot_open_session,
+    cannot_write,
+    file_state,
+    safe_file_name,
+    session_file,
+)
+from claw.storage.history import SessionHistory
+from claw.storage.overrides import Overrides
+from claw.storage.records import (
+    Entry,
+    MessageRecord,
+    ParsedSession,
+    Record,
+    SessionHeader,
+    UnknownRecord,
+    encode_record,
+    parse_session,
+    without_bad_lines,
+)
+from claw.storage.sync import BackgroundSync
+from claw.storage.usage import SessionUsage
+
+_INDEX = """CREATE TABLE IF NOT EXISTS sessions
+    (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
+_DAMAGED = (
+    "{count:damaged line of this session was|damaged lines of this session were} left out. The file as it was: "
+    "{place}"
+)
+_NO_HEADER = "The first line of this session was lost and is written anew. The file as it was: {place}"
+_NO_RECORDS = "Nothing in this session's file can be read. It was set aside as {place}; a new session begins"
+_THREAD_BYTES = 1 << 18  # 256 KB are read in about 2 ms: for less, a thread costs more than it saves
+
+
+class Session:
+    """The history of one conversation. Made by ``SessionStore.open``, which also takes its lock; ``release`` it
+    after the turn.
+
+    It is shared within a process: opening it again while it is held returns the same object, and the lock
+    goes with the last holder. The session queue keeps turns apart, the kernel lock keeps processes apart.
+    """
+
+    def __init__(self, sessions: "SessionStore", key: str, agent_id: str, cwd: str) -> None:
+        self.key = key
+        self.agent_id = agent_id
+        self.id = ""
+        self.path = Path()
+        self.notices: tuple[str, ...] = ()
+        self.used_at = sessions.clock.monotonic()
+        self._sessions = sessions
+        self._cwd = cwd
+        self._past = SessionHistory.of([])
+        self._opening = asyncio.Lock()
+        self._holders = 0
+        self._lock: Lock | None = None
+        self._fd = -1
+        self._file_state: tuple[int, ...] = ()
+        self._next_id = int.from_bytes(os.urandom(4), "big")
+        self._line_is_open = self._unsynced = self._is_new_file = False
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history as a model may be sent it: the path to the newest record, every call with its result."""
+        return self._past.sendable()
+
+    @property
+    def unpaired_messages(self) -> Sequence[Message]:
+        """The path to the newest record, unpaired: calls may lack results."""
+        return self._past.messages
+
+    def messages_before(self, at: int) -> tuple[Message, ...]:
+        """Return what a model may be sent of the first ``at`` messages of ``spoken``."""
+        return sendable(self._past.messages[:at])
+
+    @property
+    def last_user_at(self) -> float | None:
+        """Time of the newest message of a person, seconds since 1970; None when there is none."""
+        return self._past.time_of(lambda said: isinstance(said, User) and not said.kind)
+
+    @property
+    def now(self) -> float:
+        """The time, by the clock that stamps its records."""
+        return self._sessions.clock.now()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All records of the file, in file order."""
+        return tuple(self._past.entries)
+
+    @property
+    def usage(self) -> SessionUsage:
+        """Total cost of the session, and the size of its newest prompt."""
+        return self._past.usage
+
+    @property
+    def history(self) -> SessionHistory:
+        """The history with the values that compaction uses. Read it; only ``append`` adds to it."""
+        return self._past
+
+    def id_of(self, message: Message) -> str:
+        """Return the id of the record that holds this very message; empty when none does."""
+        record = self._past.newest(lambda said: said is message)
+        return record.id if record else ""
+
+    @property
+    def last_answer_at(self) -> float | None:
+        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
+        return self._past.time_of(lambda said: isinstance(said, Assistant))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of its file."""
+        return os.fstat(self._fd).st_size if self._fd >= 0 else 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a turn holds it, or is about to."""
+        return self._holders > 0 or self._opening.locked()
+
+    def append(self, message: Message) -> str:
+        """Write a message behind the newest record, at once, in one system call; return the record's id.
+
+        After this it survives a killed process; after the turn's ``flush``, a power cut.
+
+        :raises ClawError: the disk refused; the file is as it was.
+        """
+        return self.append_entry(MessageRecord(message=message))
+
+    def append_entry(self, entry: Record) -> str:
+        """Append a record of any kind; its id, parent and time are filled in here."""
+        if not self._holders:
+            raise RuntimeError("the session was released: open it again before writing")
+        past = self._past
+        self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        while (name := f"{self._next_id:08x}") in past.ids:
+            self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        parent = past.entries[-1].id if past.entries else None
+        moment = iso_time(self._sessions.clock.now())
+        entry, line = encode_record(
+            msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=moment)
+        )
+        try:
+            self._sessions.disk.append(self._fd, b"\n" + line if self._line_is_open else line)
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
+        self._line_is_open, self._unsynced = False, True
+        past.add(entry)
+        return name
+
+    async def flush(self) -> None:
+        """Sync appended records to the medium, off the event loop, and wait for it.
+
+        :raises ClawError: the disk refused.
+        """
+        try:
+            await asyncio.wrap_future(self._sessions.syncing.sync_now(self))
+        except OSError as refused:
+            raise cannot_write(self.path, refused) from refused
+
+    def flush_soon(self, refused: Callable[[ClawError], None] = lambda why: None) -> None:
+        """Sync appended records shortly after the turn, batched with others. A power cut before that loses
+        the turn's lines, as it does the newest commits of the journal.
+
+        :param refused: called when the disk refuses; the sync is tried again with the next turn.
+        """
+        if self._unsynced:
+            self._sessions.syncing.schedule(self, lambda why: refused(cannot_write(self.path, why)))
+
+    async def reset(self) -> None:
+        """Start a new file under the same key; the old one is renamed ``*.reset.TIMESTAMP``."""
+        if not self._holders:
+            raise RuntimeError("the session was released: open it again before resetting it")
+        old_path, old_lock, new_id = self.path, self._lock, str(uuid4())
+        new_lock = self._sessions.lock_of(self.key, self._sessions.path_of(self.agent_id, new_id))
+        new_lock.take()
+        with suppress(FileNotFoundError):
+            self._sessions.disk.set_aside(old_path, "reset", self._sessions.clock)
+        results.archive_results(old_path.parent.parent, self.key, self.id)
+        self._sessions.assign(self.key, self.agent_id, new_id)
+        self._close_file()
+        if old_lock:
+            old_lock.close()
+        self.id, self.path, self._lock = new_id, self._sessions.path_of(self.agent_id, new_id), new_lock
+        self._load()
+
+    def release(self) -> None:
+        """End the turn: other processes may write. The last holder's call frees the lock; more calls do
+        nothing.
+        """
+        if self._holders == 0:
+            return
+        self._holders -= 1
+        if self._holders == 0:
+            self._release_lock()
+            self._sessions.evict_idle()
+
+    # --- for Sessions -------------------------------------------------------------------------------------------
+
+    async def acquire(self) -> None:
+        """Take the lock, and read the file if it changed since we left it. Called by ``SessionStore.open``."""
+        async with self._opening:
+            if self._holders == 0:
+                try:
+                    await self._take()
+                except BaseException:
+                    self.unload()
+                    raise
+            self._holders += 1
+
+    def unload(self) -> None:
+        """Forget the history and close the files: only the file on disk remains."""
+        self._close_file()
+        if self._lock:
+            self._lock.close()
+        self._lock, self._past, self.id = None, SessionHistory.of([]), ""
+
+    async def _take(self) -> None:
+        self.notices = ()
+        if self._lock and self._fd >= 0:
+            self._lock.take()
+            if file_state(self._fd) == self._file_state:
+                return
+        while (found := self._sessions.id_of(self.key, self.agent_id)) != self.id or not self._lock:
+            # Looked up again once the lock is ours: another process may have reset the session in between.
+            self.unload()
+            self.id, self.path = found, self._sessions.path_of(self.agent_id, found)
+            self._sessions.disk.make_folder(self.path.parent)
+            self._lock = self._sessions.lock_of(self.key, self.path)
+            self._lock.take()
+        self._close_file()
+        if self.path.exists() and self.path.stat().st_size > _THREAD_BYTES:
+            await asyncio.to_thread(self._load)
+        else:
+            self._load()
+
+    def _release_lock(self) -> None:
+        self.used_at = self._sessions.clock.monotonic()
+        if self._fd >= 0:
+            self._file_state = file_state(self._fd)
+        if self._lock:
+            self._lock.free()
+
+    def _close_file(self) -> None:
+        self._sessions.syncing.finish(self)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def sync(self) -> None:
+        """Sync, in the thread of ``BackgroundSync``. :raises OSError: the disk refused."""
+        if not self._unsynced:
+            return
+        self._unsynced = False  # before, not after: a line appended meanwhile needs the next sync
+        try:
+            self._sessions.disk.sync(self._fd)
+            if self._is_new_file:
+                self._sessions.disk.sync_folder(self.path.parent)
+                self._is_new_file = False
+        except OSError:
+            self._unsynced = True
+            raise
+
+    def _load(self) -> None:
+        try:
+            data, reading = self._repaired(self._open_file())
+            if not data:
+                self._sessions.disk.append(self._fd, encode_record(self._header())[1])
+                self._unsynced = self._is_new_file = True
+        except OSError as refused:
+            raise cannot_open_session(self.path, refused) from refused
+        self._line_is_open = bool(data) and not data.endswith(b"\n")
+        self._past = SessionHistory.of(list(reading.entries))
+
+    def _open_file(self) -> bytes:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(self.path, flags, 0o600)
+        with FileIO(self._fd, closefd=False) as file:
+            return file.readall()
+
+    def _header(self) -> SessionHeader:
+        return SessionHeader(
+            id=self.id, timestamp=iso_time(self._sessions.clock.now()), cwd=self._cwd, key=self.key
+        )
+
+    def _repaired(self, data: bytes) -> tuple[bytes, ParsedSession]:
+        """Repair the file if parts of it cannot be read; return its bytes and its content."""
+        reading = parse_session(data)
+        if not data or not (reading.reason or reading.bad_lines):
+            return data, reading
+        lost = self._header() if reading.reason else None
+        if lost:
+            reading = parse_session(data, lost)
+        if all(isinstance(entry, UnknownRecord) for entry in reading.entries) and lost:
+            return self._start_over(data), ParsedSession(lost)
+        return self._rewrite(data, reading.bad_lines, lost), reading
+
+    def _start_over(self, data: bytes) -> bytes:
+        """Rename a file without any readable record, unless it is blank, and start a new one."""
+        self._close_file()
+        if data.strip():
+            place = self._sessions.disk.set_aside(self.path, "bad", self._sessions.clock)
+            self.notices += (t(_NO_RECORDS, place=place),)
+        else:
+            self.path.unlink()
+        return self._open_file()
+
+    def _rewrite(self, data: bytes, bad_lines: tuple[int, ...], lost: SessionHeader | None) -> bytes:
+        """Rewrite the file without its bad lines; the damaged bytes are kept in a file beside it.
+
+        :param lost: the header, when the file has none.
+        """
+        backup = store.dated_name(self.path, "bak", self._sessions.clock)
+        self._sessions.disk.replace(backup, data)
+        self._close_file()
+        self._sessions.disk.replace(self.path, without_bad_lines(data, bad_lines, lost))
+        said = _DAMAGED if bad_lines else _NO_HEADER
+        self.notices += (t(said, count=len(bad_lines), place=backup),)
+        return self._open_file()
+
+
+@dataclass
+class SessionStore:
+    """All sessions of a home: finds, opens and caches them.
+
+    :param home: ``CLAW_HOME``.
+    :param database: ``state.db``; its index can be rebuilt from the files' headers.
+    :ivar overrides: the settings that people chose for single conversations.
+    :param warm: limit of sessions kept in memory that no turn holds (two descriptors each); the longest idle
+        go first.
+    """
+
+    home: Path
+    database: Database
+    clock: Clock = SYSTEM
+    disk: Disk = store.SYSTEM
+    warm: int = 128
+    _known: dict[str, Session] = field(default_factory=dict)
+    _indexed: bool = False
+    syncing: BackgroundSync = field(default_factory=BackgroundSync)
+
+    def __post_init__(self) -> None:
+        self.database.tables("session", _INDEX)
+        self.overrides = Overrides(self.database)
+
+    async def open(self, session_key: str, agent_id: str, cwd: str = "") -> Session:
+        """Open the session of a key and hold it until ``release``; a new key gets a new session, its file
+        written at once.
+
+        :param cwd: noted in the header of a new file.
+        :raises BusyError: another process holds it; its pid is named.
+        :raises ClawError: the file cannot be read or written.
+        """
+        session = self._known.get(session_key)
+        if session is None:
+            session = self._known[session_key] = Session(self, session_key, agent_id, cwd)
+        try:
+            await session.acquire()
+        except BaseException:
+            if not session.is_busy:
+                self._known.pop(session_key, None)
+            raise
+        return session
+
+    def path_of(self, agent_id: str, session_id: str) -> Path:
+        """Return the path of a session's file. No id, whatever it contains, leads outside
+        ``agents/AGENT/sessions``.
+        """
+        return session_file(self.home / "agents" / safe_file_name(agent_id) / "sessions", session_id)
+
+    def lock_of(self, key: str, path: Path) -> Lock:
+        """Return the lock of a session's file, not yet taken."""
+        return Lock(
+            path.with_name(path.name + ".lock"),
+            "process {pid} is using this session",
+            "Wait until its turn is over, end that process, or talk in another session (--session NAME)",
+            where=key,
+        )
+
+    def id_of(self, key: str, agent_id: str) -> str:
+        """Return the session id of a key; create one when there is none."""
+        if not self._indexed:
+            self._index_files()
+        rows = self.database.read("SELECT id FROM sessions WHERE key = ?", key)
+        if not rows:
+            self.database.write(
+                "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?)", key, str(uuid4()), agent_id
+            )
+            rows = self.database.read("SELECT id FROM sessions WHERE key = ?", key)
+        return str(rows[0][0])
+
+    def assign(self, key: str, agent_id: str, session_id: str) -> None:
+        """Map ``key`` to this session from now on."""
+        self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
+
+    def evict_idle(self) -> None:
+        """Drop the longest idle sessions beyond ``warm``."""
+        if len(self._known) <= self.warm:
+            return
+        idle = sorted((s for s in self._known.values() if not s.is_busy), key=lambda session: session.used_at)
+        for session in idle[: len(self._known) - self.warm]:
+            session.unload()
+            del self._known[session.key]
+
+    def close(self) -> None:
+        """Drop all sessions and their locks; the files stay."""
+        for session in self._known.values():
+            session.unload()
+        self._known.clear()
+
+    def _index_files(self) -> None:
+        """Rebuild a lost index: the newest file of each key, by its header."""
+        self._indexed = True
+        if self.database.read("SELECT 1 FROM sessions LIMIT 1"):
+            return
+        files = sorted(self.home.glob("agents/*/sessions/*.jsonl"), key=lambda path: path.stat().st_mtime)
+        for path in files:
+            with suppress(OSError, ValueError), path.open("rb") as file:
+                header = parse_session(file.readline(1 << 16)).header
+                if header and header.key and session_file(path.parent, header.id) == path:
+                    self.assign(header.key, path.parent.parent.name, header.id)

@@ -1,0 +1,1 @@
+"""Administration of claw: plugins installed and locked, doctor, policy tests, set-up."""

@@ -1,0 +1,1 @@
+"""``claw doctor`` and ``claw status``."""

@@ -1,0 +1,191 @@
+"""``claw doctor`` and ``claw plugins doctor``: list what is wrong and how to fix it; with ``--fix``, fix it."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from claw.cli.output import document, table
+from claw.cli.plugin_commands import AsJson
+from claw.cli.plugin_list import unknown_plugin_error
+from claw.contracts.diagnostics import BLOCKED, DISABLED, INCOMPATIBLE, Finding
+from claw.contracts.errors import ClawError
+from claw.host.state import PluginState
+from claw.i18n import t
+
+from claw_admin.doctor.plugin_checks import (
+    check_unloaded,
+    compare_with_probe,
+    format_import_chain,
+    name_conflicts,
+)
+from claw_admin.doctor.probe import ProbeResult, probe_plugin
+
+app = typer.Typer(add_completion=False, help="Say what is wrong in this house.")
+plugins_app = typer.Typer(add_completion=False)
+Fix = Annotated[
+    bool, typer.Option("--fix", help="Mend what can be mended without asking, and say what was done.")
+]
+
+
+@app.command()
+def doctor(
+    channel: Annotated[
+        str, typer.Argument(help="A channel (feishu, or feishu/ACCOUNT): ask its service, and nothing else.")
+    ] = "",
+    fix: Fix = False,
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online",
+            help="Also ask the service of each channel, and each model of the default agent one word.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
+    from claw_admin.doctor import checks
+
+    if channel:
+        found = checks.channel_findings(channel)
+    else:
+        found = [*checks.offline_findings()]
+        if online and not any(one.kind == "config" and one.grave for one in found):
+            found += [*checks.channel_findings(), *checks.model_findings()]
+            found = list(dict.fromkeys(found))
+    left, fixed = _apply_fixes(found) if fix else (found, [])
+    if as_json:
+        document("doctor", {"findings": [_finding_data(one) for one in left], "mended": fixed})
+    else:
+        _print_findings(left, fixed)
+    raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
+
+
+@plugins_app.command("doctor")
+def plugins_doctor(
+    plugin: Annotated[str, typer.Argument(help="One plugin; default: all that are in use or could be.")] = "",
+    cost: Annotated[
+        bool, typer.Option("--cost", help="What each import costs, and its slowest chain.")
+    ] = False,
+    budget_ms: Annotated[
+        float | None, typer.Option("--budget-ms", help="What an import may cost, in ms; more is a finding.")
+    ] = None,
+    fix: Fix = False,
+    as_json: AsJson = False,
+) -> None:
+    """Load each plugin in a process of its own and hold what it does against what it declares.
+
+    Exit 1 when something is wrong.
+    """
+    from claw.app import load_setup
+    from claw.config.summary import outline_config
+
+    setup = load_setup()
+    wanted = outline_config(setup.config.raw)
+    chosen = _chosen(setup.plugin_states, plugin)
+    times = 2 if cost or budget_ms is not None else 1
+    seen: dict[str, ProbeResult] = {}
+    found: list[Finding] = [one for one in name_conflicts(setup.found) if plugin in ("", one.about)]
+    for state in chosen:
+        found += check_unloaded(state, wanted, os.environ)
+        if _may_load(state, named=bool(plugin)):
+            if sys.stderr.isatty():
+                typer.echo(t("looking at {id}", id=state.id), err=True)
+            seen[state.id] = probe_plugin(state.id, times)
+            diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
+            found += (
+                one for one in diffs if (one.about, one.problem) not in {(f.about, f.problem) for f in found}
+            )
+    left, fixed = _apply_fixes(found) if fix else (found, [])
+    if as_json:
+        rows = [_plugin_data(one, seen.get(one.id)) for one in chosen]
+        document(
+            "plugins-doctor", {"plugins": rows, "findings": [_finding_data(f) for f in left], "mended": fixed}
+        )
+    else:
+        if cost:
+            _costs(seen)
+        _print_findings(left, fixed)
+    raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
+
+
+def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:
+    known = {one.id: one for one in plugin_states}
+    if not plugin:
+        return list(plugin_states)
+    if plugin not in known:
+        raise unknown_plugin_error(plugin, known)
+    return [known[plugin]]
+
+
+def _may_load(state: PluginState, named: bool) -> bool:
+    """Return false for a plugin that the operator blocks, or whose files changed: it is not run."""
+    if state.state in (BLOCKED, INCOMPATIBLE) or state.stage in ("find", "integrity"):
+        return False
+    return named or state.state != DISABLED
+
+
+def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
+    """Fix what can be fixed; return what is left, and what was done."""
+    from claw.cli.config import file_of
+    from claw.config.editor import set_value
+
+    from claw_admin.doctor.checks import fix_permissions
+
+    left, done = [], []
+    for one in found:
+        try:
+            if one.kind == "permissions":
+                done.append(fix_permissions(one))
+            elif one.edit:
+                key, value = one.edit
+                set_value(file_of(os.environ), key, value, os.environ)
+                done.append(f"claw config set {key} {str(value).lower()}")
+            else:
+                left.append(one)
+        except (ClawError, OSError):
+            left.append(one)
+    return left, done
+
+
+def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
+    for line in fixed:
+        typer.echo(t("mended: {what}", what=line))
+    for one in sorted(found, key=lambda one: not one.grave):
+        mark = t("wrong") if one.grave else t("note")
+        names_a_key = f" {one.about}." in f" {one.problem}"
+        about = "" if names_a_key else f"{one.about}: "
+        typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.mend})" if one.mend else ""))
+    grave = sum(one.grave for one in found)
+    typer.echo(t("{count} wrong", count=grave) if grave else t("nothing is wrong"), err=True)
+
+
+def _costs(seen: dict[str, ProbeResult]) -> None:
+    rows = [
+        [
+            id,
+            f"{one.import_ms:.1f}",
+            f"{one.memory_kb / 1024:.1f}",
+            str(one.modules),
+            format_import_chain(one),
+        ]
+        for id, one in sorted(seen.items(), key=lambda item: -item[1].import_ms)
+    ]
+    table([t("plugin"), t("import, ms"), t("memory, MB"), t("modules"), t("slowest chain")], rows)
+
+
+def _finding_data(finding: Finding) -> dict[str, Any]:
+    return {name: value for name, value in asdict(finding).items() if name != "edit"}
+
+
+def _plugin_data(state: PluginState, seen: ProbeResult | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": state.id, "state": state.state, "looked": seen is not None}
+    if seen:
+        body |= {
+            "importMs": seen.import_ms, "memoryKb": seen.memory_kb, "modules": seen.modules,
+            "chain": [{"module": link.module, "ms": link.ms} for link in seen.chain],
+            "brought": seen.brought, "network": seen.network, "subprocess": seen.subprocess, "written": seen.written,
+        }  # fmt: skip
+    return body

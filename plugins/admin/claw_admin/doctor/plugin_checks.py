@@ -1,0 +1,176 @@
+"""Checks of a plugin: its manifest and its state against what a probe of it recorded. Pure."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from claw.config.paths import format_key
+from claw.config.summary import ANY_ENDPOINT, ConfigOutline, schema_violations
+from claw.contracts.diagnostics import DISABLED, INCOMPATIBLE, LOADED, QUARANTINED, Finding
+from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration, api_matches
+from claw.host.state import PluginState
+from claw.i18n import t
+
+from claw_admin.doctor.probe import ProbeResult
+
+
+def check_unloaded(
+    state: PluginState, wanted: ConfigOutline, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Check a plugin without loading it."""
+    id, manifest = state.id, state.found.manifest
+    if state.state in (QUARANTINED, INCOMPATIBLE):
+        yield Finding(id, state.stage or "find", state.why, state.fix)
+    if manifest is None:
+        return
+    if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):
+        why = t("its API range {range} has no end: a claw that breaks it would load it", range=manifest.api)
+        yield Finding(id, "api", why, t("its author writes >=1,<2"), grave=False)
+    if state.state == DISABLED:
+        return
+    if manifest.config_schema and manifest.has_own_section and id not in wanted.entries:
+        for misfit in schema_violations({}, manifest.config_schema):
+            key = format_key(("plugins", "entries", id, "config", *misfit.path))
+            problem, fix = t(misfit.problem, **misfit.values), t(misfit.fix, **misfit.values)
+            yield Finding(id, "setting", f"{key}: {problem}", fix, grave=state.state == LOADED)
+    unset = [name for name in manifest.env if not environ.get(name, "").strip()]
+    if unset:
+        names = ", ".join(unset)
+        yield Finding(id, "env", t("not set, and it reads them: {names}", names=names), grave=False)
+    unlisted = [
+        tool.name for tool in manifest.tools if tool.optional and not _opted_in(tool.name, manifest, wanted)
+    ]
+    if unlisted:
+        names = ", ".join(unlisted)
+        fix = t("claw config set 'tools.alsoAllow[]' {id}", id=unlisted[0])
+        why = t("optional, and no allow list names them: {names}", names=names)
+        yield Finding(id, "optional", why, fix, grave=False)
+
+
+def _opted_in(tool: str, manifest: Manifest, wanted: ConfigOutline) -> bool:
+    return not wanted.opt_ins.isdisjoint({tool.lower(), manifest.id.lower(), "group:plugins"})
+
+
+def name_conflicts(found: Sequence[InstalledPlugin]) -> Iterator[Finding]:
+    """Yield names of channels and providers that two plugins declare; the policy finds conflicts of tools."""
+    owner: dict[tuple[str, str], str] = {}
+    for one in found:
+        if one.manifest is None:
+            continue
+        channels = [("channel", name) for name in one.manifest.channels]
+        providers = [("provider", line.name) for line in one.manifest.providers if line.name != ANY_ENDPOINT]
+        for kind, name in (*channels, *providers):
+            first = owner.setdefault((kind, name), one.id)
+            if first != one.id:
+                why = t("{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                          name=name, second=one.id, first=first)  # fmt: skip
+                fix = t("claw config set plugins.entries.{id}.enabled false", id=one.id)
+                yield Finding(one.id, "conflict", why, fix)
+
+
+def compare_with_probe(
+    state: PluginState, seen: ProbeResult, wanted: ConfigOutline, budget_ms: float | None = None
+) -> Iterator[Finding]:
+    """Compare what was recorded while the plugin was loaded with what its manifest says.
+
+    :param budget_ms: the longest time that its import may take.
+    """
+    id, manifest = state.id, state.found.manifest
+    if seen.fault:
+        yield _load_failure(state, *seen.fault)
+    if budget_ms is not None and seen.import_ms > budget_ms:
+        why = t("its import takes {ms} ms, {budget} are allowed: {chain}", ms=seen.import_ms, budget=budget_ms,
+                  chain=format_import_chain(seen))  # fmt: skip
+        yield Finding(id, "budget", why, t("import what is slow at the first call"))
+    for warning in seen.deprecated:
+        yield Finding(id, "deprecated", t("deprecated: {text}", text=warning), grave=False)
+    if manifest is None:
+        why = t("it has no manifest, so every start imports it: {ms} ms", ms=seen.import_ms)
+        yield Finding(id, "manifest", why, t("its author runs claw plugins build"), grave=False)
+        return
+    if not seen.fault:
+        yield from _contribution_findings(manifest, seen, wanted)
+    yield from _undeclared_access(manifest, seen)
+
+
+def _load_failure(state: PluginState, stage: str, why: str, fix: str) -> Finding:
+    """Return the finding of a plugin that did not load; its fix disables the plugin, unless it is required."""
+    edit = (f"plugins.entries.{state.id}.enabled", False) if stage in ("import", "register") else None
+    return Finding(state.id, stage, why, fix, edit=None if state.required else edit)
+
+
+def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: ConfigOutline) -> Iterator[Finding]:
+    declared: dict[str, Iterable[str]] = {
+        "register_channels": manifest.channels,
+        "register_providers": [line.name for line in manifest.providers],
+        "register_tools": [line.name for line in manifest.tools],
+        "register_prompt_sections": manifest.prompt_sections,
+        "register_sandboxes": manifest.sandboxes,
+    }
+    later = {"register_channels": wanted.channels, "register_providers": wanted.providers}
+    fix = t("its author runs claw plugins build")
+    for hook, names in declared.items():
+        contributed, declared_names = set(seen.brought.get(hook, ())), set(names)
+        if (hook == "register_tools" and not declared_names) or ANY_ENDPOINT in declared_names:
+            continue  # its contributions depend on its settings
+        for name in sorted(contributed - declared_names):
+            why = t("its code brings {name}, its manifest does not name it ({hook})", name=name, hook=hook)
+            yield Finding(manifest.id, "undeclared", why, fix)
+        for name in sorted((declared_names - contributed) & set(later.get(hook, declared_names))):
+            why = t("its manifest names {name}, its code does not bring it ({hook})", name=name, hook=hook)
+            yield Finding(manifest.id, "absent", why, fix)
+    kinds = {"reviewer": "register_reviewers", "filter": "register_filters", "observer": "register_observers"}
+    named = {"reviewer": manifest.reviewers, "filter": manifest.filters, "observer": manifest.observers}
+    for kind, hook in kinds.items():
+        if seen.brought.get(hook) and not named[kind]:
+            why = t("its code brings {name}, its manifest does not name it ({hook})", name=kind, hook=hook)
+            yield Finding(manifest.id, "undeclared", why, fix)
+    lines = {line.name: line for line in manifest.tools}
+    for tool in seen.tools:
+        if (line := lines.get(tool["name"])) and (fields := _differing_fields(line, tool)):
+            why = t(
+                "tool {name}: manifest and code differ in {fields}", name=line.name, fields=", ".join(fields)
+            )
+            yield Finding(manifest.id, "differs", why, fix)
+
+
+def _differing_fields(line: ToolDeclaration, tool: Mapping[str, Any]) -> list[str]:
+    written = msgspec.to_builtins(line) | {"parameters": line.parameters}
+    return [field for field, value in tool.items() if written[field] != value]
+
+
+def _undeclared_access(manifest: Manifest, seen: ProbeResult) -> Iterator[Finding]:
+    """Find what the plugin used while it was loaded and does not declare. What its tools do later is not seen
+    here."""
+    network = manifest.capabilities.get("network")
+    hosts = [
+        host
+        for host in seen.network
+        if not network or (isinstance(network, list) and not _is_declared(host, network))
+    ]
+    used = {
+        "network": hosts,
+        "subprocess": seen.subprocess if not manifest.capabilities.get("subprocess") else (),
+        "paths": seen.written if not manifest.capabilities.get("paths") else (),
+    }
+    for name, what in used.items():
+        if what:
+            why = t("it used {what} while it was loaded; its manifest does not declare {name}",
+                      what=", ".join(what), name=f"capabilities.{name}")  # fmt: skip
+            yield Finding(manifest.id, "capability", why, t("ask its author what for"))
+
+
+def _is_declared(host: str, declared: Sequence[Any]) -> bool:
+    """Return true if a host is declared. An address counts when any name is: it may be what that name
+    resolved to."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host in declared or "*" in declared
+    return True
+
+
+def format_import_chain(seen: ProbeResult) -> str:
+    """Format the heaviest imports, one behind the other."""
+    return " > ".join(f"{link.module} {link.ms:.0f} ms" for link in seen.chain)

@@ -1,0 +1,234 @@
+"""A probe of one plugin: it is loaded in a process of its own, and its cost, registrations and accesses are
+recorded.
+
+``look`` starts that process; ``main`` runs in it. Nothing of the plugin gets into the calling process.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from claw.i18n import t
+
+SECONDS = 90.0
+_MARK, _END = "claw: plugin begins", "claw: plugin ends"
+_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+_CHILD += "from claw_admin.doctor.probe import main; main(*sys.argv[2:])"
+_FILE = "seen.json"
+
+
+class ImportTime(msgspec.Struct, frozen=True):
+    """An import, and what it cost in ms with all that it imported."""
+
+    module: str
+    ms: float
+
+
+class ProbeResult(msgspec.Struct, frozen=True):
+    """The record of a plugin's import and of its answers to the hooks.
+
+    :param import_ms: import time of its package and all that it imports, beyond what claw itself has loaded.
+    :param memory_kb: growth of the process.
+    :param modules: number of modules that it loaded.
+    :param chain: from its package down, the heaviest import each time.
+    :param brought: hook → names of its contributions.
+    :param tools: as the manifest would write them.
+    :param deprecated: warnings that its own code caused.
+    :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
+    :param fault: stage, cause and fix, when it was quarantined.
+    """
+
+    import_ms: float = 0.0
+    memory_kb: int = 0
+    modules: int = 0
+    chain: tuple[ImportTime, ...] = ()
+    brought: dict[str, tuple[str, ...]] = {}
+    tools: tuple[dict[str, Any], ...] = ()
+    deprecated: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    subprocess: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    fault: tuple[str, str, str] | None = None
+
+
+def probe_plugin(plugin: str, times: int = 1) -> ProbeResult:
+    """Load ``plugin`` in a process of its own; of several runs, return the quickest."""
+    return min((_run_probe(plugin) for _ in range(times)), key=lambda seen: seen.import_ms)
+
+
+def _run_probe(plugin: str) -> ProbeResult:
+    with tempfile.TemporaryDirectory(prefix="claw-doctor-") as folder:
+        command = [sys.executable, "-X", "importtime", "-P", "-c", _CHILD]
+        arguments = [msgspec.json.encode(sys.path).decode(), plugin, folder]
+        try:
+            done = subprocess.run(
+                [*command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return ProbeResult(
+                fault=("import", t("it did not come back within {seconds} s", seconds=SECONDS), "")
+            )
+        log = done.stderr.decode(errors="replace")
+        try:
+            seen = msgspec.json.decode(Path(folder, _FILE).read_bytes(), type=ProbeResult)
+        except OSError:
+            code = done.returncode
+            return ProbeResult(fault=("import", t("the process ended with code {code}", code=code), ""))
+    roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
+    total = sum(root.ms for root, _ in roots)
+    return msgspec.structs.replace(seen, import_ms=round(total, 1), chain=heaviest_chain(roots))
+
+
+Tree = tuple[ImportTime, "list[Tree]"]
+_TIMED = re.compile(r"import time:\s*\d+ \|\s*(\d+) \| (\s*)(\S+)")
+
+
+def parse_import_times(log: Sequence[str]) -> list[Tree]:
+    """Parse the output of ``python -X importtime`` into a forest: a module stands below all that it imported."""
+    roots: list[Tree] = []
+    open_: list[tuple[int, list[Tree]]] = [(-1, roots)]
+    for line in reversed(log):
+        if timed := _TIMED.match(line):
+            depth = len(timed[2]) // 2
+            while open_[-1][0] >= depth:
+                open_.pop()
+            tree: Tree = (ImportTime(timed[3], int(timed[1]) / 1000), [])
+            open_[-1][1].append(tree)
+            open_.append((depth, tree[1]))
+    return roots
+
+
+def heaviest_chain(forest: Sequence[Tree]) -> tuple[ImportTime, ...]:
+    """Follow the heaviest root down, as long as one import makes up at least half of the one above it."""
+    chain: list[ImportTime] = []
+    while forest:
+        link, below = max(forest, key=lambda tree: tree[0].ms)
+        if chain and link.ms < chain[-1].ms / 2:
+            break
+        chain.append(link)
+        forest = below
+    return tuple(chain)
+
+
+def main(plugin: str, folder: str) -> None:
+    """Load ``plugin`` as a start in this home would, and write what was recorded to ``folder``."""
+    from claw.app import load_setup
+    from claw.config.plugin_view import PluginConfig
+    from claw.host.manager import Host
+    from claw.security.http_client import HttpClients
+    from claw.storage.files import SYSTEM as DISK
+
+    setup, network = load_setup(), HttpClients()
+    home = setup.config.home
+    host = Host(
+        setup.plugin_states,
+        lambda id: PluginConfig(setup.config, id, network.client, home / "plugins" / id),
+        Path(folder),
+    )
+    found = next(one for one in setup.found if one.id == plugin)
+    accesses = _AccessLog((folder, str(home / "plugins" / plugin), os.devnull))
+    deprecated = _record_deprecations(str(found.folder or ""))
+    before, modules = _memory_kb(), len(sys.modules)
+    accesses.begin()
+    sys.stderr.write(f"\n{_MARK}\n")
+    with contextlib.suppress(BaseException):  # the host reports what is wrong with it
+        __import__(found.package)  # what ``import_module`` imports is not timed
+    answers = host.ask(plugin)
+    sys.stderr.write(f"\n{_END}\n")
+    accesses.watching = False
+    state = next(one for one in host.standings if one.id == plugin)
+    contributions = answers or {}
+    seen = ProbeResult(
+        memory_kb=_memory_kb() - before,
+        modules=len(sys.modules) - modules,
+        brought={hook: tuple(_name(thing) for thing in things) for hook, things in contributions.items()},
+        tools=tuple(_tool_line(tool) for tool in contributions.get("register_tools", ())),
+        deprecated=tuple(dict.fromkeys(deprecated)),
+        network=tuple(dict.fromkeys(accesses.network)),
+        subprocess=tuple(dict.fromkeys(accesses.subprocess)),
+        written=tuple(dict.fromkeys(accesses.written)),
+        fault=(state.stage, state.why, state.fix) if answers is None else None,
+    )
+    DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))
+    sys.stderr.flush()
+    os._exit(0)  # threads and exit handlers of the plugin are not waited for
+
+
+def _name(thing: Any) -> str:
+    return str(getattr(thing, "name", "") or type(thing).__name__)
+
+
+def _tool_line(tool: Any) -> dict[str, Any]:
+    return {
+        "name": tool.name, "optional": tool.optional, "ownerOnly": tool.owner_only, "effects": tool.effects,
+        "parameters": msgspec.to_builtins(dict(tool.parameters), enc_hook=repr),
+    }  # fmt: skip
+
+
+def _memory_kb() -> int:
+    try:  # proc(5), "statm": the second number is the pages in memory
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    except OSError:  # not Linux; what it never grew beyond is not seen there
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+
+
+def _record_deprecations(folder: str) -> list[str]:
+    """Record, from now on, the deprecation warnings whose blame falls on a file in ``folder``."""
+    import warnings
+
+    recorded: list[str] = []
+
+    def show(
+        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if folder and filename.startswith(folder + os.sep):
+            recorded.append(f"{Path(filename).relative_to(folder)}:{lineno}: {message}")
+
+    warnings.simplefilter("always", DeprecationWarning)
+    warnings.showwarning = show
+    return recorded
+
+
+class _AccessLog:
+    """The accesses of a plugin, from the audit events of Python (docs.python.org, "Audit events table")."""
+
+    def __init__(self, own: tuple[str, ...]) -> None:
+        self.network: list[str] = []
+        self.subprocess: list[str] = []
+        self.written: list[str] = []
+        self.watching, self._own_paths = False, own
+
+    def begin(self) -> None:
+        """Start recording; an audit hook cannot be removed, so ``watching = False`` ends it."""
+        self.watching = True
+        sys.addaudithook(self._on_audit_event)
+
+    def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.watching:
+            return
+        if event == "open":
+            self._on_open(*arguments)
+        elif event == "socket.getaddrinfo":
+            self.network.append(str(arguments[0]))
+        elif event in ("socket.connect", "socket.sendto"):
+            target = arguments[1]
+            self.network.append(str(target[0] if isinstance(target, tuple) else target))
+        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+            self.subprocess.append(os.fsdecode(arguments[0] or arguments[1][0]))
+
+    def _on_open(self, path: Any, mode: str | None, flags: int) -> None:
+        writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        if isinstance(path, str | bytes | os.PathLike) and flags & writes:
+            target = os.path.abspath(os.fsdecode(path))
+            if not target.startswith(self._own_paths) and f"{os.sep}__pycache__{os.sep}" not in target:
+                self.written.append(target)

@@ -1,0 +1,1 @@
+"""The set of installed plugins, changed as a whole: resolved, built aside, made current by one rename."""

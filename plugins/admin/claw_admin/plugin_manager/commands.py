@@ -1,0 +1,298 @@
+"""``claw plugins install|uninstall|update|enable|disable|lock|sync|verify``: change, lock and verify the set
+of plugins."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from claw.cli.config import file_of
+from claw.cli.output import document, table
+from claw.cli.plugin_commands import AsJson
+from claw.cli.plugin_list import unknown_plugin_error
+from claw.contracts.errors import ClawError, UsageError
+from claw.host.discovery import home_of, plugin_states, use_configured_locale
+from claw.host.integrity import find_damages, plain
+from claw.host.manifest import installed_plugins
+from claw.host.overlay import EDITABLE_FILE, pip_command
+from claw.i18n import t
+
+from claw_admin.plugin_manager import lock as lock_file
+from claw_admin.plugin_manager.environment import current_environment
+from claw_admin.plugin_manager.pip import Pip, parse_requirement
+from claw_admin.plugin_manager.plan import InstallPlan
+from claw_admin.plugin_manager.transaction import (
+    STEPS,
+    LayerStore,
+    plan_install,
+    plan_sync,
+    plan_uninstall,
+    plan_update,
+)
+
+app = typer.Typer(add_completion=False)
+JsonAlone = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Staged = Annotated[bool, typer.Option("--staged", help="Use it from the next start of the gateway on.")]
+FromSource = Annotated[bool, typer.Option("--from-source", help="Packages of the index may be built here.")]
+Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
+
+
+@app.command()
+def install(
+    what: Annotated[list[str] | None, typer.Argument(help="Name, name==version, path, wheel, git+https://…")] = None,
+    editable: Annotated[list[str] | None, typer.Option("--editable", "-e", help="A folder, used in place.")] = None,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
+) -> None:  # fmt: skip
+    """Install plugins beside claw, not into its environment. What would change is shown first."""
+    wanted = [
+        *map(parse_requirement, what or ()),
+        *(parse_requirement(folder, editable=True) for folder in editable or ()),
+    ]
+    if not wanted:
+        raise UsageError("nothing to install is named", fix="claw plugins install NAME")
+    _change(
+        lambda layers, pip: plan_install(layers, pip, wanted, from_source=from_source), staged, yes, as_json
+    )
+
+
+@app.command()
+def uninstall(
+    plugins: Annotated[list[str], typer.Argument(help="Plugin ids or distributions.")],
+    staged: Staged = False,
+    yes: Yes = False,
+    as_json: JsonAlone = False,
+) -> None:
+    """Take plugins out, and what only they needed."""
+    names = _distributions(plugins)
+    _change(lambda layers, pip: plan_uninstall(layers, names), staged, yes, as_json)
+
+
+@app.command()
+def update(
+    plugins: Annotated[list[str] | None, typer.Argument(help="Plugin ids or distributions; none: all.")] = None,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
+) -> None:  # fmt: skip
+    """Bring plugins that claw installed to their newest releases that fit this claw."""
+    names = _distributions(plugins or ())
+    _change(
+        lambda layers, pip: plan_update(layers, pip, names, from_source=from_source), staged, yes, as_json
+    )
+
+
+@app.command()
+def sync(
+    frozen: Annotated[bool, typer.Option("--frozen", help="Exactly what the lock says.")] = False,
+    staged: Staged = False,
+    yes: Yes = False,
+    as_json: JsonAlone = False,
+) -> None:
+    """Build the set anew for this claw and this Python; with --frozen exactly as pylock.toml has it."""
+    if frozen:
+        pins = lock_file.read_lock(_home())
+        _change(lambda layers, pip: plan_sync(layers, pins), staged, yes, as_json)
+    else:
+        _change(plan_update, staged, yes, as_json)
+
+
+@app.command()
+def lock(
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Files that were changed may stay as they are.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write pylock.toml: what is installed now, with hashes. From then on a changed plugin is set aside."""
+    layers, found = LayerStore(_home()), installed_plugins()
+    changed = find_damages(found, layers.home)
+    if changed and not accept:
+        raise ClawError(
+            "{file} is not as it was installed",
+            fix="claw plugins verify shows all; --accept takes it as it is",
+            file=changed[0].file,
+        )
+    path = lock_file.write_lock(layers.home, layers.pins, found, changed)
+    if as_json:
+        document("lock", {"file": str(path), "packages": [pin.name for pin in layers.pins]})
+        return
+    text = "{file} holds {count:package|packages} and {plugins:plugin|plugins}"
+    typer.echo(t(text, file=path, count=len(layers.pins), plugins=len(found)))
+
+
+@app.command()
+def verify(as_json: AsJson = False) -> None:
+    """Read every file of every plugin and compare it with what was installed. Exit code 1: one is another."""
+    found = installed_plugins()
+    damaged = find_damages(found, _home())
+    if as_json:
+        rows = [
+            {"distribution": one.distribution, "file": str(one.file), "why": one.reason} for one in damaged
+        ]
+        document("damages", {"plugins": len(found), "damages": rows})
+    else:
+        for one in damaged:
+            typer.echo(f"{one.distribution}: {one.file}: {one.reason}")
+        if not damaged:
+            typer.echo(t("{count:plugin is as it was|plugins are as they were} installed", count=len(found)))
+    raise typer.Exit(code=1 if damaged else 0)
+
+
+@app.command()
+def enable(plugin: Plugin) -> None:
+    """Let a plugin take part again."""
+    _set_enabled(plugin, on=True)
+
+
+@app.command()
+def disable(plugin: Plugin) -> None:
+    """Keep a plugin installed and out of use."""
+    _set_enabled(plugin, on=False)
+
+
+def _set_enabled(plugin: str, *, on: bool) -> None:
+    from claw.config import editor
+    from claw.config.source import read_config
+    from claw.host.crash_guard import CrashGuard
+
+    known = [one.id for one in installed_plugins()]
+    if plugin not in known:
+        raise unknown_plugin_error(plugin, known)
+    if on:
+        CrashGuard(_home() / "plugins").reset(plugin)
+    file = file_of(os.environ)
+    editor.set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ)
+    listed = read_config(file).tree.get("plugins", {})
+    if on and plugin in (denied := listed.get("deny") or []):
+        editor.set_value(file, "plugins.deny", [word for word in denied if word != plugin], os.environ)
+    if on and isinstance(allowed := listed.get("allow"), list) and plugin not in allowed:
+        editor.set_value(file, "plugins.allow[]", plugin, os.environ)
+    state = next(one for one in plugin_states() if one.id == plugin)
+    typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
+
+
+def _home() -> Path:
+    return home_of(os.environ)
+
+
+def _distributions(plugins: Sequence[str]) -> list[str]:
+    """Return normalised names of distributions, for plugin ids or such names."""
+    by_id = {one.id: plain(one.distribution) for one in installed_plugins()}
+    return [by_id.get(name, plain(name)) for name in plugins]
+
+
+def _change(make: Callable[[LayerStore, Pip], InstallPlan], staged: bool, yes: bool, as_json: bool) -> None:
+    """Plan a change, show it, ask, carry it out, and print the state of the new plugins."""
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError("nobody is here to be asked", fix="add --yes")
+    use_configured_locale(os.environ)
+    with _Progress() as bar:
+        layers = LayerStore(_home(), staged=staged, step=bar)
+        pip = Pip(pip_command(), os.environ, bar.show_line)
+        before = layers.folder
+        with layers.transaction():
+            plan = make(layers, pip).refetching(layers.damaged_distributions())
+            with bar.paused():
+                confirmed = _confirmed(plan, layers, yes, as_json)
+            built = layers.apply(plan, pip) if confirmed else None
+    if as_json:
+        document("plan", plan_data(plan, layers, done=built is not None, staged=staged))
+    elif built is not None:
+        _print_result(plan, before, built, staged)
+
+
+def plan_data(plan: InstallPlan, layers: LayerStore, *, done: bool, staged: bool) -> dict[str, Any]:
+    """Return a plan as plain data, for ``--json``."""
+    rows = [{"name": one.name, "old": one.old, "new": one.new} for one in plan.changes]
+    return {
+        "changes": rows,
+        "done": done,
+        "staged": staged,
+        "folder": str(layers.folder or ""),
+        "environment": current_environment().description,
+    }
+
+
+def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) -> bool:
+    """Show what would change; return true if it should be done."""
+    if not plan.fetched and plan.new == plan.old:
+        if not as_json:
+            typer.echo(t("nothing to do"))
+        return False
+    if not as_json:
+        typer.echo(
+            t(
+                "environment: {said}; plugins go to {folder}",
+                said=current_environment().description,
+                folder=layers.root,
+            ),
+            err=True,
+        )
+        rows = [[one.name, one.old or "-", one.new or "-"] for one in plan.changes]
+        table([t("package"), t("now"), t("then")], rows)
+        sys.stdout.flush()
+    return yes or typer.confirm(t("Go on?"), default=True)
+
+
+def _print_result(plan: InstallPlan, before: Path | None, built: Path, staged: bool) -> None:
+    if staged:
+        typer.echo(t("done; it is used from the next start of the gateway on"))
+        return
+    if before and str(before) in sys.path:
+        sys.path.remove(str(before))
+    sys.path += [str(built), *(built / EDITABLE_FILE).read_text(encoding="utf-8").splitlines()]
+    changed = {change.name for change in plan.changes if change.new}
+    for one in plugin_states():
+        if plain(one.found.distribution) in changed:
+            why = f" ({one.why})" if one.why else ""
+            typer.echo(f"{one.id} {one.found.version}: {t(one.state)}{why}")
+            if one.fix:
+                typer.echo(f"  {one.fix}")
+    typer.echo(t("done"))
+
+
+class _Progress:
+    """The progress on stderr, on a terminal only: one advance per step, pip's latest line beside it."""
+
+    def __init__(self) -> None:
+        self._progress: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[said]}"),
+            )
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task("", total=2 * len(STEPS), said="")
+
+    def __enter__(self) -> "_Progress":
+        if self._progress:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def __call__(self, name: str) -> None:
+        if self._progress:
+            self._progress.update(self._task, advance=1, description=t(name.partition(":")[0]))
+
+    def show_line(self, line: str) -> None:
+        """Show a line of pip."""
+        if self._progress:
+            width = max(shutil.get_terminal_size().columns - 60, 10)
+            self._progress.update(self._task, said=line[:width])
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hide the progress while the person is asked."""
+        self.__exit__()
+        yield
+        self.__enter__()

@@ -1,0 +1,204 @@
+"""pip wrapper: resolves requirements, fetches exact pins, and translates pip's errors."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from claw.contracts.errors import ClawError, UsageError
+from claw.host.integrity import plain
+from claw.storage import files
+
+from claw_admin.plugin_manager.plan import Pin, pin_from_report
+
+# Override the machine's own pip settings: no prompts, no other target.
+_SETTINGS = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_USER": "0",
+    "PIP_ROOT_USER_ACTION": "ignore",
+    "PIP_NO_COLOR": "1",
+    "PIP_PROGRESS_BAR": "off",
+}
+_REMOVED_SETTINGS = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
+
+
+@dataclass(frozen=True)
+class PluginRequirement:
+    """A requirement as a person gave it: a name with or without version, a path, a wheel, a Git URL."""
+
+    text: str
+    editable: bool = False
+
+    @property
+    def pip_arguments(self) -> tuple[str, ...]:
+        """The arguments for pip's command line."""
+        return ("-e", self.text) if self.editable else (self.text,)
+
+    @property
+    def name(self) -> str:
+        """The normalised name of a package of the index; empty for a path or a URL."""
+        found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*(?=$|[\[\s<>=!~;])", self.text)
+        return plain(found[0]) if found and not self.is_path else ""
+
+    @property
+    def distribution(self) -> str:
+        """The normalised name of the distribution, from the name or the file name of a wheel; else empty."""
+        file = self.text.rpartition("/")[2]
+        return self.name or (plain(file.partition("-")[0]) if file.endswith(".whl") else "")
+
+    @property
+    def is_path(self) -> bool:
+        """True for a path, by pip's rule: it has a separator, or the suffix of a wheel or archive."""
+        return "://" not in self.text and (
+            self.editable or os.sep in self.text or self.text.endswith((".whl", ".gz"))
+        )
+
+    def is_satisfied_by(self, pin: Pin) -> bool:
+        """Return true if ``pin`` satisfies this requirement."""
+        if self.name:
+            return pin.name == self.name
+        if self.is_path:
+            return unquote(urlsplit(pin.url).path) == self.text
+        return pin.source in ("git", "file") and pin.url in self.text
+
+
+def parse_requirement(text: str, editable: bool = False) -> PluginRequirement:
+    """Parse a requirement that a person typed.
+
+    :raises UsageError: it is invalid, or a path that does not exist.
+    """
+    parsed = PluginRequirement(text, editable)
+    if not parsed.is_path:
+        if parsed.name or re.match(r"(git\+|https?://|file://)", text):
+            return parsed
+        raise UsageError(
+            "{text} names no package", fix="give a name, a path, a wheel or git+https://...", text=text
+        )
+    path = Path(text).expanduser().resolve()
+    if not path.exists():
+        raise UsageError("there is no {path}", fix="a package of the index has no / in its name", path=path)
+    return PluginRequirement(str(path), editable)
+
+
+class Pip:
+    """The pip of one Python.
+
+    :param command: from ``environment.pip_command``.
+    :param told: called with each line that pip prints, while it runs.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._command, self._on_line = list(command), told
+        self._environ = {
+            name: value for name, value in environ.items() if name not in _REMOVED_SETTINGS
+        } | _SETTINGS
+
+    def resolve(
+        self,
+        roots: Sequence[PluginRequirement],
+        scratch: Path,
+        *,
+        fixed: Mapping[str, str],
+        beside: Path | None = None,
+        from_source: bool = False,
+        upgrade: bool = False,
+    ) -> tuple[Pin, ...]:
+        """Resolve what must be installed for ``roots``, without installing.
+
+        :param scratch: an existing folder for temporary files.
+        :param fixed: name → the version it must keep.
+        :param beside: a folder whose distributions count as installed.
+        :raises ClawError: there is no solution; the message is pip's reason in a sentence.
+        """
+        report, constraints = scratch / "report.json", scratch / "constraints.txt"
+        lines = [f"{name}=={version}\n" for name, version in fixed.items()]
+        files.SYSTEM.write_note(constraints, "".join(lines).encode())
+        options = ["--dry-run", "--report", str(report), "-c", str(constraints), "--retries", "2"]
+        options += ["--upgrade"] if upgrade else []
+        options += [] if from_source else ["--only-binary", ":all:"]
+        self._run(["install", *options, *(word for root in roots for word in root.pip_arguments)], beside)
+        entries: list[Any] = json.loads(report.read_bytes())["install"]
+        return tuple(pin_from_report(entry) for entry in entries)
+
+    def fetch(self, pins: Sequence[Pin], target: Path, scratch: Path) -> None:
+        """Install exactly ``pins`` into the empty folder ``target``, each with its hash checked.
+
+        :raises ClawError: a file is gone, or differs from the planned one.
+        """
+        wanted = scratch / "requirements.txt"
+        files.SYSTEM.write_note(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
+        hashed = ["--require-hashes"] if all(pin.sha256 for pin in pins) else []
+        self._run(
+            ["install", "--no-deps", *hashed, "--target", str(target), "--retries", "2", "-r", str(wanted)]
+        )
+
+    def install(self, words: Sequence[str]) -> None:
+        """Install into the Python of this pip."""
+        self._run(["install", *words])
+
+    def _run(self, words: Sequence[str], beside: Path | None = None) -> None:
+        folders = [str(beside or ""), self._environ.get("PYTHONPATH", "")]
+        environ = self._environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+        output: list[str] = []
+        with subprocess.Popen(
+            [*self._command, *words],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                output.append(line.rstrip())
+                self._on_line(line.strip())
+        if process.returncode:
+            raise error_from_output(output)
+
+
+def error_from_output(heard: Sequence[str]) -> ClawError:
+    """Translate pip's output to an error for a person."""
+    text = "\n".join(heard)
+    if re.search(r"Retrying \(|Failed to establish|ConnectionError|SSLError|ReadTimeout", text):
+        return ClawError("the package index cannot be reached", fix="is the network there? Try again")
+    if missing := re.search(r"No matching distribution found for ([^\s(]+)", text):
+        versions = re.search(r"from versions: ([^)]*)\)", text)
+        if versions and versions[1] not in ("none", ""):
+            return ClawError(
+                "the index has no release {name} that fits here",
+                fix="there are: {versions}",
+                name=missing[1],
+                versions=versions[1],
+            )
+        return ClawError(
+            "the index has no package {name}",
+            fix="check its name; one that is there as source only needs --from-source",
+            name=missing[1],
+        )
+    if conflict := re.search(r"The conflict is caused by:\n((?:[ \t]+.*\n?)+)", text):
+        why = "; ".join(line.strip() for line in conflict[1].splitlines())
+        return ClawError(
+            "it does not fit what is here: {why}",
+            fix="ask for another release, or upgrade claw first",
+            why=why,
+        )
+    if "DO NOT MATCH THE HASHES" in text:
+        return ClawError(
+            "a file of the index is not the one that was planned or locked",
+            fix="somebody changed a release: do not install it before you know why",
+        )
+    errors = [line.removeprefix("ERROR: ") for line in heard if line.startswith("ERROR: ")]
+    why = "; ".join(errors or [line for line in heard if line.strip()][-3:])
+    return ClawError("pip could not do it: {why}", fix="nothing was changed", why=why[:1000])

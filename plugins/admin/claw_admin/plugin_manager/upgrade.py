@@ -1,0 +1,55 @@
+"""``claw upgrade``: the way to upgrade claw here; with ``--check`` a trial of the next version with every
+plugin."""
+
+import os
+from typing import Annotated
+
+import typer
+from claw.cli.output import document, table
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.errors import UsageError
+from claw.i18n import t
+
+app = typer.Typer(add_completion=False, help="How to upgrade claw, and what that would do to the plugins.")
+
+
+@app.command()
+def upgrade(
+    check: Annotated[
+        bool, typer.Option("--check", help="Try the next claw with every plugin; change nothing.")
+    ] = False,
+    to: Annotated[
+        str, typer.Option("--to", help="A version, a wheel or a folder; default: the newest.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how claw is upgraded in this environment. --check exits 1 when a plugin would break."""
+    from claw_admin.plugin_manager.environment import CORE, current_environment
+
+    if not check:
+        if to:
+            raise UsageError("--to goes with --check", fix="claw upgrade --check --to {to}", to=to)
+        command = current_environment().command_for("upgrade", CORE)
+        if as_json:
+            document("upgrade", {"environment": current_environment().description, "command": command})
+        else:
+            typer.echo(command or t("claw belongs to the system's own packages here: upgrade it with them"))
+        return
+    from claw.host.manifest import installed_plugins
+
+    from claw_admin.plugin_manager.pip import parse_requirement
+    from claw_admin.plugin_manager.rehearsal import rehearse_upgrade
+
+    target = parse_requirement(f"{CORE}=={to}" if to[:1].isdigit() and "/" not in to else to or CORE)
+    rehearsed = rehearse_upgrade(target, installed_plugins(), os.environ, lambda line: None)
+    broken = [one for one in rehearsed.trials if one.problem]
+    if as_json:
+        rows = [
+            {"plugin": one.plugin, "version": one.version, "why": one.problem} for one in rehearsed.trials
+        ]
+        document("rehearsal", {"core": rehearsed.core, "api": rehearsed.api, "plugins": rows})
+    else:
+        typer.echo(t("claw {core}, plugin API {api}", core=rehearsed.core, api=rehearsed.api))
+        cells = [[one.plugin, one.version, one.problem or t("works")] for one in rehearsed.trials]
+        table([t("plugin"), t("version"), t("with the next claw")], cells)
+    raise typer.Exit(code=1 if broken else 0)

@@ -1,0 +1,1 @@
+"""``claw policy`` and ``claw route``."""

@@ -1,0 +1,128 @@
+"""``claw route``: the decision on a message and its destination, by the functions that a turn uses."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from claw.agent.routing import LOCAL, TERMINAL, Admission, Route, decide_admission, route
+from claw.app import load_setup
+from claw.cli import tools as tools_cli
+from claw.cli.output import document
+from claw.cli.plugin_commands import AsJson
+from claw.config import Config
+from claw.config.paths import format_key, split_key, value_at
+from claw.contracts.messages import Address, Inbound, Sender
+from claw.host.discovery import home_of, open_state
+from claw.i18n import t
+from claw.policy.fixes import ConfigEdit
+from claw_gateway.pairing import Pairing
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Where a message would go, and whether it may."
+)
+
+
+@app.callback()
+def _top() -> None:
+    """Where a message would go, and whether it may."""  # so that explain stays a sub-command though it is the only one
+
+
+@app.command()
+def explain(
+    *, channel: tools_cli.Channel = TERMINAL, account: tools_cli.Account = "default",
+    chat: Annotated[str, typer.Option("--chat", help="Id of the chat; default: a direct chat with the sender.")] = "",
+    sender: Annotated[str, typer.Option("--sender", help="Id of the person.")] = "",
+    group: tools_cli.Group = "",
+    chat_type: Annotated[str, typer.Option("--chat-type", help="direct, group or channel.")] = "",
+    thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
+    mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,
+    bot: Annotated[bool, typer.Option("--bot", help="The sender is a bot.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say whether a message would be taken up, what decides, and where it would go. Exit code 0: it would; 1: not."""
+    setup = load_setup()
+    kind = chat_type or ("group" if group else "direct")
+    address = Address(channel, chat or group or sender, account, thread or None)
+    person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL
+    inbound = Inbound(address, "", person, chat_type=kind, mentions_us=mention or kind == "direct")
+    verdict = decide_admission(inbound, setup.config, _paired(address))
+    destination = route(inbound, setup.config)
+    edits = admission_fix(verdict, inbound, setup.config)
+    if as_json:
+        document("route", explanation_data(verdict, destination, setup.config, edits))
+    else:
+        typer.echo("\n".join(explanation_lines(verdict, destination, setup.config, edits, channel)))
+    raise typer.Exit(code=0 if verdict.kind == "admitted" else 1)
+
+
+def _paired(address: Address) -> frozenset[str]:
+    with open_state(home_of(os.environ)) as database:
+        return Pairing(database).paired(address.channel, address.account) if database else frozenset()
+
+
+def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple[ConfigEdit, ...]:
+    """Return the smallest edit of the file that lets the message pass; none for an unknown sender, who can be
+    paired."""
+    path = split_key(verdict.key) or ("",)
+    last, chat = str(path[-1]), format_key((inbound.address.chat,))
+    if verdict.kind in ("admitted", "stranger") or not verdict.key:
+        return ()
+    if last in ("allowFrom", "groupAllowFrom"):
+        return (ConfigEdit("set", f"{verdict.key}[]", inbound.sender.id),)
+    if last in _SWITCHES and not (last == "groupPolicy" and verdict.kind == "unaddressed"):
+        return (ConfigEdit("set", verdict.key, _SWITCHES[last]),)
+    if last not in ("groups", "groupPolicy"):
+        return ()
+    group: dict[str, Any] = {"requireMention": False} if verdict.kind == "unaddressed" else {}
+    key = f"{verdict.key.removesuffix(last)}groups"
+    if isinstance(value_at(config.layout.tree, split_key(key) or ()), list):
+        return (ConfigEdit("set", f"{key}[]", {"chatId": inbound.address.chat, **group}),)
+    return (ConfigEdit("set", f"{key}{'' if chat.startswith('[') else '.'}{chat}", group),)
+
+
+_SWITCHES = {
+    "enabled": True,
+    "allowBots": True,
+    "requireMention": False,
+    "dmPolicy": "pairing",
+    "groupPolicy": "allowlist",
+}
+
+
+def explanation_lines(
+    verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...], channel: str
+) -> Iterator[str]:
+    """Yield the explanation as lines of text."""
+    yield f"{channel}: {t(verdict.kind)}"
+    yield f"  {t('why')}: {verdict.why}"
+    if verdict.key:
+        yield f"  {t('rule')}: {verdict.key}  {_place(config, verdict.key)}"
+    for edit in edits:
+        yield f"  {t('run')}: {edit.command}"
+    if verdict.kind == "stranger":
+        yield f"  {t('fix')}: {t('when they write, they are shown a code: claw pairing approve CODE')}"
+    yield f"  {t('agent')}: {going.agent_id}"
+    binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none fits")
+    yield f"  {t('binding')}: {binding_text}"
+    yield f"  {t('session')}: {going.session_key}"
+    yield f"  {t('owner')}: {t('yes') if verdict.owner else t('no')}"
+
+
+def _place(config: Config, key: str) -> str:
+    line = config.line(key)
+    return f"{config.file}:{line}" if line else config.file
+
+
+def explanation_data(
+    verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...]
+) -> dict[str, Any]:
+    """Return the explanation as plain data, for ``--json``."""
+    return {
+        "verdict": verdict.kind, "why": verdict.why, "key": verdict.key, "owner": verdict.owner, "file": config.file,
+        "line": config.line(verdict.key) if verdict.key else None,
+        "edits": [{"command": edit.command, **asdict(edit)} for edit in edits],
+        "agent": going.agent_id, "session": going.session_key, "chatType": going.chat_type, "binding": going.binding,
+        "bindingLine": config.line(going.binding) if going.binding else None,
+    }  # fmt: skip

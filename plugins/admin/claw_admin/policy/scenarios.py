@@ -1,0 +1,284 @@
+"""Scenarios: runs to be judged before they happen: agent, sender, chat, model, and the expected tools (pure).
+
+Commands describe a run as a scenario; ``judge_scenario`` passes it to the function that a turn uses. The result
+can be compared with an expectation (``differences``), with another file (``change``), or listed by rule
+(``in_force``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Protocol
+
+from claw.agent.models import candidates
+from claw.agent.routing import LOCAL, TERMINAL, configured_owners
+from claw.config import Config
+from claw.config.values import Names, Section
+from claw.contracts.diagnostics import IDLE, LOADED
+from claw.contracts.errors import UsageError
+from claw.contracts.messages import Sender
+from claw.host.state import PluginState
+from claw.i18n import t
+from claw.policy import LAYERS, Judgement, Layer, RunFacts, ToolFact, resolve_tools, tool_fact
+from claw.policy.catalog import GROUPS, PLUGINS_GROUP, normalise_tool_name
+from claw.policy.engine import CLOSING_CHECKS, OPENING_CHECKS, restricts
+from claw.policy.explain import Explanation, explain_tool
+from claw.policy.matching import ToolMatcher
+from claw.security.admission import is_owner
+from pydantic import ConfigDict, Field
+
+
+class Scenario(Section):
+    """One run, and the tools it should have. Words are those of tool lists: names, plugin ids,
+    ``group:NAME``, patterns.
+
+    :param agent: empty = the default agent; likewise an empty ``model`` is the agent's, with its fallbacks.
+    :param sender: an id, or ``e164:``, ``username:``, ``name:`` and a value.
+    :param owner: None = as the file says of the sender; at the terminal, an owner.
+    :param sandbox: None = as the file says of the agent.
+    :param expect: these tools and no others; ``has`` and ``lacks`` leave the rest open.
+    """
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # chat ids are often written as numbers
+
+    name: str = ""
+    agent: str = ""
+    channel: str = TERMINAL
+    account: str = "default"
+    group: str = ""
+    sender: str = ""
+    owner: bool | None = None
+    model: str = ""
+    sandbox: bool | None = None
+    depth: int = Field(default=0, ge=0)
+    expect: Names | None = None
+    has: Names = ()
+    lacks: Names = ()
+
+    def __str__(self) -> str:
+        """Return its name, else the fields that identify it."""
+        owner = {None: "", True: t("owner"), False: t("not an owner")}[self.owner]
+        place = t("{channel} group {id}", channel=self.channel, id=self.group) if self.group else self.channel
+        boxed = t("sandboxed") if self.sandbox else ""
+        depth = t("depth {depth}", depth=self.depth) if self.depth else ""
+        return self.name or ", ".join(
+            part for part in (self.agent, owner, place, self.sender, self.model, boxed, depth) if part
+        )
+
+
+class Scenarios(Section):
+    """A file of scenarios."""
+
+    scenarios: tuple[Scenario, ...]
+
+
+class PolicyContext(Protocol):
+    """The configuration and tools against which a scenario is judged: from file and manifests, or from a
+    running app.
+    """
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def default_model(self) -> str: ...
+    @property
+    def facts(self) -> tuple[ToolFact, ...]: ...
+
+
+def declared_tools(
+    plugin_states: Sequence[PluginState], suppliers: Mapping[str, str]
+) -> tuple[ToolFact, ...]:
+    """Return the tools that every usable plugin declares in its manifest; core tools first, as in an app.
+
+    :param suppliers: ``tools.suppliers`` of the file.
+    """
+    facts = [
+        tool_fact(line, one.id, suppliers)
+        for one in plugin_states
+        if one.state in (LOADED, IDLE) and one.found.manifest
+        for line in one.found.manifest.tools
+    ]
+    return tuple(sorted(facts, key=lambda fact: fact.plugin is not None))
+
+
+def judge_scenario(asked: Scenario, ground: PolicyContext) -> Judgement:
+    """Return the judgement of that run, from the function that a turn uses.
+
+    :raises UsageError: there is no such agent.
+    """
+    config = ground.config
+    agent = config.agent(asked.agent)
+    choice = agent.settings.model
+    models = candidates(
+        asked.model,
+        (choice and choice.primary) or ground.default_model,
+        choice.fallbacks if choice else (),
+        config.settings.models.aliases,
+        () if asked.model else None,
+    )
+    person = sender_of(asked)
+    listed = person is not None and is_owner(asked.channel, person, configured_owners(config.settings))
+    owner = asked.channel == TERMINAL or listed
+    boxed = agent.settings.sandbox.mode != "off"
+    run = RunFacts(
+        agent_id=agent.id,
+        channel=asked.channel,
+        account=asked.account,
+        group=asked.group or None,
+        sender=person,
+        owner=owner if asked.owner is None else asked.owner,
+        sandboxed=boxed if asked.sandbox is None else asked.sandbox,
+        depth=asked.depth,
+    ).with_model(str(models[0]) if models else "")
+    return resolve_tools(config, run, ground.facts, [str(model) for model in models[1:]])
+
+
+def sender_of(asked: Scenario) -> Sender | None:
+    """Return the sender of the run; None when none is named."""
+    if not asked.sender:
+        return LOCAL if asked.channel == TERMINAL and asked.owner is not False else None
+    kind, _, value = asked.sender.partition(":")
+    if value and (kind := kind.strip().lower()) in ("id", "e164", "username", "name"):
+        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
+    return Sender(asked.sender)
+
+
+def differences(
+    asked: Scenario, found: Judgement, config: Config, plugin_states: Sequence[PluginState]
+) -> tuple[Explanation, ...]:
+    """Return the tools that are available and should not be, or the other way round; each with the reason.
+
+    An unknown name never counts as expected, because it may be misspelt.
+    """
+    reach, standing = ToolMatcher(found.facts), {normalise_tool_name(name) for name in found.allowed_names}
+
+    def named(words: Iterable[str]) -> set[str]:
+        sets = (
+            reach.match(word) | GROUPS.get(word, frozenset()) or {word}
+            for word in map(normalise_tool_name, words)
+        )
+        return set().union(*sets) - {PLUGINS_GROUP}
+
+    wanted = dict.fromkeys(named(asked.has), True) | dict.fromkeys(named(asked.lacks), False)
+    if asked.expect is not None:
+        exact = named(asked.expect)
+        wanted |= dict.fromkeys(standing - exact, False) | dict.fromkeys(exact, True)
+    answers = (
+        (expected, explain_tool(name, config, found, plugin_states))
+        for name, expected in sorted(wanted.items())
+    )
+    return tuple(one for expected, one in answers if expected != one.available or one.stage == "unknown")
+
+
+Tools = frozenset[tuple[str, str]]
+"""Tools by name and by the plugin that brings them: the same name from another plugin is another tool."""
+
+
+def tool_changes(asked: Scenario, old: PolicyContext, new: PolicyContext) -> tuple[Tools, Tools]:
+    """Return the tools that the run gains, and those that it loses, when ``old`` becomes ``new``.
+
+    An agent that exists in only one of them has no tools in the other.
+
+    :raises UsageError: neither has the agent.
+    """
+    had, has = _tools(asked, old), _tools(asked, new)
+    if had is None and has is None:
+        new.config.agent(asked.agent)
+    had, has = had or Tools(), has or Tools()
+    return has - had, had - has
+
+
+def _tools(asked: Scenario, ground: PolicyContext) -> Tools | None:
+    try:
+        found = judge_scenario(asked, ground)
+    except UsageError:
+        return None
+    return Tools((found.facts[at].name, found.facts[at].supplier) for at in found.positions)
+
+
+def derive_scenarios(*configs: Config) -> tuple[Scenario, ...]:
+    """Return the runs that the files distinguish: agent × owner or not × chat and sender × model × sandbox ×
+    depth.
+    """
+    agents = dict.fromkeys(agent for config in configs for agent in config.agent_ids)
+    places = dict.fromkeys([(TERMINAL, "", ""), *(place for config in configs for place in _places(config))])
+    models = dict.fromkeys(["", *(model for config in configs for model in _models(config))])
+    return tuple(
+        Scenario(
+            agent=agent, owner=owner, channel=channel, group=group, sender=sender, model=model, sandbox=boxed, depth=depth
+        )
+        for agent, (channel, group, sender), model, owner, boxed, depth in product(
+            agents, places, models, (True, False), (False, True), (0, 1, 2)
+        )
+    )  # fmt: skip
+
+
+def _places(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield channel, group and sender; the sender is empty for one that no list names."""
+    for channel, section in config.settings.channels.items():
+        yield channel, "", ""
+        others = section.groups.get("*")
+        for id, group in section.groups.items():
+            for sender in ("", *group.tools_by_sender, *(others.tools_by_sender if others else ())):
+                yield channel, id, sender
+
+
+def _models(config: Config) -> Iterator[str]:
+    """Yield a model for each section of ``byProvider``; a star where any model of that provider will do."""
+    for tools in (config.settings.tools, *(config.agent(id).settings.tools for id in config.agent_ids)):
+        for key in tools.by_provider if tools else ():
+            yield key if "/" in key else f"{key}/*"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRule:
+    """A list of tool words in force, or a profile.
+
+    :param kind: profile, allow, deny or alsoAllow.
+    :param key: dotted key; empty for claw's own tables. ``whose`` is the id behind a list index in it.
+    :param restricts: false for an allow list of nothing but plugin tools: it only switches them on.
+    :param model: the fallback model for which alone it is in force.
+    """
+
+    kind: str
+    words: tuple[str, ...]
+    key: str
+    whose: str
+    line: int | None
+    restricts: bool = True
+    model: str = ""
+
+
+def active_rules(
+    found: Judgement, config: Config
+) -> Iterator[tuple[str, tuple[ActiveRule, ...], tuple[str, ...]]]:
+    """Yield every gate and layer of a run, in order: its name, its rules, and the tools that it removes."""
+    layers: dict[str, tuple[ActiveRule, ...]] = {}
+    for one in (found, *found.fallbacks):
+        reach, model = ToolMatcher(one.loaded), "" if one is found else model_of(one)
+        for layer in one.layers:
+            known = layers.setdefault(layer.name, ())
+            rules = [rule for rule in _rules(layer, reach, config) if rule not in known]
+            layers[layer.name] = (*known, *(replace(rule, model=model) for rule in rules))
+    for stage in (*OPENING_CHECKS, *LAYERS, *CLOSING_CHECKS):
+        takes = tuple(name for name, ruling in found.rulings.items() if ruling.stage == stage)
+        yield stage, layers.get(stage, ()), takes
+
+
+def model_of(found: Judgement) -> str:
+    """Return the model of a judgement, as ``provider/model``."""
+    return f"{found.run.provider}/{found.run.model}"
+
+
+def _rules(layer: Layer, reach: ToolMatcher, config: Config) -> Iterator[ActiveRule]:
+    if layer.profile:
+        yield ActiveRule("profile", (layer.profile,), layer.key, layer.owner_id, config.line(layer.key))
+    lists: dict[tuple[str, str, str], dict[str, None]] = {}
+    for kind, entries in (("allow", layer.allow or ()), ("deny", layer.deny), ("alsoAllow", layer.opt_ins)):
+        for entry in entries:
+            if entry.key or not layer.profile:  # the profile's name stands for its words
+                kept = entry.key.rpartition(".")[2] or kind
+                lists.setdefault((kept, entry.key, entry.owner_id), {})[entry.word] = None
+    for (kind, key, whose), words in lists.items():
+        narrows = kind != "allow" or restricts(layer, reach)
+        yield ActiveRule(kind, tuple(words), key, whose, config.line(key) if key else None, narrows)

@@ -1,0 +1,1 @@
+"""``claw init`` and ``claw completion``."""

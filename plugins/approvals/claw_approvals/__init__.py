@@ -1,0 +1,1 @@
+"""Approval of tool calls by a person, grants, rule files and provenance."""

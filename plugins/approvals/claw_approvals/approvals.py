@@ -1,0 +1,416 @@
+"""Approvals: ask a person, wait for the answer, remember it once or always. Stored in ``state.db`` to survive a restart.
+
+The code that can show a request sets ``Approvals.present``; the code that receives an answer calls ``decide``. Where
+nobody can be asked, the answer is no. The first outcome wins: it is one row, updated only while it has no verdict.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+
+from claw.agent.routing import TERMINAL
+from claw.contracts.messages import Address, Sender
+from claw.host.isolation import describe_exception
+from claw.i18n import t
+from claw.security.admission import is_owner
+from claw.storage.clock import SYSTEM, Clock, DailyTask
+from claw.storage.database import Database
+
+from claw_approvals.question import MAX_SHOWN_CHARS, VERDICTS, ApprovalRequest, PendingApproval
+
+UNUSED_DAYS = 90  # spec P16: a permanent grant that is not used for this long expires
+_KEPT_DAYS = 7
+_DAY_MS = 24 * 3600 * 1000
+_POLL_SECONDS = 1.0
+"""How often a waiting request checks for an answer that another process received."""
+_SHOWN_SECONDS = 2.0
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
+_ID_LETTERS = 9  # 44 bits
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS approvals
+    (id TEXT PRIMARY KEY, session_key TEXT NOT NULL, agent TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,
+     title TEXT NOT NULL, shown TEXT NOT NULL, digest TEXT NOT NULL, asked_by TEXT NOT NULL, grant_digest TEXT NOT NULL,
+     channel TEXT NOT NULL, chat TEXT NOT NULL, account TEXT NOT NULL, thread TEXT,
+     asked_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, shown_at_ms INTEGER,
+     verdict TEXT, decided_by TEXT, decided_at_ms INTEGER, used_at_ms INTEGER) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS approvals_of_session ON approvals (session_key, digest)",
+    """CREATE TABLE IF NOT EXISTS grants
+    (id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, title TEXT NOT NULL,
+     shown TEXT NOT NULL, granted_by TEXT NOT NULL, granted_at_ms INTEGER NOT NULL, used_at_ms INTEGER NOT NULL,
+     UNIQUE (agent, tool, digest)) WITHOUT ROWID""",
+)
+_QUESTION = (
+    "id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant_digest,"
+    " channel, chat, account, thread, asked_at_ms, expires_at_ms"
+)
+
+Present = Callable[[PendingApproval], Awaitable[bool]]
+"""Show a request to somebody who may answer it; return false if it cannot be shown. May run until the answer is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of a request.
+
+    :param why: the reason of a refusal, for the model; empty when it is allowed.
+    :param asked: somebody could be asked; False: there was nobody, or the request is too long to be shown whole.
+    """
+
+    allowed: bool
+    reason: str = ""
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """The result of an answer: if it counts, and a line for the person who gave it."""
+
+    accepted: bool
+    text: str
+    question: PendingApproval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A call that is always allowed; the grant expires after :data:`UNUSED_DAYS` without use."""
+
+    id: str
+    agent: str
+    tool: str
+    digest: str
+    title: str
+    shown: str
+    granted_by: str
+    granted_at_ms: int
+    used_at_ms: int
+
+
+class Approvals:
+    """Approval requests and their answers.
+
+    :param approvers: people who may answer, ``channel:id``; empty = the owners. The person at the terminal always may,
+        as they can write the file that names the others.
+    :param timeout_seconds: a request without an answer expires after this time.
+    :param is_over: return true if a turn has ended: nobody waits for its requests any more.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock = SYSTEM,
+        *,
+        approvers: Sequence[str] = (),
+        owners: Sequence[str] = (),
+        timeout_seconds: float = 600.0,
+        is_over: Callable[[str], bool] = lambda turn: False,
+    ) -> None:
+        self.show_request: Present | None = None
+        self.timeout_seconds = timeout_seconds
+        self._database, self._clock = database, clock
+        self._people = tuple(approvers) or tuple(owners)
+        self._owners, self._any_owner = tuple(owners), not approvers
+        self._is_over = is_over
+        self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+        self._cancelled: set[str] = set()  # requests whose wait was cancelled in this process
+        self._daily = DailyTask(clock)
+        database.tables("approval", *_TABLES)
+
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """Show a request to a person and wait for the answer.
+
+        A request that this turn made before a restart is found again and not shown twice; an answer given meanwhile
+        counts, once.
+        """
+        self._delete_expired()
+        if self._use_grant(request):
+            return Decision(True)
+        if why := self.refusal(request):
+            return Decision(False, why, asked=False)
+        question = self._find_earlier(request) or self._insert(request)
+        if self._verdict(question.id) is None:
+            await self._wait_for_answer(question)
+        return self._use_outcome(question)
+
+    def refusal(self, request: ApprovalRequest) -> str:
+        """Return the reason why nobody can be asked this; empty when somebody can."""
+        if len(request.shown) > MAX_SHOWN_CHARS:
+            template = "it is too long to be shown whole to a person ({count} characters, at most {most}): do it in parts"
+            return t(template, count=len(request.shown), most=MAX_SHOWN_CHARS)
+        if self.show_request is None:
+            return t("a person would have to allow it, and nobody can be asked here")
+        if not (self._owners if request.for_owners else self._people) and request.origin.channel != TERMINAL:
+            return t("a person would have to allow it, and the settings name neither approvers nor owners")
+        if not request.reachable:
+            return t("a person would have to allow it, and nobody in this chat may")
+        return ""
+
+    def decide(self, id: str, verdict: str, *, channel: str, sender: Sender, owner: bool) -> AnswerResult:
+        """Accept an answer: from a person who may decide, to an open request, once.
+
+        Callers pass only the action of an admitted person (a command, button or key), never quoted text. May be called
+        from any thread.
+
+        :param verdict: once, always or deny.
+        :param owner: true if this person was admitted as an owner.
+        """
+        if verdict not in VERDICTS:
+            return AnswerResult(False, t("{word} is no verdict: once, always or deny", word=verdict))
+        may = [self.may_decide(channel, sender, owner, for_owners) for for_owners in (False, True)]
+        if not any(may):
+            return AnswerResult(
+                False, t("you may not decide that: approvals.approvers and owners name who may")
+            )
+        question = self._read(id.strip().lower())
+        if question is None:
+            return AnswerResult(False, t("there is no request {id}", id=id))
+        if not may[question.request.for_owners]:
+            who = t("only an owner may") if may[0] else t("approvals.approvers names who may")
+            return AnswerResult(False, t("you may not decide that: {who}", who=who), question)
+        if verdict not in question.verdicts:
+            template = (
+                "{tool} starts whatever it is told to here, so it is never allowed for always: once or deny"
+            )
+            return AnswerResult(False, t(template, tool=question.request.tool), question)
+        if not self._is_awaited(question) and self._settle(question.id, "withdrawn"):
+            template = "nobody waits for request {id} any more: nothing was run"
+            return AnswerResult(False, t(template, id=question.id), question)
+        by, now = f"{channel}:{sender.id}", self._clock.now_ms()
+        # A request with a waiter in this process ends with that wait, even when the system clock jumps.
+        since = 0 if question.id in self._waiting else now
+        won = self._database.write(
+            "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ?"
+            " WHERE id = ? AND verdict IS NULL AND expires_at_ms > ?",
+            verdict, by, now, question.id, since,
+        )  # fmt: skip
+        if not won:
+            return AnswerResult(False, self._too_late(question), question)
+        if verdict == "always":
+            self._grant(question.request, by)
+        self._wake(question.id)
+        return AnswerResult(True, _CONFIRMATIONS[verdict](question.request.tool), question)
+
+    def seconds_left(self, question: PendingApproval) -> float:
+        """Return the seconds until it expires; later changes of the settings do not count."""
+        return max(0.0, (question.expires_at_ms - self._clock.now_ms()) / 1000)
+
+    def withdraw(self, session_key: str) -> int:
+        """Close the open requests of a session, as after ``/stop``; return their number."""
+        now = self._clock.now_ms()
+        rows = self._database.read(
+            "SELECT id FROM approvals WHERE session_key = ? AND verdict IS NULL AND expires_at_ms > ?",
+            session_key, now,
+        )  # fmt: skip
+        return sum(self._settle(id, "withdrawn") for (id,) in rows)
+
+    def pending(self) -> tuple[PendingApproval, ...]:
+        """Return the open requests that somebody waits for, oldest first."""
+        rows = self._database.read(
+            f"SELECT {_QUESTION} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ? ORDER BY asked_at_ms, id",
+            self._clock.now_ms(),
+        )
+        return tuple(filter(self._is_awaited, map(_question, rows)))
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Return the permanent grants, oldest first."""
+        self._delete_expired()
+        columns = ", ".join(field.name for field in fields(Grant))
+        rows = self._database.read(f"SELECT {columns} FROM grants ORDER BY granted_at_ms, id")
+        return tuple(Grant(*row) for row in rows)
+
+    def revoke(self, id: str) -> bool:
+        """Delete a permanent grant; return false when there is none of this id."""
+        return self._database.write("DELETE FROM grants WHERE id = ?", id.strip().lower()) == 1
+
+    # asking
+
+    def _use_grant(self, request: ApprovalRequest) -> bool:
+        now = self._clock.now_ms()
+        return bool(request.grant) and self._database.write(
+            "UPDATE grants SET used_at_ms = ? WHERE agent = ? AND tool = ? AND digest = ? AND used_at_ms > ?",
+            now, request.agent, request.tool, request.grant, now - UNUSED_DAYS * _DAY_MS,
+        ) == 1  # fmt: skip
+
+    def _find_earlier(self, request: ApprovalRequest) -> PendingApproval | None:
+        """Return the same request of this turn, made before a restart and not used yet.
+
+        One with a waiter in this process belongs to another call. One that shows the same text but has another digest
+        (a changed environment, for example) is closed: the new request replaces it.
+        """
+        rows = self._database.read(
+            f"SELECT {_QUESTION} FROM approvals WHERE session_key = ? AND turn = ? AND tool = ? AND shown = ?"
+            " AND used_at_ms IS NULL AND (verdict IS NULL OR verdict IN ('once', 'always', 'deny'))"
+            " AND expires_at_ms > ? ORDER BY asked_at_ms DESC, id",
+            request.session_key, request.turn, request.tool, request.shown, self._clock.now_ms(),
+        )  # fmt: skip
+        asked = [_question(row) for row in rows if row[0] not in self._waiting]
+        for other in asked:
+            if other.request.digest != request.digest and other.id not in self._cancelled:
+                self._settle(other.id, "withdrawn")
+        return next((one for one in asked if one.request.digest == request.digest), None)
+
+    def _insert(self, request: ApprovalRequest) -> PendingApproval:
+        now = self._clock.now_ms()
+        id = _new_id()
+        question = PendingApproval(id, request, now, now + int(self.timeout_seconds * 1000))
+        place = request.origin
+        self._database.write(
+            f"INSERT INTO approvals ({_QUESTION}) VALUES ({', '.join('?' * 16)})",
+            id, request.session_key, request.agent, request.turn, request.tool, request.title, request.shown,
+            request.digest, request.requested_by, request.grant, place.channel, place.chat, place.account, place.thread,
+            question.asked_at_ms, question.expires_at_ms,
+        )  # fmt: skip
+        return question
+
+    async def _wait_for_answer(self, question: PendingApproval) -> None:
+        """Show the request, unless it is shown already, and wait until it has an outcome."""
+        answered = asyncio.Event()
+        self._waiting[question.id] = asyncio.get_running_loop(), answered
+        self._cancelled.discard(question.id)
+        left = min(self.timeout_seconds, (question.expires_at_ms - self._clock.now_ms()) / 1000)
+        showing = asyncio.ensure_future(self._show(question))
+        try:
+            async with asyncio.timeout(left):
+                while self._verdict(question.id) is None:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_POLL_SECONDS):
+                            await answered.wait()
+            await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)  # let a message that is on its way arrive
+        except TimeoutError:
+            self._settle(question.id, "expired")
+        except asyncio.CancelledError:
+            self._cancelled.add(question.id)
+            raise
+        finally:
+            del self._waiting[question.id]
+            showing.cancel()
+            await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)
+
+    async def _show(self, question: PendingApproval) -> None:
+        shown = self._database.read("SELECT shown_at_ms FROM approvals WHERE id = ?", question.id)
+        if self.show_request is None or shown[0][0] is not None:
+            return
+        why = ""
+        try:
+            is_shown = await self.show_request(question)
+        except Exception as failed:  # noqa: BLE001 - a channel is third-party code
+            is_shown, why = False, describe_exception(failed)
+        if is_shown:
+            self._database.write(
+                "UPDATE approvals SET shown_at_ms = ? WHERE id = ?", self._clock.now_ms(), question.id
+            )
+        else:
+            self._settle(question.id, "unshown", why)
+
+    def _use_outcome(self, question: PendingApproval) -> Decision:
+        """Use the outcome: it counts for one run."""
+        taken = self._database.write(
+            "UPDATE approvals SET used_at_ms = ? WHERE id = ? AND used_at_ms IS NULL",
+            self._clock.now_ms(), question.id,
+        )  # fmt: skip
+        verdict, by = self._database.read(
+            "SELECT verdict, decided_by FROM approvals WHERE id = ?", question.id
+        )[0]
+        if taken and verdict in ("once", "always"):
+            return Decision(True)
+        minutes = max(1, round(self.timeout_seconds / 60))
+        why = {
+            "deny": t("a person was asked and did not allow it"),
+            "expired": t("a person was asked and nobody answered within {minutes} min", minutes=minutes),
+            "withdrawn": t("a person was asked, and the turn was stopped before the answer"),
+            "unshown": t(
+                "a person would have to allow it, and the question could not be shown: {why}", why=by
+            ),
+        }
+        return Decision(False, why.get(verdict, t("what was allowed once has been used already")))
+
+    # answers
+
+    def may_decide(self, channel: str, sender: Sender, owner: bool, for_owners: bool = False) -> bool:
+        """Return true if this person may answer requests.
+
+        :param for_owners: the request is one that only owners may answer, whoever the approvers are.
+        """
+        if channel == TERMINAL:
+            return True
+        if for_owners:
+            return owner or is_owner(channel, sender, self._owners)
+        return is_owner(channel, sender, self._people) or (self._any_owner and owner)
+
+    def _read(self, id: str) -> PendingApproval | None:
+        rows = self._database.read(f"SELECT {_QUESTION} FROM approvals WHERE id = ?", id)
+        return _question(rows[0]) if rows else None
+
+    def _is_awaited(self, question: PendingApproval) -> bool:
+        """Return true if an answer has an effect: a call waits here or in another process, or its turn can be resumed."""
+        if question.id in self._waiting:
+            return True
+        return question.id not in self._cancelled and not self._is_over(question.request.turn)
+
+    def _verdict(self, id: str) -> str | None:
+        rows = self._database.read("SELECT verdict FROM approvals WHERE id = ?", id)
+        verdict: str | None = rows[0][0] if rows else "expired"
+        return verdict
+
+    def _too_late(self, question: PendingApproval) -> str:
+        verdict = self._verdict(question.id)
+        if verdict in VERDICTS:
+            return t("request {id} is decided already: {verdict}", id=question.id, verdict=verdict)
+        return t("request {id} is over: nobody answered in time, or it was stopped", id=question.id)
+
+    def _settle(self, id: str, outcome: str, by: str = "") -> int:
+        """Close a request without an answer, unless it has an outcome."""
+        now = self._clock.now_ms()
+        changed = self._database.write(
+            "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ? WHERE id = ? AND verdict IS NULL",
+            outcome, by, now, id,
+        )  # fmt: skip
+        self._wake(id)
+        return changed
+
+    def _wake(self, id: str) -> None:
+        if waiting := self._waiting.get(id):
+            with suppress(RuntimeError):  # its loop has ended
+                waiting[0].call_soon_threadsafe(waiting[1].set)
+
+    def _grant(self, request: ApprovalRequest, by: str) -> None:
+        now = self._clock.now_ms()
+        grant = Grant(
+            _new_id(), request.agent, request.tool,
+            request.grant, request.title, request.shown, by, now, now,
+        )  # fmt: skip
+        self._database.write(
+            "INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *astuple(grant)
+        )
+
+    def _delete_expired(self) -> None:
+        """Delete, once a day, old requests and unused permanent grants."""
+        if not self._daily.due():
+            return
+        now = self._clock.now_ms()
+        self._database.write("DELETE FROM approvals WHERE asked_at_ms < ?", now - _KEPT_DAYS * _DAY_MS)
+        self._database.write("DELETE FROM grants WHERE used_at_ms <= ?", now - UNUSED_DAYS * _DAY_MS)
+
+
+_CONFIRMATIONS: dict[str, Callable[[str], str]] = {
+    "once": lambda tool: t("{tool}: allowed once", tool=tool),
+    "always": lambda tool: t("{tool}: allowed for always, exactly this call", tool=tool),
+    "deny": lambda tool: t("{tool}: not allowed", tool=tool),
+}
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
+
+
+def _question(row: tuple[object, ...]) -> PendingApproval:
+    id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant, *rest = row
+    channel, chat, account, thread, asked_at_ms, expires_at_ms = rest
+    request = ApprovalRequest(
+        str(session_key), str(agent), str(turn), str(tool), str(title), str(shown), str(digest),
+        Address(str(channel), str(chat), str(account), None if thread is None else str(thread)),
+        str(asked_by), str(grant),
+    )  # fmt: skip
+    return PendingApproval(str(id), request, int(str(asked_at_ms)), int(str(expires_at_ms)))

@@ -1,0 +1,74 @@
+"""``claw approvals``: the approval requests that wait, and the calls that are always allowed."""
+
+import os
+from typing import Annotated, Any
+
+import typer
+from claw.cli.output import document, table, utc
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.errors import UsageError
+from claw.host.discovery import home_of, open_state
+from claw.i18n import t
+from claw_gateway.journal import Journal
+
+from claw_approvals.approvals import Approvals
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="What people were asked, and what they allowed for always.",
+)
+
+
+@app.command("list")
+def listed(as_json: AsJson = False) -> None:
+    """List what waits for an answer, and the calls that were allowed for always."""
+    waiting, granted = _rows()
+    if as_json:
+        document("approvals", {"pending": waiting, "always": granted})
+        return
+    rows = [
+        [row["id"], t("waits"), row["agent"], row["tool"], row["shown"], row["expiresAt"]] for row in waiting
+    ]
+    rows += [
+        [row["id"], t("always"), row["agent"], row["tool"], row["shown"], row["usedAt"]] for row in granted
+    ]
+    if not rows:
+        typer.echo(t("nothing waits for an answer, and nothing was allowed for always"))
+        return
+    head = [t("id"), t("state"), t("agent"), t("tool"), t("what"), t("until, or last used")]
+    table(head, [[cell.replace("\n", " ⏎ ") for cell in row] for row in rows])
+
+
+def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the waiting requests and the permanent grants. A home without a state file stays without one."""
+    with open_state(home_of(os.environ)) as database:
+        if database is None:
+            return [], []
+        approvals = Approvals(database, is_over=Journal(database).is_over)
+        waiting, granted = approvals.pending(), approvals.grants()
+    return [
+        {
+            "id": question.id, "agent": question.request.agent, "tool": question.request.tool,
+            "title": question.request.title, "shown": question.request.shown, "askedBy": question.request.requested_by,
+            "session": question.request.session_key, "expiresAt": utc(question.expires_at_ms / 1000),
+        }
+        for question in waiting
+    ], [
+        {
+            "id": grant.id, "agent": grant.agent, "tool": grant.tool, "title": grant.title, "shown": grant.shown,
+            "grantedBy": grant.granted_by, "grantedAt": utc(grant.granted_at_ms / 1000),
+            "usedAt": utc(grant.used_at_ms / 1000),
+        }
+        for grant in granted
+    ]  # fmt: skip
+
+
+@app.command()
+def revoke(id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")]) -> None:
+    """Take back what was allowed for always: from now on it is asked about again."""
+    with open_state(home_of(os.environ)) as database:
+        gone = database is not None and Approvals(database).revoke(id)
+    if not gone:
+        raise UsageError("nothing was allowed for always under {id}", fix="claw approvals list", id=id)
+    typer.echo(t("{id} is taken back", id=id))

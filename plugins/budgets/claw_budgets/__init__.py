@@ -1,0 +1,26 @@
+"""The usage ledger of claw, budgets, and ``claw usage``."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import PluginConfig, ProviderMiddleware
+
+
+@hookimpl
+def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMiddleware]":
+    """Meter every model call."""
+    from claw_budgets.ledger import UsageLedger
+    from claw_budgets.middleware import UsageMeter
+
+    return [UsageMeter.of(config.settings, UsageLedger(config.database, config.clock))]
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    """``claw usage``."""
+    from claw_budgets.command import usage
+
+    app.command("usage")(usage)

@@ -1,0 +1,326 @@
+"""Compaction: summarise the older part of a history, before a request that would be too large or on demand.
+
+Nothing is lost: the lines stay in the file, and a further ``Compaction`` record holds what replaces them. It is one
+append, so a crash leaves either the old or the new state. The session lock is not held while a model writes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from claw import with_purpose
+from claw.agent.models import candidates, select_models
+from claw.agent.turn_context import Runtime, TurnContext, context_window_of, model_options
+from claw.contracts.errors import ProviderError
+from claw.contracts.provider import Finished, ModelEvent, ModelRef, Provider, Request, SystemPrompt
+from claw.contracts.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, Usage, User, estimate_tokens
+from claw.host.isolation import within
+from claw.i18n import t
+from claw.security.untrusted_text import neutralise
+from claw.storage.records import SUMMARY, CompactionRecord
+from claw.storage.sessions import Session
+from claw.storage.usage import total_usage
+
+from claw_context.budget import ContextBudget
+from claw_context.cut import cut_at, cut_point
+from claw_context.digest import digest
+from claw_context.instructions import extra_instructions
+from claw_context.split import prune_history
+from claw_context.summary import MAX_CALLS, Summary, SummaryTask, WriteSummary, summarise
+
+_SUMMARY_SHARE = 0.7
+"""The largest share of the removed tokens that a summary may take: the total always falls."""
+
+_OFFLINE = "offline"  # a provider without a model
+_MIN_GAIN_TOKENS = 100
+_MAX_DENSITY = 4.0
+_CROWDED_FACTOR = 1.2  # times the share of the window that the kept part may take (spec/runtime.md F4)
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """A planned compaction: the messages to summarise and those to keep.
+
+    :param history: whole turns to summarise; ``prefix`` the beginning of the turn that the cut splits.
+    :param previous: the summary so far, which is part of the next one.
+    :param first_kept: index of the first kept message among the given messages; ``record_id`` its record.
+    :param tokens: estimates of all messages and of the kept ones.
+    :param density: real tokens per estimated token.
+    """
+
+    history: tuple[Message, ...]
+    prefix: tuple[Message, ...]
+    previous: str
+    first_kept: int
+    record_id: str
+    kept: int
+    tokens: tuple[int, int]
+    density: float
+
+    @property
+    def removed(self) -> tuple[Message, ...]:
+        """All messages to summarise."""
+        return (*self.history, *self.prefix)
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """A compaction that is ready to be recorded.
+
+    :param first_kept: as in the plan. ``tokens``: estimates before and after.
+    """
+
+    record: CompactionRecord
+    first_kept: int
+    tokens: tuple[int, int]
+
+    @property
+    def description(self) -> str:
+        """The compaction described for the person."""
+        details, (before, after) = self.record.details, self.tokens
+        facts = {
+            "count": details["summarised"],
+            "kept": details["kept"],
+            "before": f"{before:,}",
+            "after": f"{after:,}",
+        }
+        if details["by"] == "model":
+            return t(
+                "the conversation was made shorter: {count:older message|older messages} became a summary, about "
+                "{before} → {after} tokens; the newest {kept} messages stay word for word",
+                **facts,
+            )
+        return t(
+            "the conversation was made shorter, but no model could summarise it: of {count:older message|older "
+            "messages} the names, numbers and requests were kept, about {before} → {after} tokens; the newest {kept} "
+            "messages stay word for word",
+            **facts,
+        )
+
+
+def is_summary(message: Message, session: Session) -> bool:
+    """Return true if this message is the summary of the compacted part of the history."""
+    return (
+        session.history.summary is not None
+        and isinstance(message, Assistant)
+        and message.text.startswith(SUMMARY)
+    )
+
+
+def plan_compaction(
+    messages: Sequence[Message],
+    costs: Sequence[int],
+    session: Session,
+    keep_tokens: int,
+    density: float = 1.0,
+    head: int = 0,
+) -> CompactionPlan | None:
+    """Plan where to cut; return None when nothing can be removed.
+
+    :param messages: as the session has them, the summary so far first when there is one; ``costs`` their tokens.
+    :param keep_tokens: estimated tokens of the newest part to keep.
+    :param head: number of messages at the beginning that replace earlier ones; they are always removed again.
+    """
+    at = int(bool(messages) and is_summary(messages[0], session))
+    body, each = messages[at:], costs[at:]
+    cut = cut_point(body, each, keep_tokens)
+    places = [
+        place for place in range(max(1, head - at), len(body)) if isinstance(body[place], User | Assistant)
+    ]
+    if cut.first_kept == 0 and sum(each) > keep_tokens and places:
+        cut = cut_at(body, places[-1])  # the last message alone is larger than keep_tokens
+    if cut.first_kept == 0:
+        return None
+    known = (place for place in places if place >= cut.first_kept and session.id_of(body[place]))
+    first = next(known, 0)
+    if not first:
+        return None
+    cut = cut_at(body, first)
+    start = cut.turn_start if cut.splits_turn else cut.first_kept
+    summary = session.history.summary
+    return CompactionPlan(
+        history=tuple(body[:start]),
+        prefix=tuple(body[start : cut.first_kept]),
+        previous=summary.summary if summary and at else "",
+        first_kept=cut.first_kept + at,
+        record_id=session.id_of(body[first]),
+        kept=len(body) - cut.first_kept,
+        tokens=(sum(costs), sum(each[cut.first_kept :])),
+        density=density,
+    )
+
+
+async def summarise_plan(
+    plan: CompactionPlan, context: TurnContext, runtime: Runtime, focus: str = ""
+) -> CompactionResult | None:
+    """Summarise the part to remove; return None when that gains nothing, or (safeguard) when no model could do it.
+
+    It always ends within ``compaction.timeoutSeconds``.
+
+    :param focus: the topic that the person who asked for it wants kept.
+    """
+    settings = context.agent.settings.compaction
+    budget = ContextBudget.from_settings(settings, context.window_tokens)
+    total, kept = plan.tokens
+    if total - kept < _MIN_GAIN_TOKENS:
+        return None
+    most = min(budget.summary_chars, int((total - kept) * _SUMMARY_SHARE) * CHARS_PER_TOKEN)
+    wanted = "\n".join(filter(None, (settings.custom_instructions, focus)))
+    task = SummaryTask(
+        history=plan.history,
+        prefix=plan.prefix,
+        previous=plan.previous,
+        window_tokens=_summary_window(context, runtime),
+        max_chars=most,
+        extra_instructions=extra_instructions(
+            settings.identifier_policy, settings.identifier_instructions, wanted
+        ),
+        tokens_per_estimate=plan.density,
+    )
+    crowded = kept * plan.density > context.window_tokens * settings.max_history_share * _CROWDED_FACTOR
+    drops = settings.mode == "safeguard" and crowded
+    summary, costs = None, list[Usage | None]()
+    if has_summary_model(context, runtime):
+        writing = _summarised(task, _writer(context, runtime, most, costs), settings.max_history_share, drops)
+        with suppress(TimeoutError):
+            summary = await within(settings.timeout_seconds, with_purpose("summary", writing))
+    if settings.mode == "safeguard" and not (summary and summary.successful_calls):
+        return None
+    summary = summary or Summary(digest(plan.removed, plan.previous, most), 0, 0)
+    text = neutralise(summary.text)
+    after = estimate_tokens(Assistant((Text(SUMMARY + text),))) + kept
+    if not text.strip() or after >= total:
+        return None
+    details = {
+        "by": "model" if summary.successful_calls else "cut",
+        "calls": summary.calls,
+        "summarised": len(plan.removed),
+        "kept": plan.kept,
+        **({"focus": focus} if focus else {}),
+    }
+    before = int(total * plan.density)
+    record = CompactionRecord(
+        summary=text,
+        first_kept_entry_id=plan.record_id,
+        tokens_before=before,
+        details=details,
+        usage=total_usage(costs),
+    )
+    return CompactionResult(record, plan.first_kept, (before, int(after * plan.density)))
+
+
+async def compact_session(context: TurnContext, runtime: Runtime, focus: str = "") -> CompactionResult | None:
+    """Compact a conversation on demand: ``/compact``, ``claw sessions compact``.
+
+    A turn may run at the same time: the session is released while the model writes. At most half of it is kept verbatim.
+
+    :returns: None when there is nothing to compact, or the session was reset or compacted meanwhile.
+    :raises BusyError: another process holds the session.
+    """
+    key, agent = context.route.session_key, context.route.agent_id
+    session = await runtime.sessions.open(key, agent)
+    try:
+        messages, id, standing = session.messages, session.id, session.history.compactions
+        costs = [estimate_tokens(message) for message in messages]
+        keep = min(
+            ContextBudget.from_settings(context.agent.settings.compaction, context.window_tokens).keep_recent,
+            sum(costs) // 2,
+        )
+        plan = plan_compaction(messages, costs, session, keep)
+    finally:
+        session.release()
+    done = await summarise_plan(plan, context, runtime, focus) if plan else None
+    if done is None:
+        return None
+    session = await runtime.sessions.open(key, agent)
+    try:
+        if session.id != id or session.history.compactions != standing:
+            return None
+        session.append_entry(done.record)
+        await session.flush()
+    finally:
+        session.release()
+    return done
+
+
+async def _summarised(task: SummaryTask, write: WriteSummary, share: float, drops: bool) -> Summary:
+    """Summarise; when the kept part crowds the window already, the oldest part is summarised first and seeds the rest."""
+    calls = written = 0
+    if drops:
+        pruned = prune_history(task.history, task.window_tokens, share)
+        if pruned.chunks:
+            oldest = replace(task, history=pruned.dropped, prefix=())
+            first = await summarise(oldest, write, asyncio.sleep, MAX_CALLS - 1)
+            calls, written = first.calls, first.successful_calls
+            task = replace(task, history=pruned.kept, previous=first.text)
+    last = await summarise(task, write, asyncio.sleep, MAX_CALLS - calls)
+    return Summary(last.text, calls + last.calls, written + last.successful_calls)
+
+
+def density(real_tokens: int, estimated_tokens: int) -> float:
+    """Return the real tokens per estimated token: 1 for English, up to 4 for Chinese."""
+    return min(_MAX_DENSITY, max(1.0, real_tokens / max(1, estimated_tokens)))
+
+
+class _LimitedProvider:
+    """A provider with a shared limit of calls; keys and fallback models count too."""
+
+    def __init__(self, provider: Provider, left: list[None]) -> None:
+        self.name, self._provider, self._left = provider.name, provider, left
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        if not self._left:
+            raise ProviderError("a summary took {count} model calls, and no more are made", count=MAX_CALLS)
+        self._left.pop()
+        return self._provider.stream(request)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._provider, name)
+
+
+def _writer(
+    context: TurnContext, runtime: Runtime, most_chars: int, costs: list[Usage | None]
+) -> WriteSummary:
+    """Return the function that has a model write a summary, through the same fallback as any other request.
+
+    :param costs: receives the cost of each call.
+    """
+    left: list[None] = [None] * MAX_CALLS
+    providers: dict[str, Provider] = {
+        name: _LimitedProvider(contribution.value, left)  # type: ignore[misc]
+        for name, contribution in runtime.registry.providers.items()
+    }
+    settings = context.agent.settings
+    most_tokens = min(most_chars, settings.max_tokens or most_chars)  # Chinese takes a token for a character
+
+    async def write(rules: str, material: str) -> str:
+        request = Request("", SystemPrompt(rules), (), max_tokens=most_tokens)
+        # A failed summary must not start a cooldown of a key that the conversation needs right after.
+        options = model_options(context, runtime, detached=True)
+        ask = select_models(runtime.registry, _summary_models(context, runtime), request, options, providers)
+        async for event in ask((User((Text(material),)),), "auto"):
+            if isinstance(event, Finished):
+                costs.append(event.message.usage)
+                return "" if event.message.stop_reason in ("error", "aborted") else event.message.text
+        return ""
+
+    return write
+
+
+def has_summary_model(context: TurnContext, runtime: Runtime) -> bool:
+    """Return true if a real model is available: the offline rules would answer something else."""
+    return any(model.provider != _OFFLINE for model in _summary_models(context, runtime))
+
+
+def _summary_models(context: TurnContext, runtime: Runtime) -> tuple[ModelRef, ...]:
+    chosen = context.agent.settings.compaction.model
+    models = context.models
+    if chosen:
+        models = candidates(chosen, str(context.models[0]), (), runtime.config.settings.models.aliases)
+    return tuple(model for model in models if model.provider != _OFFLINE) or models
+
+
+def _summary_window(context: TurnContext, runtime: Runtime) -> int:
+    own = context.agent.settings.compaction.model
+    return context_window_of(_summary_models(context, runtime)[0], runtime) if own else context.window_tokens

@@ -1,0 +1,342 @@
+"""The context engine of one turn: it selects which messages each request sends, so that they fit the model's
+window.
+
+Before a request that would be too large, the memory flush runs and the history is compacted. When a service
+still answers "too long", the request shrinks step by step: up to three compactions, then short tool results,
+then only the newest turns, cut until they fit.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from claw.agent.loop import Emit
+from claw.agent.turn_context import Runtime, TurnContext
+from claw.contracts.errors import ProviderError
+from claw.contracts.events import Notice
+from claw.contracts.provider import ModelCall, ModelEvent
+from claw.contracts.text import result_limit, truncate_blocks
+from claw.contracts.transcript import (
+    CHARS_PER_TOKEN,
+    Assistant,
+    Image,
+    Message,
+    Text,
+    ToolResultMessage,
+    Usage,
+    User,
+    limit_turns,
+)
+from claw.i18n import t
+from claw.storage.records import SUMMARY, MemoryFlushRecord, MessageRecord
+from claw.storage.sessions import Session
+
+from claw_context import compaction
+from claw_context.budget import ContextBudget, flush_is_due
+from claw_context.cut import TokenCosts, cut_point, newest_turns_within, shorten_to_fit
+from claw_context.digest import digest
+from claw_context.pruning import Pruning, prune
+
+PROMPT_SHARE = 0.8
+"""Share of the window for instructions and history together when nothing is compacted; the rest is for the
+answer.
+"""
+
+MAX_COMPACTIONS = 3
+"""Limit for one request that a service refuses as too long (spec/runtime.md C11)."""
+
+_MAX_CUTS = 5  # by then a 200k window is down to 6k tokens: what does not fit that never will
+_RETRY_MESSAGES = 16  # new messages until a compaction that achieved nothing is tried again
+_TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
+_IMAGE_REFUSALS = frozenset({"bad_request", "request_too_large"})
+"""Error reasons of services that got an image for a model without vision, or one they cannot read; their
+texts vary.
+"""
+_COMPACTING = "the conversation has grown long: its older part is being summarised, which takes a moment"
+_OMITTED = "{count:older message is|older messages are} not shown to the model: there is no room for more"
+_WITHOUT_IMAGES = "the model is asked again without the pictures: {why}"
+
+FlushCall = Callable[[Sequence[Message]], Awaitable[Usage | None]]
+"""Run the memory flush, given the request so far; return its cost. It never raises."""
+
+
+class ContextView:
+    """The context of one turn's requests. ``ask`` is an :class:`claw.contracts.provider.ModelCall` for the loop.
+
+    :param ask: calls the model with any messages.
+    :param at: index of this turn's first message in the messages that the loop passes.
+    :param dressed: adds channel metadata to the messages of this turn, as they are sent.
+    :param save: the memory flush; None when the agent may not write.
+    :ivar said: texts for the person that say what was shortened.
+    """
+
+    def __init__(
+        self,
+        ask: ModelCall,
+        context: TurnContext,
+        session: Session,
+        runtime: Runtime,
+        told: Emit,
+        past: Sequence[Message],
+        at: int,
+        dressed: Callable[[Sequence[Message]], list[Message]],
+        save: FlushCall | None = None,
+    ) -> None:
+        self._model, self._stage, self._session, self._rooms, self._emit = (
+            ask,
+            context,
+            session,
+            runtime,
+            told,
+        )
+        self._with_metadata, self._save = dressed, save
+        self._settings = context.agent.settings
+        self._budget = ContextBudget.from_settings(self._settings.compaction, context.window_tokens)
+        self._at = at
+        self._start = at - len(limit_turns(past[:at], self._settings.history_limit))
+        self._head: tuple[Message, ...] = ()
+        if past and compaction.is_summary(past[0], session):
+            self._head, self._start = (past[0],), max(self._start, 1)
+        self._compactions = self._cuts = 0
+        self._room = int(context.window_tokens * PROMPT_SHARE) - len(context.system.whole) // CHARS_PER_TOKEN
+        self._sent = 0
+        self._failed_at = -_RETRY_MESSAGES
+        self._is_first = True
+        self._omission_reported = False
+        self._no_images = False
+        self._digest_cache: tuple[int, Message | None] = (0, None)  # omitted messages → their digest
+        self._shown: tuple[list[Message], list[int]] = ([], [])
+        self._total = 0
+        self.said: list[str] = []
+
+    async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        """Call the model once; before that, flush and compact if needed."""
+        shown = self._with_metadata(messages)
+        costs = self._rooms.token_costs.get(shown)
+        self._shown, self._total = (shown, costs.each), costs.total
+        await self._compact_if_due(messages)
+        while True:
+            request, began = await self._request(), False
+            request = _without_images(request) if self._no_images else request
+            stream: Any = self._model(request, tool_choice)
+            try:
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        began = True
+                        yield event
+                return
+            except ProviderError as refused:
+                if not began and not self._no_images and _is_image_refusal(refused) and _has_images(request):
+                    self._no_images = True
+                    await self._emit(Notice(t(_WITHOUT_IMAGES, why=refused.problem)))
+                elif began or refused.reason not in _TOO_LARGE or not await self._reduce(messages):
+                    raise
+
+    async def _compact_if_due(self, messages: Sequence[Message]) -> None:
+        """Flush memory and compact the history if their thresholds are reached."""
+        budget, past, flush = self._budget, self._session.history, self._settings.compaction.memory_flush
+        tokens = self._tokens(messages)
+        if self._is_first:
+            self._prune_if_cold()
+        if self._save and flush.enabled and budget.enabled:
+            last = past.flush.compactions if past.flush else None
+            due = flush_is_due(tokens, budget.flush_at, past.compactions, last)
+            if due or (self._is_first and last != past.compactions and self._flush_forced()):
+                record_flush(self._session, await self._save(await self._request()))
+        self._is_first = False
+        tries = budget.is_over(tokens) and len(messages) - self._failed_at >= _RETRY_MESSAGES
+        saves = self._save if flush.enabled else None
+        if tries and not await self._compact(messages, tokens, budget.keep_recent, saves):
+            self._failed_at = len(messages)
+
+    def _flush_forced(self) -> bool:
+        """Return true if the file grew so much since the last flush that a flush is due at any window usage."""
+        last = self._session.history.flush
+        grown = self._session.size_bytes - (last.size_bytes if last else 0)
+        return grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes
+
+    async def _reduce(self, messages: Sequence[Message]) -> bool:
+        """Shrink the request one step after "too long"; return False when no step is left.
+
+        The service knows the real size better than any estimate: halve what was sent, whatever the configured
+        window.
+        """
+        if self._budget.enabled and self._compactions < MAX_COMPACTIONS:
+            self._compactions += 1
+            real = max(self._tokens(messages), self._budget.window)
+            if await self._compact(messages, real, self._sent // 2):
+                return True
+            self._compactions = MAX_COMPACTIONS
+        self._cuts += 1
+        self._room = min(self._room, self._sent if self._cuts == 1 else self._sent // 2)
+        return self._cuts <= _MAX_CUTS
+
+    async def _compact(
+        self, messages: Sequence[Message], real_tokens: int, most_tokens: int, saves: FlushCall | None = None
+    ) -> bool:
+        """Compact. At most ``max_tokens_of`` stay, by the estimate.
+
+        :param saves: the memory flush, run first if messages would go that came after the last flush.
+        """
+        raw = [*self._head, *messages[self._start :]]
+        costs = [*TokenCosts(self._head).each, *self._shown[1][self._start :]]
+        density = compaction.density(real_tokens, sum(costs) + self._overhead)
+        keep = min(int(self._budget.keep_recent / density), most_tokens)
+        head = len(self._head)
+        plan = compaction.plan_compaction(raw, costs, self._session, keep, density, head)
+        if plan is None:
+            return False
+        await self._emit(Notice(t(_COMPACTING)))
+        if saves and has_unsaved(self._session, plan.removed):
+            record_flush(self._session, await saves(await self._request()))
+        start = self._start + plan.first_kept - head
+        asked = self._current_request(start)
+        total, kept = plan.tokens
+        plan = replace(plan, tokens=(total, kept + TokenCosts(asked).total))
+        done = await compaction.summarise_plan(plan, self._stage, self._rooms)
+        if done is None:
+            return False
+        self._session.append_entry(done.record)
+        self._start, self._head = start, (self._session.unpaired_messages[0], *asked)
+        self.said.append(done.description)
+        await self._emit(Notice(done.description))
+        return True
+
+    def _current_request(self, start: int) -> tuple[Message, ...]:
+        """Return the user messages of this turn that stand before ``start``: a summary alone must never
+        replace them.
+        """
+        asked = [message for message in self._shown[0][self._at : start] if isinstance(message, User)]
+        ends = asked if len(asked) < 3 else [asked[0], asked[-1]]
+        return shorten_to_fit(ends, self._budget.window // 20 * len(ends))
+
+    def _tokens(self, messages: Sequence[Message]) -> int:
+        """Return the size of the request: the service's figure for the newest measured answer, plus an
+        estimate of what followed.
+        """
+        each = self._shown[1]
+        if measured := self._session.history.last_measured:
+            answer, tokens = measured
+            for at in range(len(messages) - 1, self._start - 1, -1):
+                if messages[at] is answer:
+                    return tokens + sum(each[at + 1 :])
+        return self._overhead + sum(each[self._start :]) + TokenCosts(self._head).total
+
+    @property
+    def _overhead(self) -> int:
+        """Tokens of instructions and tools, by the same estimate."""
+        tools = (len(tool.description) + len(str(tool.parameters)) for tool in self._stage.tools.values())
+        return (len(self._stage.system.whole) + sum(tools)) // CHARS_PER_TOKEN
+
+    async def _request(self) -> tuple[Message, ...]:
+        """Return the messages to send."""
+        (shown, each), room, pruned = self._shown, self._room, self._session.history.pruned
+        total = self._total
+        if self._start:
+            total -= sum(each[: self._start])
+            shown, each = shown[self._start :], each[self._start :]
+        if pruned:
+            shown = [pruned[id(message)][1] if id(message) in pruned else message for message in shown]
+        if self._cuts:
+            limit = result_limit(self._budget.window) // 4
+            shown = [_with_short_results(message, limit) for message in shown]
+        if pruned or self._cuts:
+            made = TokenCosts(shown)
+            each, total = made.each, made.total
+        before = TokenCosts(self._head).total
+        self._sent = before + total
+        if self._sent <= room:  # the usual case: no message needs a look of its own
+            return (*self._head, *shown)
+        view = newest_turns_within(shown, each, room - before)
+        start = view.omitted
+        if self._cuts > 1 and view.tokens > room:  # the newest turn alone is too much
+            start += cut_point(view.messages, each[start:], room // 2).first_kept
+        if start and not self._omission_reported:
+            self._omission_reported = True
+            await self._emit(Notice(t(_OMITTED, count=start)))
+        head = self._digest_of(shown[:start], room) if start else self._head
+        whole = (*head, *shown[start:])
+        whole = shorten_to_fit(whole, room) if self._cuts > 1 else whole
+        self._sent = TokenCosts(whole).total
+        return whole
+
+    def _digest_of(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
+        """Return a digest that replaces messages neither shown nor summarised; made without a model, kept in
+        memory only.
+        """
+        count, message = self._digest_cache
+        if message is None or count != len(left_out):
+            before = self._session.history.summary
+            most = min(self._budget.summary_chars, room_tokens * CHARS_PER_TOKEN // 5)
+            text = digest(left_out, before.summary if before and self._head else "", most)
+            message = Assistant((Text(SUMMARY + text),))
+            self._digest_cache = len(left_out), message
+        return (message,)
+
+    def _prune_if_cold(self) -> None:
+        """Shorten old tool results if the provider's cache has expired; keep the short form, so that the next
+        cache can hold.
+        """
+        settings, answered = self._settings.context_pruning, None
+        if settings.mode == "cache-ttl":
+            answered = self._session.last_answer_at
+        if answered is None or self._session.now - answered <= settings.ttl:
+            return
+        how = Pruning(
+            settings.keep_last_assistants, settings.soft_trim_ratio, settings.hard_clear_ratio,
+            settings.min_prunable_tool_chars, settings.soft_trim.max_chars, settings.soft_trim.head_chars,
+            settings.soft_trim.tail_chars, settings.hard_clear.enabled, settings.hard_clear.placeholder,
+            settings.tools.allow, settings.tools.deny,
+        )  # fmt: skip
+        shown = self._shown[0][self._start :]
+        for at, result in prune(shown, self._budget.window, how).items():
+            self._session.history.pruned[id(shown[at])] = (shown[at], result)
+
+
+def has_unsaved(session: Session, messages: Sequence[Message] | None = None) -> bool:
+    """Return true if a person wrote something since the last memory flush.
+
+    :param messages: look among these only; None = the whole session.
+    """
+    wanted = None if messages is None else {id(message) for message in messages}
+    for entry in reversed(session.history.entries):
+        if isinstance(entry, MemoryFlushRecord):
+            return False
+        said = entry.message if isinstance(entry, MessageRecord) else None
+        if isinstance(said, User) and not said.kind and (wanted is None or id(said) in wanted):
+            return True
+    return False
+
+
+def record_flush(session: Session, cost: Usage | None) -> None:
+    """Record that the memory flush covers the conversation up to here."""
+    mark = MemoryFlushRecord(
+        compactions=session.history.compactions, size_bytes=session.size_bytes, usage=cost
+    )
+    session.append_entry(mark)
+
+
+def _is_image_refusal(refused: ProviderError) -> bool:
+    return refused.reason in _IMAGE_REFUSALS or "image" in refused.problem.lower()
+
+
+def _has_images(messages: Sequence[Message]) -> bool:
+    return any(isinstance(block, Image) for message in messages for block in message.content)
+
+
+def _without_images(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages without images; the text line that names an image stays."""
+    return tuple(_image_free(message) if _has_images((message,)) else message for message in messages)
+
+
+def _image_free(message: Message) -> Message:
+    words = tuple(block for block in message.content if not isinstance(block, Image))
+    return msgspec.structs.replace(message, content=words or (Text("[a picture that is not shown]"),))
+
+
+def _with_short_results(message: Message, limit: int) -> Message:
+    if not isinstance(message, ToolResultMessage) or len(message.text) <= limit:
+        return message
+    return msgspec.structs.replace(message, content=truncate_blocks(message.content, limit))

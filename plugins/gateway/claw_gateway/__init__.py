@@ -1,0 +1,36 @@
+"""The gateway of claw: one process that serves the channels, with inbox, outbox, queues, pairing, reload and logs.
+
+Its turn log (``journal``) is used by every process, so that a turn at a terminal is recorded too.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import PluginConfig, Service, TurnLog
+
+
+@hookimpl
+def register_turn_logs(config: "PluginConfig") -> "Iterable[TurnLog]":
+    from claw_gateway.journal import Journal
+
+    return [Journal(config.database, config.clock)]
+
+
+@hookimpl
+def register_services(config: "PluginConfig") -> "Iterable[Service]":
+    from claw_gateway.process.services import ChannelService
+
+    return [ChannelService()]
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    from claw_gateway.commands import channels, gateway, logs, pairing, turns
+
+    groups = {"gateway": gateway, "channels": channels, "pairing": pairing, "turns": turns}
+    for name, module in groups.items():
+        app.add_typer(module.app, name=name)
+    app.command("logs")(logs.logs)

@@ -1,0 +1,49 @@
+"""Channel states for the supervisor: channels that cannot be served, and what a new configuration breaks."""
+
+from claw.app import App
+from claw.config.checks import webhooks_without_listener
+from claw.contracts.channel import Channel, ChannelState, UnavailableChannel
+from claw.contracts.diagnostics import LOADED, QUARANTINED
+from claw.contracts.errors import PluginError
+from claw.host.isolation import describe_exception
+from claw.host.registry import channel_key
+
+from claw_gateway.process.report import ChannelReport, unserved_accounts
+
+
+def accounts_not_served(app: App) -> tuple[ChannelReport, ...]:
+    """Return the accounts of the file that no channel serves."""
+    rows = unserved_accounts(app.config.settings, app.host.standings)
+    return tuple(one for one in rows if channel_key(one.name, one.account) not in app.registry.channels)
+
+
+def channels_without_listener(app: App) -> dict[str, str]:
+    """Return the channels that wait for webhooks which nothing accepts, each with the reason."""
+    return {
+        channel_key(name, account): str(why) for name, account, why in webhooks_without_listener(app.config)
+    }
+
+
+def newly_wrong(old: App, new: App) -> str:
+    """Return why a plugin or an account that worked with the old file fails with the new one; empty when none
+    does.
+    """
+    stood = {state.id for state in old.host.standings if state.state == LOADED}
+    faults = [
+        str(PluginError(state.id, *state.fault_parts()))
+        for state in new.host.standings
+        if state.id in stood and state.state == QUARANTINED and state.stage == "config"
+    ]
+    known = {key for key, one in old.registry.channels.items() if isinstance(one.value, UnavailableChannel)}
+    channels = [one.value for key, one in new.registry.channels.items() if key not in known]
+    faults += [str(channel.error) for channel in channels if isinstance(channel, UnavailableChannel)]
+    return "; ".join(faults)
+
+
+def state_from(channel: Channel) -> ChannelState:
+    """Return the state that a channel reports; up when it reports none."""
+    try:
+        state = getattr(channel, "state", None)
+    except Exception as why:  # noqa: BLE001 - a plugin's code
+        return ChannelState("failed", describe_exception(why))
+    return state if isinstance(state, ChannelState) else ChannelState("up")

@@ -1,0 +1,1 @@
+"""Commands about the gateway: gateway, channels, pairing, turns, logs."""

@@ -1,0 +1,273 @@
+"""``claw gateway``: run it, start and stop it in the background, show its status, install it as a service."""
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from claw import __version__
+from claw.cli.output import document, table
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.errors import ClawError, ConfigError
+from claw.host.discovery import home_of
+from claw.i18n import t
+from claw.storage.clock import SYSTEM
+
+if TYPE_CHECKING:
+    from claw_gateway.process.status import GatewayStatus
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The process that serves your channels.")
+Safe = Annotated[
+    bool | None,
+    typer.Option(
+        "--safe/--no-safe",
+        help="Only claw's own plugins, or all; default: its own alone after three deaths in ten minutes.",
+    ),
+]
+
+
+@app.command()
+def run(
+    safe: Safe = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing here once it is ready.")] = False,
+) -> None:
+    """Serve the channels of this home until Ctrl-C or SIGTERM; a second one ends it at once. SIGHUP reads the config."""
+    began = SYSTEM.monotonic()
+    from claw.cli.errors import report_error
+
+    from claw_gateway.process.reload import last_good_hint
+    from claw_gateway.process.run import run_gateway
+
+    try:
+        code = run_gateway(safe=safe, quiet=quiet, began=began)
+    except ConfigError as wrong:
+        code = report_error(wrong)
+        if back := last_good_hint(home_of(os.environ)):
+            typer.echo(f"claw: {back}", err=True)
+    raise typer.Exit(code=code)
+
+
+@app.command()
+def start(safe: Safe = None) -> None:
+    """Start it in the background, and wait until it is ready."""
+    raise typer.Exit(code=_start(safe))
+
+
+@app.command()
+def stop(
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill it; the next start takes up what was under way.")
+    ] = False,
+) -> None:
+    """Stop it; what is under way is finished or parked."""
+    _stop(now)
+
+
+@app.command()
+def restart(safe: Safe = None) -> None:
+    """Stop it, and start it in the background; what was under way goes on. A wrong config file stops nothing."""
+    _check_startable(safe)
+    _stop(now=False)
+    raise typer.Exit(code=_start(safe))
+
+
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """Say how it is doing; exit 1 when none runs, or when it hangs."""
+    from claw_gateway.process.status import read_status
+
+    home = home_of(os.environ)
+    seen = read_status(home)
+    if as_json:
+        document("gateway-status", {"home": str(home), **gateway_data(seen)})
+    else:
+        for line in status_lines(seen):
+            typer.echo(line)
+        if channels := gateway_data(seen)["channels"]:
+            from claw_gateway.commands.channels import channel_table
+
+            table(*channel_table(channels, seen.now))
+    raise typer.Exit(code=0 if seen.pid and not is_hung(seen) else 1)
+
+
+@app.command()
+def install(
+    only_print: Annotated[bool, typer.Option("--print", help="Print the file, write nothing.")] = False,
+) -> None:
+    """Make it a service of this system: a systemd user unit, or a launchd agent on macOS."""
+    from claw_gateway.process.service import SystemService, indented_lines
+
+    service = SystemService(home_of(os.environ), os.environ)
+    if only_print:
+        typer.echo(service.text, nl=False)
+        return
+    new = service.install()
+    typer.echo(
+        t("written: {path}", path=service.path) if new else t("is as it should be: {path}", path=service.path)
+    )
+    typer.echo(t("to start it now and from now on:"))
+    typer.echo(indented_lines(service.commands))
+
+
+def _check_startable(safe: bool | None) -> None:
+    """Check that a start would accept the file, while there is a running gateway that could go on.
+
+    :raises ClawError: a start would be refused.
+    """
+    from claw.app import load_setup
+    from claw.host.state import require_plugins
+
+    from claw_gateway.process.reload import safe_mode
+    from claw_gateway.process.status import read_status
+
+    if read_status(home_of(os.environ)).pid is None:
+        return
+    try:
+        setup = load_setup()
+        require_plugins((safe_mode(setup) if safe else setup).plugin_states)
+    except ClawError:
+        typer.echo(t("nothing was stopped: a gateway would not start with this"), err=True)
+        raise
+
+
+def _start(safe: bool | None) -> int:
+    from claw_gateway.process.control import start_gateway
+
+    words = () if safe is None else ("--safe" if safe else "--no-safe",)
+    result = start_gateway(home_of(os.environ), os.environ, words)
+    if result.pid is None:
+        typer.echo(result.output, err=True)
+    elif result.already_running:
+        typer.echo(t("a gateway runs already: process {pid}", pid=result.pid))
+    else:
+        typer.echo(t("the gateway is ready: process {pid}", pid=result.pid))
+        for line in _next_steps():
+            typer.echo(line, err=True)
+    return result.exit_code
+
+
+def _next_steps() -> list[str]:
+    """Return what a person may have to do once a gateway is ready: channels that cannot be served, admission
+    of people."""
+    from claw.app import load_setup
+    from claw.host.registry import channel_key
+
+    from claw_gateway.process.run import no_channel_hint
+    from claw_gateway.process.status import read_status
+
+    setup, channels = load_setup(), gateway_data(read_status(home_of(os.environ)))["channels"]
+    failed = [one for one in channels if one["state"] == "failed"]
+    lines = [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
+    served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
+    sections = {name: setup.config.settings.channels.get(name) for name in served}
+    pairing_only = [
+        name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from
+    ]
+    if pairing_only:
+        hint = t("who writes there gets a code; claw pairing approve CODE lets them in")
+        lines.append(f"{', '.join(pairing_only)}: {hint}")
+    return lines or ([] if channels else [no_channel_hint(setup)])
+
+
+def _stop(now: bool) -> None:
+    from claw_gateway.process.control import stop_gateway
+
+    pid = stop_gateway(home_of(os.environ), os.environ, now=now)
+    if pid is None:
+        typer.echo(t("no gateway runs in {home}", home=home_of(os.environ)))
+    elif now:
+        typer.echo(t("killed: process {pid}", pid=pid))
+    else:
+        typer.echo(t("stopped: process {pid}", pid=pid))
+
+
+def is_hung(seen: "GatewayStatus") -> bool:
+    """Return true if the running gateway has not written its status for too long."""
+    from claw_gateway.process.status import STALE_SECONDS
+
+    return bool(seen.quiet_seconds > STALE_SECONDS)
+
+
+def gateway_data(seen: "GatewayStatus") -> dict[str, Any]:
+    """Return the status of the gateway as plain data; when none runs, also how the last one ended."""
+    run, last = seen.live_run, seen.last_run
+    body = run.body if run else {}
+    facts: dict[str, Any] = {
+        "running": seen.pid is not None,
+        "pid": seen.pid,
+        "state": run.state if run else None,
+        "host": run.host if run else None,
+        "version": body.get("version"),
+        "startedAt": run.started_at if run else None,
+        "quietSeconds": round(seen.quiet_seconds, 1) if run else None,
+        "stuck": is_hung(seen),
+        "safe": bool(body.get("safe")),
+        "config": body.get("config"),
+        "turns": {name: body.get(name, 0) for name in ("running", "waiting", "owed")},
+        "channels": body.get("channels", []),
+        "last": None,
+    }
+    if seen.pid is None and last is not None:
+        facts["last"] = {
+            "pid": last.pid, "state": last.state, "clean": not last.ended_badly, "seenAt": last.updated_at,
+            "error": last.body.get("error", ""),
+        }  # fmt: skip
+    return facts
+
+
+def status_line(seen: "GatewayStatus") -> str:
+    """Return the first line of the status."""
+    from claw_gateway.process.status import local_time_of
+
+    run = seen.live_run
+    if seen.pid is None:
+        return t("not running")
+    if run is None:
+        return t("process {pid} holds the home, and has not said anything yet", pid=seen.pid)
+    if is_hung(seen):
+        return t(
+            "process {pid} hangs, or cannot write to its home: its last sign of life is of {time}",
+            pid=seen.pid,
+            time=local_time_of(run.updated_at),
+        )
+    return t(
+        "{state}, process {pid}, since {time}",
+        state=t(run.state),
+        pid=seen.pid,
+        time=local_time_of(run.started_at),
+    )
+
+
+def status_lines(seen: "GatewayStatus") -> list[str]:
+    """Return the lines that ``claw gateway status`` prints before its table."""
+    from claw_gateway.process.status import local_time_of
+
+    facts, lines = gateway_data(seen), [f"{t('gateway')}: {status_line(seen)}"]
+    if (last := facts["last"]) and last["error"]:
+        lines.append(
+            t(
+                "the last one ended at {time}: {error}",
+                time=local_time_of(last["seenAt"]),
+                error=last["error"],
+            )
+        )
+    elif last and not last["clean"]:
+        lines.append(t("the last one (process {pid}) did not end in good order; it was last seen at {time}",
+                         pid=last["pid"], time=local_time_of(last["seenAt"])))  # fmt: skip
+    if seen.pid is None:
+        lines.append(t("claw gateway start starts it"))
+    if seen.on_other_host:
+        lines.append(t("it runs on {host}", host=facts["host"]))
+    if facts["version"] not in (None, __version__):
+        template = "it is claw {version}, and claw {now} is installed; claw gateway restart takes that up"
+        lines.append(t(template, version=facts["version"], now=__version__))
+    if facts["safe"]:
+        lines.append(
+            t("safe mode: only claw's own plugins are used; claw gateway restart tries the others again")
+        )
+    if problem := (facts["config"] or {}).get("problem"):
+        lines.append(problem)
+    if seen.live_run:
+        lines.append(
+            t("turns: {running} running, {waiting} waiting, {owed:reply|replies} owed", **facts["turns"])
+        )
+    return lines

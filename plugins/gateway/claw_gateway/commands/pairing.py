@@ -1,0 +1,105 @@
+"""``claw pairing``: unknown senders who asked to be admitted, and those who were."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Annotated, Any
+
+import typer
+from claw.cli.output import document, plain, table, utc
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.errors import UsageError
+from claw.host.discovery import home_of, open_state
+from claw.i18n import t
+from claw.storage.database import Database
+
+from claw_gateway.pairing import VALID_SECONDS, Pairing, PairingEntry
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Strangers who ask to be let in, and who was."
+)
+Code = Annotated[str, typer.Argument(help="The code that the person was shown.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List who waits, with the code that each was given, and who was let in."""
+    with open_state(home_of(os.environ)) as database:
+        pairing = Pairing(database) if database else None
+        waiting, people = (pairing.pending(), pairing.people()) if pairing else ((), ())
+    if as_json:
+        document("pairing", {"pending": [*map(_as_data, waiting)], "paired": [*map(_as_data, people)]})
+        return
+    if not waiting and not people:
+        typer.echo(t("nobody waits, and nobody was let in"))
+        return
+    rows = [
+        [one.code or "-", t("waits") if one.code else t("paired"), one.channel, one.account, plain(one.sender),
+         one.name, utc(one.at)]
+        for one in (*waiting, *people)
+    ]  # fmt: skip
+    head = [t("code"), t("state"), t("channel"), t("account"), t("id"), t("name"), t("since")]
+    table(head, rows)
+
+
+@app.command()
+def approve(code: Code, as_json: AsJson = False) -> None:
+    """Let the person in who was shown CODE. They may write in direct chats; they are no owner."""
+    with _pairing() as pairing:
+        person = pairing.approve(code)
+    if as_json:
+        document("pairing-approved", _as_data(person))
+    else:
+        typer.echo(t("{person} may write to your agents on {channel} now", **_named(person)))
+
+
+@app.command()
+def deny(code: Code, as_json: AsJson = False) -> None:
+    """Send the person away who was shown CODE: they get no other one for an hour."""
+    with _pairing() as pairing:
+        person = pairing.deny(code)
+    if as_json:
+        document("pairing-denied", _as_data(person))
+    else:
+        typer.echo(t("{person} was sent away", **_named(person)))
+
+
+@app.command()
+def forget(
+    person: Annotated[str, typer.Argument(help="CHANNEL:ID, as claw pairing list shows them.")],
+    account: Annotated[str, typer.Option("--account", help="Account on that channel.")] = "default",
+) -> None:
+    """Take a person out again who was let in. What allowFrom says of them stays."""
+    channel, colon, id = person.partition(":")
+    if not colon:
+        raise UsageError("{person} names no channel", fix="Write CHANNEL:ID", person=person)
+    with _pairing() as pairing:
+        gone = pairing.unpair(channel, account, id)
+    if not gone:
+        raise UsageError(
+            "{person} was not paired", fix="claw pairing list shows who was", person=plain(person)
+        )
+    typer.echo(t("{person} may not write any more, unless a list names them", person=plain(person)))
+
+
+@contextmanager
+def _pairing() -> Iterator[Pairing]:
+    with closing(Database(home_of(os.environ) / "state.db")) as database:
+        yield Pairing(database)
+
+
+def _named(person: PairingEntry) -> dict[str, str]:
+    id = plain(person.sender)
+    return {"person": f"{person.name} ({id})" if person.name else id, "channel": person.channel}
+
+
+def _as_data(person: PairingEntry) -> dict[str, Any]:
+    body = {
+        "channel": person.channel,
+        "account": person.account,
+        "sender": person.sender,
+        "name": person.name,
+    }
+    if person.code:
+        return {**body, "code": person.code, "until": utc(person.at + VALID_SECONDS)}
+    return {**body, "since": utc(person.at)}

@@ -1,0 +1,414 @@
+"""Outbox delivery: send every reply that is recorded in the ledger, in order within a chat, chats in parallel.
+
+Each message is recorded in the ledger before it is handed to its channel and after. A message that a crash or a lost
+response leaves between the two records is sent again only where the service drops repeats. Elsewhere its outcome is
+unknown, and the chat and the owner get a notice (window W1 of the plan).
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from claw.contracts.channel import Channel, StreamingReply
+from claw.contracts.errors import DeliveryError
+from claw.contracts.messages import Address, Outbound, Receipt
+from claw.host.isolation import Timeouts, describe_exception, within
+from claw.i18n import t
+from claw.storage.clock import SYSTEM, Clock
+
+from claw_gateway.journal import Journal, PendingReply
+from claw_gateway.process.failpoint import failpoint
+from claw_gateway.process.report import LOG_CONTEXT, log_context_of
+from claw_gateway.streaming import expected_messages, recover_streamed
+
+TRIES = 8
+"""Tries for one message when the service fails temporarily; the pauses double from half a second to a minute."""
+UNEXPECTED_ERROR_TRIES = 3
+"""Tries for a message whose channel raises an exception outside of the contract: a bug seldom goes away."""
+MAX_AGE_SECONDS = 24 * 3600.0
+"""Age after which a pending reply is not sent any more: nobody waits for it, and a week-old answer alarms people."""
+_UNKNOWN_NOTICE = (
+    "I cannot tell whether a message of mine has arrived here. If one is missing, please ask me for it again."
+)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_MOST_PATIENCE = 900.0  # a longer pause that a service asks for is cut to this
+
+Complain = Callable[[str], None]
+
+
+class _UnexpectedError(DeliveryError):
+    """An exception outside of the contract that a channel raised."""
+
+
+@dataclass
+class _OutgoingMessage:
+    """One message on its way, with the future that waits for its receipt.
+
+    :ivar repeated: a stream may have posted a part of it already: find that part, or mark the next send as a repeat.
+    """
+
+    outbound: Outbound
+    repeated: bool = False
+    receipt: "asyncio.Future[Receipt] | None" = None
+
+
+@dataclass
+class _StreamingReply:
+    """A streaming reply: its writer, the whole text, the ledger rows that it settles, the channel of the writer."""
+
+    writer: StreamingReply
+    whole: Outbound
+    rows: Sequence[Outbound]
+    of: Channel | None
+
+
+@dataclass(frozen=True)
+class _SettledMessage:
+    """A message that gets no more replies: its channel may clear its typing signs."""
+
+    address: Address
+    message_id: str
+
+
+_Item = _OutgoingMessage | _StreamingReply | _SettledMessage
+
+
+class OutboxDelivery:
+    """Send replies to channels, one worker for each chat.
+
+    :param channel_of: return the channel of an address; None when no channel listens there any more.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        channel_of: Callable[[Address], Channel | None],
+        log: Complain,
+        timeouts: Timeouts,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._journal, self._channel_of, self._complain = journal, channel_of, log
+        self._leeway, self._clock = timeouts, clock
+        self._chats: dict[Address, deque[_Item]] = {}
+        self._workers: dict[Address, asyncio.Task[None]] = {}
+
+    def busy(self, address: Address) -> bool:
+        """Return true if something is on its way to this chat."""
+        return replace(address, thread=None) in self._workers
+
+    def enqueue(self, owed: Sequence[Outbound], repeated: bool = False) -> None:
+        """Send messages that are in the ledger already."""
+        for outbound in owed:
+            self._enqueue(outbound.address, _OutgoingMessage(outbound, repeated))
+
+    def finish_reply(
+        self, writer: StreamingReply, whole: Outbound, rows: Sequence[Outbound], of: Channel | None = None
+    ) -> None:
+        """Queue the final text of a streaming reply; it settles ``rows``.
+
+        :param of: the channel that made the writer; None = the one that listens now.
+        """
+        channel = of or self._channel_of(whole.address)
+        self._enqueue(whole.address, _StreamingReply(writer, whole, rows, channel))
+
+    def clear_typing(self, address: Address, message_id: str) -> None:
+        """Queue a notice to the channel that a message was handled without a turn."""
+        if hasattr(self._channel_of(address), "settled"):
+            self._enqueue(address, _SettledMessage(address, message_id))
+
+    async def send_and_wait(self, turn: str, outbound: Outbound) -> Receipt:
+        """Record one more message in the ledger, send it, and return its receipt.
+
+        :raises DeliveryError: the service refused it.
+        """
+        if not self._journal.add_reply(turn, outbound):
+            return Receipt()
+        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._enqueue(outbound.address, _OutgoingMessage(outbound, receipt=receipt))
+        return await receipt
+
+    def recover(self) -> None:
+        """Send, at start, what a crash left, unless it is too old, or may have arrived and a repeat would show."""
+        now = self._clock.now()
+        for one in self._journal.pending_replies():
+            age = now - one.owed_at_ms / 1000
+            if age > MAX_AGE_SECONDS:
+                self._give_up(one, "expired", t("it was owed for more than a day"))
+            elif one.sending and not (one.outbound.replaces or self._is_safe_to_repeat(one, age)):
+                if self._may_be_posted(one):  # besides the message whose own outcome is unknown
+                    self._journal.mark_sending(one.outbound.key, repeated=True)
+                self._mark_unknown(one.outbound, t("claw stopped while it was sent"))
+            else:
+                is_news = not one.repeated or self._drops_repeats(one.outbound.address)
+                self.enqueue([one.outbound], repeated=is_news and self._may_be_posted(one))
+
+    def _is_safe_to_repeat(self, one: PendingReply, age: float) -> bool:
+        """Return true if the service shows it once however often it is sent: it knows the key, or the message to edit."""
+        if self._drops_repeats(one.outbound.address, age):
+            return True
+        is_first = one.outbound.key == one.turn and bool(one.outbound.text)
+        shown = is_first and self._drops_repeats(one.outbound.address) and self._journal.streamed(one.turn)[0]
+        return bool(shown)
+
+    def _may_be_posted(self, one: PendingReply) -> bool:
+        """Return true if a stream may have posted it and had no time to record where."""
+        shown, lost = self._journal.streamed(one.turn)
+        return bool(lost or (shown and one.outbound.text and not one.outbound.replaces))
+
+    async def stop(self, seconds: float) -> None:
+        """Wait ``seconds`` for what is on its way; the rest stays in the ledger for the next start."""
+        if self._workers:
+            await asyncio.wait(self._workers.values(), timeout=seconds)
+        left = list(self._workers.values())
+        for worker in left:
+            worker.cancel()
+        if left:
+            await asyncio.wait(left, timeout=self._leeway.grace_seconds)
+
+    def _drops_repeats(self, address: Address, age_seconds: float = 0.0) -> bool:
+        """Return true if a message of this age shows once there, however often it is sent."""
+        channel = self._channel_of(address)
+        if channel is None or "idempotent" not in channel.capabilities:
+            return False
+        return age_seconds < channel.limits.repeat_seconds
+
+    def _give_up(self, one: PendingReply, state: str, why: str) -> None:
+        self._journal.mark_undeliverable(one.outbound.key, state, why)
+        self._complain(
+            t("channel {name}: an answer was not sent: {why}", name=one.outbound.address.channel, why=why)
+        )
+
+    def _mark_unknown(self, outbound: Outbound, why: object, *, notice: bool = True) -> None:
+        """Mark a message whose outcome is unknown: a repeat might show twice, so it is reported and not sent again.
+
+        :param notice: send a notice to its chat too, once for each turn.
+        """
+        turn = self._journal.turn_of(outbound.key)
+        doubt_notice = Outbound(
+            f"{turn}:doubt", outbound.address, t(_UNKNOWN_NOTICE), answers=outbound.answers
+        )
+        # A channel with a bug does not get one more message.
+        notice = notice and not isinstance(why, _UnexpectedError)
+        if notice and outbound.key != doubt_notice.key and self._journal.add_reply(turn, doubt_notice):
+            self.enqueue([doubt_notice])
+        self._journal.mark_undeliverable(
+            outbound.key, "unknown", t("whether it arrived is unknown: {why}", why=why)
+        )
+        self._complain(
+            t(
+                "channel {name}: whether an answer arrived is unknown, and it is not sent again: {why}",
+                name=outbound.address.channel,
+                why=why,
+            )
+        )
+
+    def _enqueue(self, address: Address, item: _Item) -> None:
+        place = replace(address, thread=None)  # services count per chat
+        self._chats.setdefault(place, deque()).append(item)
+        if place not in self._workers:
+            self._workers[place] = asyncio.ensure_future(self._work(place))
+
+    async def _work(self, place: Address) -> None:
+        waiting = self._chats[place]
+        LOG_CONTEXT.set(log_context_of(place))
+        try:
+            while waiting:
+                item = waiting.popleft()
+                try:
+                    await self._process(item)
+                except Exception as broken:  # noqa: BLE001 - only this one; the ledger keeps it
+                    self._complain(
+                        t("channel {name} failed: {why}", name=place.channel, why=describe_exception(broken))
+                    )
+                    if isinstance(item, _OutgoingMessage) and item.receipt and not item.receipt.done():
+                        item.receipt.set_exception(broken)
+        finally:  # no await since the last check: a later item gets a new worker
+            del self._workers[place], self._chats[place]
+
+    async def _process(self, item: _Item) -> None:
+        if isinstance(item, _StreamingReply):
+            await self._finish_reply(item)
+        elif isinstance(item, _OutgoingMessage):
+            await self._send(item)
+        else:
+            await self._settle(item)
+
+    async def _settle(self, settled: _SettledMessage) -> None:
+        channel: Any = self._channel_of(settled.address)
+        try:
+            call = channel.settled(settled.address, settled.message_id)
+            await within(self._leeway.send_seconds, call, self._leeway.grace_seconds)
+        except Exception as why:  # noqa: BLE001 - third-party code
+            self._log_failure(settled.address, why)
+
+    def _log_failure(self, address: Address, why: Exception) -> None:
+        self._complain(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
+
+    async def _finish_reply(self, reply: _StreamingReply) -> None:
+        """Write the final text through the writer; if the service refuses that, send it as separate messages."""
+        mark = not self._drops_repeats(reply.whole.address)
+        note = not self._drops_repeats(reply.whole.address, MAX_AGE_SECONDS)
+        receipt, doubt, pause = None, None, _FIRST_PAUSE
+        for _ in range(TRIES):
+            self._record_sending(reply, note)
+            self._record_expected_messages(reply)
+            try:
+                receipt = await within(
+                    self._leeway.send_seconds,
+                    reply.writer.finish(reply.whole),
+                    self._leeway.grace_seconds,
+                )
+                break
+            except DeliveryError as failed:
+                if failed.permanent and not reply.writer.shown:
+                    for row in reply.rows:  # no message is posted, so the chat accepts nothing
+                        self._refused(row, failed)
+                    return
+                doubt = failed if failed.outcome_unknown else None
+                if failed.permanent or (doubt and mark) or self._channel_was_replaced(reply):
+                    break  # where repeats are dropped, the writer tries again with the same key
+                self._record_retry(reply, bool(doubt))
+                await asyncio.sleep(_retry_seconds(failed, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Exception as why:  # noqa: BLE001 - third-party code
+                self._log_failure(reply.whole.address, why)
+                doubt = _UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
+                break
+        if receipt is None:
+            await self._send_separately(reply, doubt if mark else None)
+            return
+        if receipt.repeated and mark:
+            self._journal.mark_sending(reply.rows[0].key, repeated=True)
+        failpoint("service-took")
+        self._journal.mark_delivered(
+            reply.rows[0].key, receipt.message_ids, [row.key for row in reply.rows[1:]]
+        )
+
+    def _channel_was_replaced(self, reply: _StreamingReply) -> bool:
+        """Return true if a new configuration replaced the channel of the writer, which may never answer again."""
+        return self._channel_of(reply.whole.address) is not reply.of
+
+    def _record_expected_messages(self, reply: _StreamingReply) -> None:
+        """Record how many messages the writer will post, so that a start after a crash knows that they may exist."""
+        shown = tuple(reply.writer.shown)
+        if (expected := self._count_expected_messages(reply)) > max(1, len(shown)):
+            self._journal.record_streamed(self._journal.turn_of(reply.rows[0].key), shown, expected)
+
+    def _count_expected_messages(self, reply: _StreamingReply) -> int:
+        channel = self._channel_of(reply.whole.address)
+        return expected_messages(reply.writer, channel, reply.whole.text) if channel else 1
+
+    def _record_retry(self, reply: _StreamingReply, may_stand: bool) -> None:
+        """Record what is posted by now, for a start that comes before the next try."""
+        if shown := tuple(reply.writer.shown):
+            turn = self._journal.turn_of(reply.rows[0].key)
+            self._journal.record_streamed(turn, shown, self._count_expected_messages(reply))
+        elif not may_stand:
+            for row in reply.rows:
+                self._journal.mark_pending(row.key)
+
+    def _record_sending(self, reply: _StreamingReply, note: bool) -> None:
+        if note:
+            for row in reply.rows:
+                self._journal.mark_sending(row.key)
+        failpoint("sending-noted")
+
+    async def _send_separately(self, reply: _StreamingReply, doubt: DeliveryError | None) -> None:
+        """Send the final text as separate messages, in the place of those that are posted.
+
+        :param doubt: a message after those may be posted too.
+        """
+        shown = tuple(reply.writer.shown)
+        for at, row in enumerate(reply.rows):
+            posted = shown[at : at + 1] if at < len(reply.rows) - 1 else shown[at:]
+            if doubt and not posted:
+                # A post may have been lost while the text was streamed, too.
+                self._journal.mark_sending(row.key, repeated=True)
+                self._mark_unknown(row, doubt)
+                doubt = None
+                continue
+            self._journal.mark_pending(row.key)
+            await self._send(_OutgoingMessage(replace(row, replaces=posted)))
+
+    async def _send(self, message: _OutgoingMessage) -> None:
+        """Try until it is sent, is refused, its outcome is unknown, or the tries are used up."""
+        if message.repeated and self._drops_repeats(message.outbound.address):
+            await self._find_posted(message)
+        outbound, pause, tries = message.outbound, _FIRST_PAUSE, 0
+        while failed := await self._try(message):
+            tries += 1
+            most = UNEXPECTED_ERROR_TRIES if isinstance(failed, _UnexpectedError) else TRIES
+            if failed.outcome_unknown and not self._drops_repeats(outbound.address):
+                self._mark_unknown(outbound, failed, notice=message.receipt is None)
+            elif failed.permanent or tries == most:
+                self._refused(outbound, failed)
+            else:
+                message.repeated = False  # the ledger has the mark by now
+                if not failed.outcome_unknown:
+                    self._journal.mark_pending(outbound.key)
+                await asyncio.sleep(_retry_seconds(failed, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            if message.receipt and not message.receipt.done():
+                message.receipt.set_exception(failed)
+            return
+
+    async def _find_posted(self, message: _OutgoingMessage) -> None:
+        """Find the message that a stream of an earlier process posted for these words, and replace it."""
+        row, turn = message.outbound, self._journal.turn_of(message.outbound.key)
+        channel, rows = self._channel_of(row.address), self._journal.replies_of(turn)
+        keys = [
+            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
+        ]
+        if row.key not in keys or channel is None:
+            return
+        await recover_streamed(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
+        at, shown = keys.index(row.key), self._journal.streamed(turn)[0]
+        if posted := shown[at:] if row.key == keys[-1] else shown[at : at + 1]:
+            message.outbound, message.repeated = replace(row, replaces=posted), False
+
+    def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
+        self._journal.mark_undeliverable(outbound.key, "refused", str(failed))
+        self._complain(
+            t("channel {name}: an answer was not sent: {why}", name=outbound.address.channel, why=failed)
+        )
+
+    async def _try(self, message: _OutgoingMessage) -> DeliveryError | None:
+        outbound = message.outbound
+        channel = self._channel_of(outbound.address)
+        if channel is None:
+            return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
+        if message.repeated or not self._drops_repeats(outbound.address, MAX_AGE_SECONDS):
+            self._journal.mark_sending(outbound.key, message.repeated)
+        failpoint("sending-noted")
+        try:
+            receipt = await within(
+                self._leeway.send_seconds, channel.send(outbound), self._leeway.grace_seconds
+            )
+        except DeliveryError as failed:
+            return failed
+        except TimeoutError as late:
+            self._log_failure(outbound.address, late)  # logged at once: the tries after it may take minutes
+            late_edit = bool(outbound.replaces)  # an edit may be made twice
+            return DeliveryError("the service did not answer in time", outcome_unknown=not late_edit)
+        except Exception as why:  # noqa: BLE001 - third-party code
+            return _UnexpectedError(
+                "{why}", outcome_unknown=not outbound.replaces, why=describe_exception(why)
+            )
+        ids = tuple(getattr(receipt, "message_ids", ()))
+        failpoint("service-took")
+        self._journal.mark_delivered(outbound.key, ids)
+        if message.receipt and not message.receipt.done():
+            message.receipt.set_result(Receipt(ids))
+        return None
+
+
+def _retry_seconds(failed: DeliveryError, pause: float) -> float:
+    """Return the seconds until the next try: what the service asked for, else the pause; with jitter for many chats."""
+    asked = failed.retry_after_seconds
+    if asked is None:
+        return pause * random.uniform(0.8, 1.2)
+    return min(asked, _MOST_PATIENCE) * random.uniform(1.0, 1.1)

@@ -1,0 +1,339 @@
+"""The inbound pipeline: filters, admission, approval buttons, abort words, chat commands; the rest enters the
+turn queue.
+
+Each inbound event is settled in the journal exactly once, here or by the turn that answers it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from claw.agent import chat_commands
+from claw.agent.routing import Admission, Route, decide_admission, route
+from claw.agent.turn_context import Runtime, fence_of
+from claw.app import App
+from claw.config.channels import QueueSettings
+from claw.contracts.messages import AcceptedEvent, Address, Inbound, Outbound, QuotedMessage
+from claw.host.calls import run_filters
+from claw.host.isolation import describe_exception
+from claw.i18n import t
+from claw.policy import RunFacts, group_scope
+from claw.security.admission import account_setting
+from claw.storage.turn_log import insist
+from claw_approvals.question import parse_button
+from claw_sessions.conversation import SessionConversation
+
+from claw_gateway.abort_words import is_abort
+from claw_gateway.attachments import fetch_attachments
+from claw_gateway.delivery import OutboxDelivery
+from claw_gateway.journal import Journal, UnfinishedTurn, journal_of
+from claw_gateway.pairing import Pairing
+from claw_gateway.queue import QueuedMessage, TurnQueue
+from claw_gateway.replies import public_failure_text, split_reply
+from claw_gateway.streaming import recover_streamed
+
+_SILENT = frozenset({"heard", "seen", "bots"})
+"""Reasons to settle an event without any reaction in the chat."""
+MAX_ATTEMPTS = 3
+"""Limit of attempts for a turn during which the process died each time."""
+
+
+MAX_CHATS = 1000
+"""Limit of groups and threads whose unaddressed messages are kept; the one that was silent longest is dropped
+first.
+"""
+MAX_BOT_TURNS = 4
+"""Limit of consecutive messages of other bots answered in one chat, until a person writes there (spec P8)."""
+
+
+class ServedConversation(SessionConversation):
+    """The desk for chat commands of a conversation whose turns run in this process.
+
+    :ivar further: a message that followed the command, to be queued as a turn.
+    """
+
+    def __init__(self, app: App, inbound: Inbound, going: Route, turn_queue: TurnQueue) -> None:
+        super().__init__(app, inbound, going)
+        self._backlog, self.follow_up = turn_queue, ""
+
+    async def stop(self) -> str:
+        """Cancel the running turn, its open approval requests, and the messages that wait behind it."""
+        key = self.route.session_key
+        ran, waited = self._backlog.stop(key)
+        if self.app.runtime.approvals:
+            self.app.runtime.approvals.withdraw(key)
+        if not ran and not waited:
+            return t("nothing runs now")
+        return (
+            t("stopped; {count:waiting message is|waiting messages are} forgotten", count=waited)
+            if waited
+            else t("stopped")
+        )
+
+    async def reset(self) -> None:
+        """Start a new conversation, once the running turn is stopped."""
+        await self.stop()
+        await self._backlog.wait_for_turn(self.route.session_key)
+        await super().reset()
+
+    async def submit(self, text: str) -> None:
+        """Keep a message that follows the command."""
+        self.follow_up = text
+
+
+class InboundPipeline:
+    """The receiver of channel messages.
+
+    :param app: returns the app of the configuration in force.
+    """
+
+    def __init__(
+        self, app: Callable[[], App], turn_queue: TurnQueue, delivery: OutboxDelivery, pairing: Pairing
+    ) -> None:
+        self._app, self._backlog, self._delivery, self._pairing = app, turn_queue, delivery, pairing
+        self._group_history: dict[Address, deque[QuotedMessage]] = {}
+        self._bot_turns: dict[Address, int] = {}
+
+    @property
+    def _rooms(self) -> Runtime:
+        return self._app().runtime
+
+    @property
+    def _journal(self) -> Journal:
+        return journal_of(self._rooms)
+
+    async def receive(self, accepted: AcceptedEvent) -> None:
+        """Filter and admit an inbound event, then handle it."""
+        runtime = self._rooms
+        inbound = await run_filters(
+            accepted.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
+        )
+        if inbound is None:
+            return self._settle(accepted, "filtered")
+        accepted = replace(accepted, inbound=inbound)
+        address = inbound.address
+        paired = self._pairing.paired(address.channel, address.account, lately=True)
+        verdict = decide_admission(inbound, runtime.config, paired)
+        if verdict.kind == "stranger":  # perhaps no longer: an owner may just have approved them
+            verdict = decide_admission(
+                inbound, runtime.config, self._pairing.paired(address.channel, address.account)
+            )
+        if verdict.kind == "stranger":
+            return self._settle(accepted, "stranger", self._pairing_code(inbound, verdict))
+        if verdict.kind == "unaddressed":
+            self._remember(inbound)
+            return self._settle(accepted, "heard")
+        if verdict.kind != "admitted":
+            return self._settle(accepted, "refused")
+        try:
+            await self._dispatch(accepted, verdict)
+        except Exception:  # an admitted sender gets an excuse instead of silence
+            sorry = self._say(f"in{accepted.number}", inbound, public_failure_text())
+            await insist(partial(self._settle, accepted, "failed", sorry), runtime.log)
+            raise
+
+    async def _dispatch(self, accepted: AcceptedEvent, verdict: Admission) -> None:
+        """Handle an event of an admitted sender: an answer to an approval request, a command, or a turn."""
+        inbound = accepted.inbound
+        if inbound.kind == "button" and (answer := parse_button(inbound.text)):
+            return self._settle(accepted, "decided", self._decide(inbound, verdict, *answer))
+        if inbound.kind not in ("message", "button"):
+            return self._settle(accepted, "seen")
+        if self._is_bot_loop(inbound):
+            return self._settle(accepted, "bots")
+        going = route(inbound, self._rooms.config)
+        line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
+        if inbound.around.forwarded_from:  # a forwarded text is not a command of the person who forwards it
+            line = ""
+        if not (line.startswith("/") and await self._command(accepted, going, line)):
+            self._enqueue(self._with_history(await self._with_media(accepted, going)), going)
+        return None
+
+    async def resume(self, cut: UnfinishedTurn) -> None:
+        """Resume a turn that a crash cut off, or end it with a notice after too many attempts."""
+        runtime, taken = self._rooms, []
+        for one in cut.taken:
+            said = await run_filters(
+                one.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
+            )
+            taken += [replace(one, inbound=said)] if said else []
+        if not taken:
+            self._journal.ended(cut.turn, "filtered")
+            return
+        newest = taken[-1].inbound
+        paired = self._pairing.paired(newest.address.channel, newest.address.account)
+        if decide_admission(newest, runtime.config, paired).kind != "admitted":
+            self._journal.ended(cut.turn, "refused")
+        elif cut.attempts >= MAX_ATTEMPTS:
+            text = t(
+                "I could not answer your last message: claw stopped {count:time|times} while it was at it.",
+                count=cut.attempts,
+            )
+            await self._give_up(cut, newest, text)
+        else:
+            try:
+                going = replace(route(newest, runtime.config), session_key=cut.session_key)
+                taken = [await self._with_media(one, going) for one in taken]
+                queue, rights = self._queue(newest, cut.session_key), self._rights(newest, going)
+                self._backlog.add(QueuedMessage(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
+            except Exception:
+                await self._give_up(cut, newest, public_failure_text())
+                raise
+
+    async def _give_up(self, cut: UnfinishedTurn, newest: Inbound, text: str) -> None:
+        """End a cut-off turn with a notice, which replaces the part of its answer already sent."""
+        runtime = self._rooms
+        if channel := runtime.registry.channel(newest.address.channel, newest.address.account):
+            where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
+            await recover_streamed(channel, where, cut.turn, self._journal)
+        half = self._journal.streamed(cut.turn)[0]
+        owed = self._say(f"{cut.turn}:cut", newest, text, half)
+        self._journal.ended(cut.turn, "failed", owed)
+        self._delivery.enqueue(owed)
+
+    def settle_dropped(self, accepted: AcceptedEvent, why: str) -> None:
+        """Settle a waiting message that gets no turn."""
+        owed: tuple[Outbound, ...] = ()
+        if why == "overflow":
+            text = t("Too many messages wait here: this one is not answered. Please send it again later.")
+            owed = self._say(f"in{accepted.number}", accepted.inbound, text)
+        self._settle(accepted, why, owed)
+
+    def _settle(self, accepted: AcceptedEvent, why: str, owed: Sequence[Outbound] = ()) -> None:
+        if accepted.number:
+            self._journal.close_event(accepted.number, why, owed)
+        self._delivery.enqueue(owed)
+        if why not in _SILENT:
+            self._delivery.clear_typing(accepted.inbound.address, accepted.inbound.message_id)
+
+    def _say(self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
+        channel = self._rooms.registry.channel(inbound.address.channel, inbound.address.account)
+        whole = Outbound(key, inbound.address, text, answers=inbound.message_id, plain=not shown)
+        return split_reply(whole, channel, shown) if channel and text else ()
+
+    def _pairing_code(self, inbound: Inbound, verdict: Admission) -> tuple[Outbound, ...]:
+        """Return a message with a pairing code for an unknown sender; nothing when no more codes may be
+        given.
+        """
+        address = inbound.address
+        code = self._pairing.request_code(address.channel, address.account, inbound.sender)
+        if code is None:
+            return ()
+        text = t(
+            "I do not know you yet. Ask the owner to run: claw pairing approve {code} (within an hour)",
+            code=code,
+        )
+        return self._say(f"pair-{code}", inbound, text)
+
+    def _decide(self, inbound: Inbound, verdict: Admission, id: str, word: str) -> tuple[Outbound, ...]:
+        approvals = self._rooms.approvals
+        if approvals is None:
+            return ()
+        outcome = approvals.decide(
+            id, word, channel=inbound.address.channel, sender=inbound.sender, owner=verdict.owner
+        )
+        return self._say(f"ev-{inbound.event_id}"[:50], inbound, outcome.text)
+
+    async def _command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
+        """Run a chat command; return False when it is none. A command that calls a model runs in the
+        background.
+        """
+        if not chat_commands.is_long_command(line):
+            return await self._run_command(accepted, going, line)
+        work = self._run_beside(accepted, going, line)
+        if not self._backlog.run_beside(going.session_key, accepted, work):
+            text = t("this conversation is being made shorter already; /stop ends that")
+            self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, text))
+        return True
+
+    async def _run_beside(self, accepted: AcceptedEvent, going: Route, line: str) -> None:
+        try:
+            await self._run_command(accepted, going, line)
+        except Exception as broken:  # noqa: BLE001 - nothing awaits this task: the error goes to the chat
+            why = t("something broke inside claw: {why}", why=describe_exception(broken))
+            self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, why))
+
+    async def _run_command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
+        inbound = accepted.inbound
+        conversation = ServedConversation(self._app(), inbound, going, self._backlog)
+        said = await chat_commands.run_chat_command(line, conversation)
+        if said is None:
+            return False
+        owed = self._say(f"cmd-{accepted.number}", inbound, said)
+        if not conversation.follow_up:
+            self._settle(accepted, "command", owed)
+            return True
+        for one in owed:
+            self._journal.add_reply(f"in{accepted.number}", one)
+        self._delivery.enqueue(owed)
+        self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), going)
+        return True
+
+    def _enqueue(self, accepted: AcceptedEvent, going: Route) -> None:
+        queue = self._queue(accepted.inbound, going.session_key)
+        self._backlog.add(QueuedMessage(accepted, going, queue, self._rights(accepted.inbound, going)))
+
+    def _queue(self, inbound: Inbound, session_key: str) -> QueueSettings:
+        """Return the queue settings of a message: the conversation's own mode, else the account's, the
+        channel's, the default.
+        """
+        config = self._rooms.config
+        queue = account_setting(inbound.address, config, "queue") or config.settings.messages.queue
+        chosen = self._rooms.sessions.overrides.of(session_key).queue
+        return queue.model_copy(update={"mode": chosen}) if chosen else queue
+
+    def _rights(self, inbound: Inbound, going: Route) -> Hashable:
+        """Return what decides on tools for this sender: the owner flag, and the file's rules for them in this
+        group.
+        """
+        place, direct = inbound.address, inbound.chat_type in ("direct", "dm")
+        run = RunFacts(
+            going.agent_id, place.channel, place.account, None if direct else place.chat, inbound.sender
+        )
+        scope = group_scope(self._rooms.config, run)
+        return going.owner, scope.key if scope else ""
+
+    async def _with_media(self, accepted: AcceptedEvent, going: Route) -> AcceptedEvent:
+        """Return the message with its files stored in the workspace of the agent that will read it."""
+        inbound, runtime = accepted.inbound, self._rooms
+        channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
+        if channel is None or not inbound.attachments:
+            return accepted
+        fence = fence_of(going.agent_id, runtime)
+        return replace(accepted, inbound=await fetch_attachments(inbound, channel, fence, runtime.log))
+
+    def _is_bot_loop(self, inbound: Inbound) -> bool:
+        """Return true if only bots were answered here for a while: two of them would go on forever."""
+        place = inbound.address
+        if not inbound.sender.is_bot:
+            self._bot_turns.pop(place, None)
+            return False
+        self._bot_turns[place] = turns = self._bot_turns.pop(place, 0) + 1
+        if len(self._bot_turns) > MAX_CHATS:
+            del self._bot_turns[next(iter(self._bot_turns))]
+        return turns > MAX_BOT_TURNS
+
+    def _remember(self, inbound: Inbound) -> None:
+        """Keep an unaddressed group message: it is shown with the next request to us."""
+        most = account_setting(inbound.address, self._rooms.config, "group_history")
+        if most and inbound.kind == "message":
+            heard = self._group_history.pop(inbound.address, ())
+            if len(self._group_history) >= MAX_CHATS:
+                del self._group_history[next(iter(self._group_history))]
+            heard = self._group_history[inbound.address] = deque(heard, maxlen=most)
+            heard.append(
+                QuotedMessage(
+                    inbound.text,
+                    inbound.sender.name or inbound.sender.id,
+                    inbound.message_id,
+                    inbound.sent_at,
+                )
+            )
+
+    def _with_history(self, accepted: AcceptedEvent) -> AcceptedEvent:
+        heard = self._group_history.pop(accepted.inbound.address, None)
+        if not heard:
+            return accepted
+        around = replace(accepted.inbound.around, history=tuple(heard))
+        return replace(accepted, inbound=replace(accepted.inbound, around=around))

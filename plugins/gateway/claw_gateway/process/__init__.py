@@ -1,0 +1,1 @@
+"""The gateway process: its lock, signals, log files, status and service definition."""

@@ -1,0 +1,156 @@
+"""Reload of the config file under a running gateway: the whole new file takes effect, or the old
+configuration stays."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from claw.app import Setup, load_setup
+from claw.config.errors import ConfigErrors
+from claw.config.source import NAMES
+from claw.contracts.diagnostics import BLOCKED
+from claw.contracts.errors import ClawError, ConfigError
+from claw.host.manifest import FIRST_PARTY
+from claw.host.state import require_plugins
+from claw.i18n import t
+from claw.storage.files import SYSTEM as DISK
+
+from claw_gateway.process.status import local_time_of
+
+LAST_GOOD = "config.last-good"
+FileState = tuple[tuple[str, int, int, int], ...]
+
+
+def file_state(home: Path) -> FileState:
+    """Identify the state of the config file: name, change time (also of its permissions), inode and size of
+    each that exists."""
+    marks = []
+    for name in NAMES:
+        try:
+            seen = (home / name).stat()
+        except OSError:
+            continue
+        marks.append((name, seen.st_ctime_ns, seen.st_ino, seen.st_size))
+    return tuple(marks)
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """The result of reading the file again.
+
+    :param house: the setup to serve; None = the file is wrong, and ``problem`` says how, in one line.
+    :param text: the file, byte for byte; empty when there is none.
+    """
+
+    setup: Setup | None
+    problem: str = ""
+    text: bytes = b""
+
+
+def reread_config(environ: Mapping[str, str], running: Setup, *, safe: bool = False) -> ReloadResult:
+    """Read the file that ``running`` was made from, as a start would.
+
+    :param safe: load only claw's own plugins.
+    """
+    home = running.config.home
+    try:
+        before = file_state(home)
+        setup = load_setup(environ)  # its errors are clearer than an OSError
+        text = (home / before[0][0]).read_bytes() if before else b""
+        if file_state(home) != before:
+            raise ConfigError("", "it changed while it was read", "It is read again")
+        if not before and running.config.path:
+            raise ConfigError(
+                "", "the config file is gone", "Put it back; a start without one has all defaults"
+            )
+        require_plugins(setup.plugin_states)
+    except ClawError as wrong:
+        return ReloadResult(None, one_line(wrong))
+    except OSError as refused:
+        return ReloadResult(None, str(refused))
+    return ReloadResult(safe_mode(setup) if safe else setup, text=text)
+
+
+def safe_mode(setup: Setup) -> Setup:
+    """Return the same setup in safe mode: only claw's own plugins are loaded."""
+    why = t("safe mode: the gateway died again and again")
+    fix = t("claw gateway restart tries it again")
+    blocked = {"state": BLOCKED, "why": why, "fix": fix, "eager": False, "required": False}
+    return replace(
+        setup,
+        plugin_states=tuple(
+            one if one.id in FIRST_PARTY else replace(one, **blocked)  # type: ignore[arg-type]
+            for one in setup.plugin_states
+        ),
+    )
+
+
+class ConfigWatch:
+    """A watch on the config file. The file counts as changed when two checks in a row find the same new
+    state, so that a file that is still being written is left alone."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._judged = self._last = file_state(home)
+
+    def changed(self) -> bool:
+        """Return true once for each new state of the file."""
+        now = file_state(self._home)
+        settled, self._last = now == self._last, now
+        if settled and now != self._judged:
+            self._judged = now
+            return True
+        return False
+
+
+def save_last_good(home: Path, text: bytes) -> None:
+    """Keep a copy of a file that a gateway has started with; it may hold secrets, so only its owner may read
+    it.
+
+    :raises OSError: the disk refuses.
+    """
+    path = home / LAST_GOOD
+    try:
+        if path.read_bytes() == text:
+            os.utime(path)
+            return
+    except OSError:
+        pass
+    DISK.replace(path, text, 0o600)
+
+
+def last_good_hint(home: Path) -> str:
+    """Say how to return to the last configuration that worked; empty when none is kept, or it is the current
+    file."""
+    copy = home / LAST_GOOD
+    existing = [name for name in NAMES if (home / name).is_file()]
+    name = existing[0] if existing else NAMES[0]
+    try:
+        moment = copy.stat().st_mtime
+        if existing and copy.read_bytes() == (home / name).read_bytes():
+            return ""
+    except OSError:
+        return ""
+    return t(
+        "the gateway last ran at {time} with {kept}; to return to it: cp {kept} {file}",
+        time=local_time_of(moment),
+        kept=shlex.quote(str(copy)),
+        file=shlex.quote(str(home / name)),
+    )
+
+
+def old_config_note(problem: str, since: float) -> str:
+    """Describe a wrong file while the old configuration goes on."""
+    template = "{problem}; the gateway runs on with the configuration of {time}"
+    return t(template, problem=problem.rstrip("."), time=local_time_of(since))
+
+
+def one_line(wrong: ClawError) -> str:
+    """Format an error in one line; of several, the first one and the number of the others."""
+    if isinstance(wrong, ConfigErrors):
+        first, *more = wrong.errors
+        text = one_line(first)
+        return t("{problem} (and {count} more)", problem=text, count=len(more)) if more else text
+    return " ".join(str(wrong).split())

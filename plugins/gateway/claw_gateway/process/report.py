@@ -1,0 +1,102 @@
+"""The health report of a serving process, as one frozen value: its channels, and how much is in progress."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from claw.contracts.channel import ChannelState
+from claw.contracts.diagnostics import DISABLED, LOADED
+from claw.contracts.messages import Address
+from claw.host.state import PluginState
+from claw.i18n import t
+from claw.security.secret_patterns import is_secret_name
+
+LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - nobody changes it
+"""Context of log lines from this task: ``channel``, ``account``, ``session``."""
+
+
+def log_context_of(address: Address, session: str = "") -> dict[str, str]:
+    """Return a chat in the form of :data:`PLACE`; the default account is left empty."""
+    account = "" if address.account == "default" else address.account
+    return {"channel": address.channel, "account": account, "session": session}
+
+
+class ChannelReport(NamedTuple):
+    """One account of one channel, its plugin, and its state."""
+
+    name: str
+    account: str
+    plugin: str
+    state: ChannelState
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The answer of ``ChannelServer.report()``.
+
+    :param channels: every channel that should listen, also a quarantined one.
+    :param running: turns that run now.
+    :param waiting: accepted messages whose turn has not begun.
+    :param owed: replies that are not delivered yet.
+    """
+
+    channels: tuple[ChannelReport, ...] = ()
+    running: int = 0
+    waiting: int = 0
+    owed: int = 0
+
+
+def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> Iterator[dict[str, Any]]:
+    """Yield each account of each channel in the file, as plain data, with the state of its plugin.
+
+    :param settings: ``claw.config.Settings``.
+    """
+    owners = {
+        name: one
+        for one in reversed(plugin_states)
+        if one.found.manifest
+        for name in one.found.manifest.channels
+    }
+    for name, section in settings.channels.items():
+        if name == "terminal":
+            continue
+        standing = owners.get(name)
+        state, why, fix = (
+            "absent",
+            t("no installed plugin brings it"),
+            t("claw plugins install claw-{name}", name=name),
+        )
+        if standing:
+            state, why, fix = standing.state, standing.why, standing.fix
+        if not section.enabled:
+            state, why, fix = DISABLED, t("channels.{name}.enabled is false", name=name), ""
+        for account in accounts_of(section):
+            own = section.accounts.get(account)
+            off = own is not None and not own.enabled and state not in (DISABLED, "absent")
+            key = t("channels.{name}.enabled is false", name=f"{name}.accounts.{account}") if off else why
+            yield {
+                "channel": name, "account": account, "plugin": standing.id if standing else None,
+                "state": DISABLED if off else state, "why": key, "fix": "" if off else fix,
+            }  # fmt: skip
+
+
+def accounts_of(section: Any) -> list[str]:
+    """Return the accounts of a section: those it names, and ``default`` when it has a key of its own, or
+    names none.
+    """
+    own = section.model_extra or {}
+    has_key = any(value and is_secret_name(key) for key, value in own.items())
+    return [*(["default"] if has_key or not section.accounts else []), *section.accounts]
+
+
+def unserved_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> Iterator[ChannelReport]:
+    """Yield the accounts of the file as failed, with the reason, for when none is served. Disabled ones are
+    left out.
+    """
+    for row in configured_accounts(settings, plugin_states):
+        why = t("its plugin brings no such account") if row["state"] == LOADED else row["why"]
+        detail = t("{problem}. {fix}", problem=why, fix=row["fix"]) if row["fix"] else why
+        if row["state"] != DISABLED:
+            state = ChannelState("failed", detail, last_error=detail)
+            yield ChannelReport(row["channel"], row["account"], row["plugin"] or "", state)

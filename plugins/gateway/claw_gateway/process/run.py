@@ -1,0 +1,350 @@
+"""``claw gateway run``: one process that serves the channels of a home until a signal stops it."""
+
+import asyncio
+import faulthandler
+import gc
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from claw import __version__
+from claw.app import App, Setup, load_setup
+from claw.contracts.errors import ClawError
+from claw.host import discovery
+from claw.host.isolation import describe_exception, reserved_stdout
+from claw.host.registry import channel_key
+from claw.i18n import t
+from claw.storage.clock import SYSTEM
+
+from claw_gateway.process import status
+from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
+from claw_gateway.process.presence import take_gateway_lock
+from claw_gateway.process.reload import ConfigWatch, old_config_note, reread_config, safe_mode, save_last_good
+from claw_gateway.process.services import ServiceRunner
+from claw_gateway.process.signals import SignalHandlers, exit_after
+from claw_gateway.process.status import local_time_of
+from claw_gateway.supervisor import ChannelServer
+
+_LOOK_SECONDS = 0.5  # between two checks of the channels and of the config file
+_WRITE_SECONDS = 5.0
+_SERVING_SECONDS, _CLOSING_SECONDS = 12.0, 2.0  # of the fifteen that a stop may take
+_LEFT_SECONDS = 0.5  # for tasks that do not end when cancelled; everything that counts is on disk by then
+_TIDY_AFTER_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
+_locks: list[Any] = []
+
+
+def run_gateway(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    guests: Mapping[str, Any] | None = None,
+    safe: bool | None = None,
+    screen: TextIO | None = None,
+    quiet: bool = False,
+    began: float | None = None,
+) -> int:
+    """Serve the home of ``environ`` until SIGTERM or SIGINT, and return the exit code. The lock is held until
+    the process ends.
+
+    :param guests: plugin objects handed in by a test, by id.
+    :param safe: load only claw's own plugins; None = if the gateway crashed three times in ten minutes.
+    :param screen: the stream for people; None = stderr.
+    :param quiet: write nothing to ``screen`` once the gateway is ready.
+    :param began: when the start began, by the monotonic clock; None = now.
+    :raises BusyError: a gateway runs here already.
+    :raises ClawError: it cannot start.
+    """
+    began = SYSTEM.monotonic() if began is None else began
+    os.umask(0o077)
+    home = discovery.home_of(environ)
+    _locks.append(take_gateway_lock(home))
+    sink = LogHandler(RotatingLogFile(home / "logs" / FILE), screen or sys.stderr)
+    with suppress(Exception):  # stderr may be no real file
+        faulthandler.enable()
+    with install_handler(sink) as log:
+        return Gateway(environ, home, sink, log, began, guests, safe, quiet).live()
+
+
+class Gateway:
+    """The gateway process: its log, its status row and its watches, beside the serving itself."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        home: Path,
+        sink: LogHandler,
+        log: logging.Logger,
+        began: float,
+        guests: Mapping[str, Any] | None = None,
+        safe: bool | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self._environ, self._home, self._guests = environ, home, guests
+        self._sink, self._log, self._began, self._quiet = sink, log, began, quiet
+        self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
+        self._safe_option, self._safe = safe, False
+        self._reload_error, self._config_since, self._config_text = "", SYSTEM.now(), b""
+        self._stop, self._reload = asyncio.Event(), asyncio.Event()
+        self._last_write_error = ""
+        self._config_watch, self._services = ConfigWatch(home), ServiceRunner()
+
+    def live(self) -> int:
+        """Run the gateway from reading the home to the last log line; return the exit code."""
+        self._signals.install()
+        before = self._board.begin()
+        self._log_previous_run(before)
+        state, error, code = status.BROKEN, "", 1
+        try:
+            setup = self._first_setup(before)
+            if self._signals.stop_count:
+                state = status.STOPPED
+                return 0
+            with reserved_stdout():  # output of plugins must not mix with our lines
+                asyncio.run(self._serve(setup))
+            state = status.STOPPED
+        except ClawError as refused:
+            state, error, code = status.FAILED, str(refused), refused.exit_code
+            self._sink.stream = None  # the caller prints the error there
+            self._log.error(error)
+            raise
+        except Exception as broken:
+            error = describe_exception(broken)
+            self._log.exception(t("the gateway broke: {why}", why=error))
+            raise
+        finally:
+            self._write(state, {"error": self._sink.redacted(error), "code": code} if error else {})
+            self._board.close()
+        return 0
+
+    def _first_setup(self, before: tuple[status.GatewayRun, ...]) -> Setup:
+        setup = load_setup(self._environ)
+        self._configure_log(setup)
+        if path := setup.config.path:
+            with suppress(OSError):
+                self._config_text = path.read_bytes()
+        died = status.recent_crashes(before, SYSTEM.now())
+        self._safe = died >= status.MOST_CRASHES if self._safe_option is None else self._safe_option
+        if not self._safe:
+            return setup
+        self._log.warning(
+            t(
+                "safe mode: the gateway died {count} times within minutes, so only claw's own plugins are used; "
+                "claw gateway restart tries the others again",
+                count=died,
+            )
+            if died
+            else t("safe mode, as you asked for: only claw's own plugins are used")
+        )
+        return safe_mode(setup)
+
+    def _configure_log(self, setup: Setup) -> None:
+        """Set the log's level and retention from the settings."""
+        settings = setup.config.settings.logging
+        self._sink.set_levels(
+            (one.found.package for one in setup.plugin_states), level_number(settings.level)
+        )
+        self._sink.log_file.max_bytes, self._sink.log_file.keep = settings.max_size, settings.keep
+
+    async def _serve(self, setup: Setup) -> None:
+        loop = asyncio.get_running_loop()
+        app = App(setup, guests=self._guests, log=self._log.warning)
+        loop.set_exception_handler(app.on_loop_error)
+        serving = ChannelServer(app)
+        self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload brings another app
+        self._signals.connect(loop, self._stop, self._reload)
+        served = asyncio.ensure_future(serving.run(self._stop))
+        await self._services.start(app)  # before the tasks below: they say that the gateway is ready
+        background = {
+            asyncio.ensure_future(self._report(serving)),
+            asyncio.ensure_future(self._watch(serving, setup)),
+            asyncio.ensure_future(self._archive_daily(serving)),
+        }
+        try:
+            await asyncio.sleep(0)
+            if served.done():  # it failed at once
+                served.result()
+            self._log_ready(setup, serving)
+            _tune_garbage_collector()
+            await self._until_stopped(served)
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.wait(background, timeout=1)
+            await self._services.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(serving.app.close(), _CLOSING_SECONDS)
+            stopped = self._stop.is_set()
+            if stopped:
+                self._write(status.STOPPED, {})
+                self._log.info(t("stopped"))
+            exit_after(_LEFT_SECONDS, int(not stopped))
+
+    async def _until_stopped(self, served: "asyncio.Future[None]") -> None:
+        stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({served, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            self._log.info(t("stopping: what is under way is finished or parked"))
+            await asyncio.to_thread(self._write, status.STOPPING, {})
+            _, unfinished = await asyncio.wait({served}, timeout=_SERVING_SECONDS)
+            if unfinished:
+                self._log.warning(t("something did not end in time and was left behind"))
+                served.cancel()
+                return
+        served.result()
+        if not self._stop.is_set():
+            raise RuntimeError("serving ended by itself")
+
+    # --- log lines
+
+    def _log_previous_run(self, before: tuple[status.GatewayRun, ...]) -> None:
+        if before and before[0].ended_badly:
+            template = "the gateway before this one (process {pid}) did not end in good order; it was last seen at {time}"
+            self._log.warning(t(template, pid=before[0].pid, time=local_time_of(before[0].updated_at)))
+
+    def _log_ready(self, setup: Setup, serving: ChannelServer) -> None:
+        seconds = f"{SYSTEM.monotonic() - self._began:.1f}"
+        configured = serving.report().channels
+        channels = [channel_key(one.name, one.account) for one in configured if one.state.state != "failed"]
+        if channels:
+            self._log.info(
+                t("ready after {seconds} s: {channels}", seconds=seconds, channels=", ".join(channels))
+            )
+        else:
+            self._log.info(t("ready after {seconds} s", seconds=seconds))
+            none = t(
+                "no channel of {file} can be served: claw channels status says why", file=setup.config.file
+            )
+            self._log.warning(none if configured else no_channel_hint(setup))
+        if self._quiet:
+            self._sink.stream = None
+        self._keep_config(self._config_text)
+
+    # --- the status row
+
+    async def _report(self, serving: ChannelServer) -> None:
+        last: Any = None
+        written = 0.0
+        while True:
+            with suppress(ClawError):  # the state cannot be read now: the age of the status row shows it
+                body = {**status.report_data(serving.report()), **self._facts()}
+                moment, steady = SYSTEM.monotonic(), status.without_volatile(body)
+                if not self._stop.is_set() and (steady != last or moment - written >= _WRITE_SECONDS):
+                    last, written = steady, moment
+                    await asyncio.to_thread(self._write, status.READY, body)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _facts(self) -> dict[str, Any]:
+        config = {"since": self._config_since, "problem": self._reload_error}
+        services = {"services": said} if (said := self._services.health()) else {}
+        return {"version": __version__, "safe": self._safe, "config": config, **services}
+
+    def _write(self, state: str, body: Mapping[str, Any]) -> None:
+        """Write the status row; log a failure once, until writing works again or fails in another way."""
+        try:
+            self._board.write(state, body)
+            self._last_write_error = ""
+        except ClawError as refused:
+            if str(refused) != self._last_write_error:
+                self._last_write_error = str(refused)
+                self._log.error(self._last_write_error)
+
+    # --- background tasks
+
+    async def _watch(self, serving: ChannelServer, setup: Setup) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reload.wait(), _LOOK_SECONDS)
+            asked = self._reload.is_set()
+            self._reload.clear()
+            if asked:
+                self._sink.reopen()
+            if asked or await asyncio.to_thread(self._config_watch.changed):
+                setup = await self._reload_config(serving, setup, asked)
+
+    async def _reload_config(self, serving: ChannelServer, setup: Setup, asked: bool) -> Setup:
+        """Read the config file again; return the setup to serve: the new one, or the old one when the file is
+        wrong."""
+        verdict = await asyncio.to_thread(reread_config, self._environ, setup, safe=self._safe)
+        if verdict.setup is not None and verdict.text == self._config_text and not asked:
+            if self._reload_error:
+                self._log.info(t("the config file is again as it was"))
+            self._reload_error = ""
+            return setup
+        try:
+            if verdict.setup is None:
+                raise ClawError("{problem}", problem=verdict.problem)
+            await serving.reload(verdict.setup)
+            await self._services.stop()
+            await self._services.start(serving.app)
+        except ClawError as wrong:
+            self._reload_error = self._sink.redacted(
+                old_config_note(" ".join(str(wrong).split()), self._config_since)
+            )
+            self._log.error(self._reload_error)
+            return setup
+        except Exception as broken:  # noqa: BLE001 - third-party code runs in it, and the watch must go on
+            self._reload_error = self._sink.redacted(
+                old_config_note(describe_exception(broken), self._config_since)
+            )
+            self._log.error(self._reload_error, exc_info=broken)
+            return setup
+        self._configure_log(verdict.setup)
+        self._reload_error, self._config_since, self._config_text = "", SYSTEM.now(), verdict.text
+        self._log.info(t("the new configuration is in force"))
+        self._keep_config(verdict.text)
+        return verdict.setup
+
+    async def _archive_daily(self, serving: ChannelServer) -> None:
+        """Archive old conversations once a day, as ``session.keep`` says."""
+        pause = _TIDY_AFTER_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = _DAY_SECONDS
+            try:
+                from claw_sessions.maintenance import apply_retention  # once a day
+
+                done = await asyncio.to_thread(
+                    apply_retention, self._home, serving.app.config.settings.session.keep
+                )
+            except (ClawError, OSError) as refused:
+                self._log.error(t("old conversations could not be tidied: {why}", why=refused))
+                continue
+            if done.compressed or done.removed:
+                packed, gone = len(done.compressed), len(done.removed)
+                self._log.info(
+                    t("old conversations: {packed} compressed, {gone} removed", packed=packed, gone=gone)
+                )
+
+    def _keep_config(self, text: bytes) -> None:
+        if text:
+            try:
+                save_last_good(self._home, text)
+            except OSError as refused:
+                self._log.error(t("no copy of the config file could be kept: {why}", why=refused))
+
+
+def no_channel_hint(setup: Setup) -> str:
+    """Return what to do when no channel can be served."""
+    names = sorted(
+        {name for one in setup.found if one.manifest for name in one.manifest.channels} - {"terminal"}
+    )
+    if not names:
+        return t(
+            "no channel is configured, and no plugin brings one: claw plugins install claw-telegram, for one, and then "
+            "claw config set channels.telegram.enabled true"
+        )
+    return t(
+        "no channel is configured, so nobody can write to this gateway. Begin with: "
+        "claw config set channels.NAME.enabled true (NAME: {names})",
+        names=", ".join(names),
+    )
+
+
+def _tune_garbage_collector() -> None:
+    """Exclude the objects that exist now from garbage collection, and collect less often than by default."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)

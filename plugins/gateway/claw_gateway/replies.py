@@ -1,0 +1,159 @@
+"""The replies of an ended turn, as messages of its channel: directives removed, cut to fit, with delivery
+keys."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from claw.agent.outcome import parse_reply, silent_tokens
+from claw.agent.turn import Turn
+from claw.agent.turn_context import Runtime, TurnContext
+from claw.contracts.channel import Channel
+from claw.contracts.events import TurnEnded
+from claw.contracts.messages import Attachment, Outbound
+from claw.host.calls import run_filters
+from claw.i18n import t
+from claw.security.untrusted_text import is_owner_channel
+from claw_channel_sdk.splitting import split_text
+
+from claw_gateway.attachments import copy_attachments
+from claw_gateway.chat_api import OUTGOING
+from claw_gateway.journal import journal_of
+
+
+async def replies_of_turn(
+    runtime: Runtime, channel: Channel, turn: Turn, ending: TurnEnded, context: TurnContext | None
+) -> tuple[Outbound, ...]:
+    """Return the replies of an ended turn, in order; none when it stays silent."""
+    message = turn.message
+    failed = ending.outcome == "failed"
+    text = _notice(turn, ending, runtime) if failed else ending.text
+    if ending.outcome == "stopped":
+        return ()
+    reply = parse_reply(text, silent_tokens=silent_tokens_of(runtime), message_id=message.message_id)
+    if not reply.text and not reply.media:
+        return ()
+    files, refused = await _files(runtime, channel, turn, context, reply.media)
+    body = "\n".join((reply.text, *refused)).strip()
+    journal = journal_of(runtime)
+    said = journal.replies_of(turn.id)
+    blocks = [one.text for one in said if is_block(one.key)]
+    body = _without_blocks(body, blocks)
+    if body and not refused and _was_sent(body, said, message.address):
+        body = ""
+    if body and turn.notices and not is_owner_channel(message.address.channel):
+        body = "\n\n".join((body, *(f"({line})" for line in turn.notices)))
+    if body and not failed and _shows_thinking(runtime, turn):
+        thoughts = runtime.redact.answer_mask.masked(turn.thinking.strip())
+        body = "\n".join(f"> {line}" for line in thoughts.splitlines()) + f"\n\n{body}"
+    whole = Outbound(
+        ending.turn, message.address, body, reply_to=reply.reply_to or (None if blocks else quoted_message_id(turn)),
+        attachments=files, voice=reply.voice, answers=message.message_id, tokens=turn.tokens,
+    )  # fmt: skip
+    allowed = await run_filters(whole, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
+    if allowed is None:
+        return ()
+    turn.answer = allowed.text
+    return split_reply(allowed, channel, journal.streamed(turn.id)[0])
+
+
+def split_reply(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
+    """Split one answer into messages that fit: texts first, then the files; the first one quotes.
+
+    The keys ``KEY``, ``KEY:1`` … are those of a stream too: what it posted just before a crash is not posted
+    twice.
+
+    :param shown: messages that a stream left; the first of these replace them, the last one all that are
+        left.
+    """
+    texts = _split(whole.text, channel, whole.plain) if whole.text else ()
+    plain = replace(whole, attachments=(), buttons=(), voice=False, replaces=())
+    out = [replace(plain, text=text) for text in texts]
+    for at in range(min(len(out), len(shown))):
+        last = at == len(out) - 1
+        out[at] = replace(out[at], replaces=tuple(shown[at:] if last else shown[at : at + 1]))
+    if out and whole.buttons:
+        out[-1] = replace(out[-1], buttons=whole.buttons)
+    out += [replace(plain, text="", attachments=(file,), voice=whole.voice) for file in whole.attachments]
+    behind = (replace(one, key=f"{whole.key}:{at}", reply_to=None) for at, one in enumerate(out[1:], 1))
+    return (*out[:1], *behind)
+
+
+def silent_tokens_of(runtime: Runtime) -> tuple[str, ...]:
+    """Return the tokens by which an agent stays silent."""
+    return silent_tokens(runtime.config.settings.messages.silent_token)
+
+
+def _split(text: str, channel: Channel, is_plain: bool) -> tuple[str, ...]:
+    if is_plain:  # with room for the channel's escape characters
+        return split_text(text, replace(channel.limits, text_chars=channel.limits.text_chars * 9 // 10))
+    split = getattr(channel, "split", None)
+    if split is not None:
+        try:
+            return tuple(str(piece) for piece in split(text))
+        except Exception:  # noqa: BLE001 - plugin code; the answer goes out all the same
+            pass
+    return split_text(text, channel.limits)
+
+
+def quoted_message_id(turn: Turn) -> str | None:
+    """Return the id of the message to quote: in groups only; a direct chat needs no quotation."""
+    message = turn.message
+    return message.message_id or None if message.chat_type != "direct" else None
+
+
+def _notice(turn: Turn, ending: TurnEnded, runtime: Runtime) -> str:
+    """Return the text for a turn without an answer: the cause for the owner, an excuse for everybody else."""
+    if turn.route.owner:
+        return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was cut off")))
+    return turn.excuse or public_failure_text()
+
+
+def public_failure_text() -> str:
+    """Return the text that anybody may see about a failure."""
+    return t("Something went wrong here, and I could not answer. Please try again later.")
+
+
+async def _files(
+    runtime: Runtime, channel: Channel, turn: Turn, context: TurnContext | None, paths: Sequence[str]
+) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+    if not paths or context is None:
+        return (), ()
+    folder: Path = runtime.config.home / OUTGOING
+    limit = channel.limits.media_out_bytes
+    here = [path for path in paths if not path.startswith(("http://", "https://"))]
+    files, refused = await copy_attachments(here, context.fence, folder, turn.id, limit)
+    return files, (*refused, *(path for path in paths if path not in here))  # a URL stays a link
+
+
+def _shows_thinking(runtime: Runtime, turn: Turn) -> bool:
+    """Return true if the thinking of the model was chosen to be shown here, and there is some."""
+    chosen = runtime.sessions.overrides.of(turn.route.session_key).reasoning
+    return bool(chosen and turn.thinking.strip())
+
+
+def block_key(turn: str, number: int) -> str:
+    """Return the delivery key of a part of an answer that goes out before its end."""
+    return f"{turn}:b{number}"
+
+
+def is_block(key: str) -> bool:
+    """Return true if a delivery key is one of :func:`block_key`."""
+    return key.partition(":")[2].startswith("b")
+
+
+def _without_blocks(text: str, blocks: Sequence[str]) -> str:
+    """Return the answer without the blocks that went out; all of it, when it does not contain them."""
+    at = 0
+    for block in blocks:
+        found = text.find(block.strip(), at)
+        if found >= 0:
+            at = found + len(block.strip())
+    return text[at:].strip() if at else text
+
+
+def _was_sent(text: str, said: Sequence[Outbound], address: object) -> bool:
+    """Return true if the agent has sent this text there already, with the message tool."""
+    plain = " ".join(text.split()).casefold()
+    there = (" ".join(one.text.split()).casefold() for one in said if one.address == address)
+    return any(plain == one or (len(plain) > 20 and plain in one) for one in there)

@@ -1,0 +1,245 @@
+"""The live view of a turn in its chat: a streaming reply, and typing signs until it begins."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from claw.contracts.channel import WAITS_FOR_REPLY, Channel, StreamingReply
+from claw.contracts.errors import DeliveryError
+from claw.contracts.events import Event, MessageRecorded, StepStarted, TextStreamed
+from claw.contracts.messages import Outbound
+from claw.contracts.transcript import Assistant
+from claw.host.isolation import describe_exception, within
+from claw.i18n import t
+from claw.storage.clock import SYSTEM
+from claw_channel_sdk.splitting import BlockSplitter
+
+from claw_gateway.journal import Journal
+from claw_gateway.process.failpoint import failpoint
+
+TYPING_SECONDS = 4.0
+"""The interval of typing signs: Telegram shows one for 5 s, Discord for 10 s (spec, channels 6)."""
+
+_UPDATE_SECONDS = 0.04
+"""The interval of updates: a service's own limit is longer, and each update reads the whole text."""
+
+_FIND_SECONDS = 10.0
+
+_PLUGIN_SECONDS = 10.0
+_CHECKS_PER_SIGN = 16
+
+Complain = Callable[[str], None]
+
+
+class RelayedStream:
+    """The part of a turn that one chat sees before its final text.
+
+    :param outbound: the address, with an empty text.
+    :param visible: returns the part of a text so far that may be shown; empty holds it back.
+    :param streams: show the text while it grows; otherwise typing signs only.
+    :param post: sends a part of the answer as a message of its own; when given, the answer goes out in
+        blocks.
+    :param resumed: a process before this one may have shown a part of the turn.
+    :param free: returns true if no older reply is on its way to this chat; until then nothing is shown.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        outbound: Outbound,
+        turn: str,
+        journal: Journal,
+        visible: Callable[[str], str],
+        log: Complain,
+        streams: bool = True,
+        post: Callable[[str], None] | None = None,
+        free: Callable[[], bool] = lambda: True,
+        *,
+        resumed: bool = True,
+    ) -> None:
+        self._channel, self._outbound, self._turn = channel, outbound, turn
+        self._journal, self._visible, self._complain = journal, visible, log
+        self._post, self._blocks, self._posted = post, BlockSplitter(), ""
+        shown, lost = journal.streamed(turn) if resumed else ((), 0)
+        self._is_durable = WAITS_FOR_REPLY not in channel.capabilities
+        self._streams = post is None and streams and hasattr(channel, "stream")
+        if shown or lost:  # of an earlier process: its messages become the answer, no further ones are posted
+            self._streams = False
+        self._is_free = free
+        self.writer: StreamingReply | None = None
+        self._text = ""
+        self._recorded: tuple[str, ...] = ()
+        self._expected = 0
+        self._delay_seconds = channel.limits.quiet_seconds
+        self._next_update = SYSTEM.monotonic() + self._delay_seconds  # a quick answer is not streamed
+        self._update_due: asyncio.TimerHandle | None = None
+        self._update_task: asyncio.Task[None] | None = None
+        self._has_newer = self._is_over = False
+        self._typing_task: asyncio.Task[None] | None = None
+        self._typing_due: asyncio.TimerHandle | None = None
+        if hasattr(channel, "typing"):
+            self._typing_due = asyncio.get_running_loop().call_later(self._delay_seconds, self._start_typing)
+
+    async def on_event(self, event: Event) -> None:
+        """Handle one event of the turn."""
+        if isinstance(event, StepStarted):
+            self._text = ""
+            if self._post:
+                self._post_blocks(self._blocks.finish())
+                self._blocks, self._posted = BlockSplitter(), ""
+        elif isinstance(event, MessageRecorded):
+            if isinstance(event.message, Assistant) and event.message.stop_reason == "error":
+                self._blocks = BlockSplitter()  # the unsent rest of an answer that broke off is dropped
+        elif isinstance(event, TextStreamed):
+            self._text += event.text
+            if self._streams:
+                self._schedule()
+            elif self._post:
+                text = self._visible(self._text)
+                if text.startswith(self._posted) and len(text) > len(self._posted):
+                    more, self._posted = text[len(self._posted) :], text
+                    self._post_blocks(self._blocks.feed(more))
+
+    def _schedule(self) -> None:
+        """Schedule an update; the writer gets one at a time."""
+        self._has_newer = True
+        if self._update_due is None and self._update_task is None and not self._is_over:
+            wait = self._next_update - SYSTEM.monotonic()
+            if wait > 0:
+                self._update_due = asyncio.get_running_loop().call_later(wait, self._update)
+            else:
+                self._update()
+
+    def _update(self) -> None:
+        self._update_due, self._has_newer = None, False
+        if text := self._visible(self._text):
+            self._update_task = asyncio.ensure_future(self._show_safely(text))
+
+    async def _show_safely(self, text: str) -> None:
+        try:
+            await self._show(text)
+        except Exception as why:  # noqa: BLE001 - a journal error; the text is not the answer yet
+            self._log_failure(why)
+        self._update_task, self._next_update = None, SYSTEM.monotonic() + _UPDATE_SECONDS
+        if self._has_newer:
+            self._schedule()
+
+    def _post_blocks(self, blocks: Sequence[str]) -> None:
+        for block in blocks:
+            if self._post:
+                self._post(block)
+
+    async def stop_updates(self) -> None:
+        """Stop the updates, and wait for one that is under way: a first post has an id then."""
+        self._is_over = True
+        if self._update_due:
+            self._update_due.cancel()
+        if self._update_task:
+            await asyncio.wait({self._update_task})
+
+    async def close(self, finished: bool) -> None:
+        """End the view; ``finished``: the final text follows through the writer, otherwise nothing does."""
+        if self._typing_due:
+            self._typing_due.cancel()
+        if self._typing_task:
+            self._typing_task.cancel()
+        await self.stop_updates()
+        if self._typing_task:
+            await asyncio.wait({self._typing_task})
+        if self.writer and not finished:
+            await self._call_plugin(self.writer.abandon())
+            self.record_messages()  # a post may have been under way: a parked turn goes on in that message
+        if hasattr(self._channel, "settled"):
+            asked: Any = self._channel
+            await self._call_plugin(asked.settled(self._outbound.address, self._outbound.answers))
+
+    async def _show(self, text: str) -> None:
+        if self.writer is None:
+            if not self._is_free():
+                return
+            asked: Any = self._channel
+            try:
+                self.writer = asked.stream(self._outbound)
+            except Exception as why:  # noqa: BLE001 - plugin code
+                self._streams = False
+                self._log_failure(why)
+                return
+        if (
+            self._is_durable
+            and (expected := expected_messages(self.writer, self._channel, text)) > self._expected
+        ):
+            self._expected = expected
+            self._journal.record_streamed(self._turn, self._recorded, expected)  # before the text is there
+        await self._call_plugin(self.writer.show(text))
+        self.record_messages()
+
+    def record_messages(self) -> None:
+        """Record the messages that hold the text, when they have changed: a restart goes on with them."""
+        shown = tuple(self.writer.shown) if self.writer else self._recorded
+        if shown != self._recorded and self._is_durable:
+            failpoint("stream-posted")
+            self._journal.record_streamed(self._turn, shown, self._expected)
+            self._recorded = shown
+
+    def _start_typing(self) -> None:
+        self._typing_task = asyncio.ensure_future(self._keep_typing())
+
+    async def _keep_typing(self) -> None:
+        asked: Any = self._channel
+        while True:
+            await self._call_plugin(asked.typing(self._outbound.address, self._outbound.answers))
+            for _ in range(_CHECKS_PER_SIGN):  # a post takes time, and no event may follow it
+                await asyncio.sleep(TYPING_SECONDS / _CHECKS_PER_SIGN)
+                self.record_messages()
+
+    async def _call_plugin(self, asked: Any) -> None:
+        try:  # no wait_for: in Python 3.11 it loses a cancellation that comes with the answer
+            await within(_PLUGIN_SECONDS, asked)
+        except Exception as why:  # noqa: BLE001 - plugin code
+            self._log_failure(why)
+
+    def _log_failure(self, why: BaseException) -> None:
+        name = self._channel.name
+        self._complain(
+            t(
+                "channel {name}: an answer cannot be shown while it grows: {why}",
+                name=name,
+                why=describe_exception(why),
+            )
+        )
+
+
+def expected_messages(writer: StreamingReply, channel: Channel, text: str) -> int:
+    """Return how many messages a text may take, where posted but unrecorded messages can be found again."""
+    count: Any = getattr(writer, "messages", None)
+    with suppress(Exception):  # plugin code: without an answer, one message is assumed
+        if count and "idempotent" in channel.capabilities:
+            return max(1, int(count(text)))
+    return 1
+
+
+async def recover_streamed(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
+    """Find the messages of a cut-off turn, when a crash came between a post and its record.
+
+    The same keys are posted again; a service that drops repeats answers with the existing messages. A service
+    that has forgotten the keys by now is not asked: it would post a second time.
+    """
+    asked: Any = channel
+    known, lost = journal.streamed(turn)
+    is_findable = "idempotent" in asked.capabilities and hasattr(asked, "stream")
+    if not (lost and is_findable) or journal.age_seconds(turn) >= channel.limits.repeat_seconds:
+        return
+    with suppress(Exception):  # plugin code; what is not found stays unknown
+        writer = asked.stream(outbound)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIND_SECONDS):
+                while len(writer.shown) < len(known) + lost:
+                    with suppress(DeliveryError):
+                        await (
+                            writer.again(len(known) + lost) if hasattr(writer, "again") else writer.show("…")
+                        )
+                    await asyncio.sleep(0.05)
+        if len(shown := tuple(writer.shown)) > len(known):
+            journal.record_streamed(turn, shown, len(known) + lost)
+        await writer.abandon()

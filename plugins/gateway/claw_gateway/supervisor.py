@@ -1,0 +1,443 @@
+"""Channel serving: run every channel until stop; inbox, turns and outbox of their messages.
+
+A channel that cannot start or keeps failing is quarantined after a few spaced retries; the others go on. A
+message is on disk before its channel may acknowledge it, and the work a crash left is resumed at start.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from claw.agent.outcome import visible_part as visible
+from claw.agent.routing import TERMINAL
+from claw.agent.turn import Turn, run_turn
+from claw.agent.turn_context import TOOL_CHOICES, TurnContext, check_tool_choice
+from claw.app import App, Setup
+from claw.contracts.channel import WAITS_FOR_REPLY, Channel, ChannelState
+from claw.contracts.errors import ClawError, ConfigError, UsageError
+from claw.contracts.events import TurnEnded
+from claw.contracts.messages import AcceptedEvent, Address, Inbound, Outbound, Receipt
+from claw.host.isolation import describe_exception, is_own_exit
+from claw.host.registry import Contribution, account_of, channel_key
+from claw.i18n import t
+from claw.security.admission import account_setting
+from claw.storage.clock import SYSTEM
+from claw.storage.turn_log import insist
+from claw_approvals.question import PendingApproval, as_message
+
+from claw_gateway.channel_states import (
+    accounts_not_served,
+    channels_without_listener,
+    newly_wrong,
+    state_from,
+)
+from claw_gateway.delivery import OutboxDelivery
+from claw_gateway.inbound import InboundPipeline
+from claw_gateway.journal import UnfinishedTurn, journal_of
+from claw_gateway.pairing import Pairing
+from claw_gateway.process.failpoint import failpoint
+from claw_gateway.process.report import (
+    LOG_CONTEXT,
+    ChannelReport,
+    HealthReport,
+    log_context_of,
+)
+from claw_gateway.queue import TurnQueue
+from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
+from claw_gateway.streaming import RelayedStream, recover_streamed
+
+MAX_WAITING = 10_000
+"""Limit of accepted messages whose turn has not begun; beyond it channels wait in ``submit``."""
+_INTAKE_SECONDS = 0.1  # after this wait of a new message, turns that could begin yield to the inbox
+_RECOVERED_SECONDS = 60.0  # a channel that listened so long has recovered from earlier failures
+_MAX_PAUSE = 60.0
+
+
+class ChannelInbox:
+    """The inbox as one channel sees it: it accepts messages of that channel only."""
+
+    def __init__(self, server: "ChannelServer", channel: Channel) -> None:
+        self._house, self._place = server, (channel.name, account_of(channel))
+
+    async def submit(self, inbound: Inbound) -> bool:
+        """Accept a message; return True once it may be acknowledged, also when it is a duplicate.
+
+        :raises UsageError: it names another channel, or a tool that its turn would not have.
+        """
+        if (inbound.address.channel, inbound.address.account) != self._place:
+            raise UsageError(
+                "channel {mine} handed in a message of channel {theirs}",
+                mine="/".join(self._place),
+                theirs=f"{inbound.address.channel}/{inbound.address.account}",
+            )
+        await self._house.check_tool_choice(inbound)
+        return await self._house.accept(inbound)
+
+
+class ChannelServer:
+    """All channels of an app except the terminal, until ``stop``. Their timeouts are the app's ``leeway``."""
+
+    def __init__(self, app: App) -> None:
+        self.app, self._leeway, self._open = app, app.leeway, True
+        self._unserved, self._unheard, self._failed = (
+            accounts_not_served(app),
+            channels_without_listener(app),
+            set[str](),
+        )
+        self._journal = journal_of(app.runtime)
+        self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.leeway)
+        self._intake_since: dict[object, float] = {}
+        self._backlog = TurnQueue(
+            app.runtime.session_queues,
+            self._answer,
+            self._dropped,
+            ended=self._journal.ended,
+            pressed=self._is_waiting,
+        )
+        pairing = Pairing(app.database, app.clock)
+        self._reception = InboundPipeline(lambda: self.app, self._backlog, self._delivery, pairing)
+        self._arrived: dict[Address, deque[AcceptedEvent | UnfinishedTurn]] = {}
+        self._intake: set[asyncio.Task[None]] = set()
+        self._listening: dict[str, asyncio.Task[str]] = {}
+        self._approvals = app.runtime.approvals
+        app.outlet = self._say
+        if self._approvals:
+            self._approvals.show_request = self._present
+
+    @property
+    def channels(self) -> Mapping[str, Contribution[Channel]]:
+        """The channels that are served."""
+        return {key: one for key, one in self.app.registry.channels.items() if key != TERMINAL}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run every channel until ``stop`` is set; turns that run then may end within a limit, or are parked."""
+        asyncio.get_running_loop().set_exception_handler(self.app.on_loop_error)
+        self._recover()
+        for key, one in self.channels.items():
+            self._listening[key] = asyncio.ensure_future(self._listen(one))
+        try:
+            await stop.wait()
+        finally:
+            self._open = False
+            await _ended(set(self._listening.values()), self._leeway.grace_seconds)
+            await self._backlog.shut_down(self._leeway.stop_seconds / 2, self._leeway.grace_seconds)
+            await _ended(self._intake, self._leeway.grace_seconds)
+            await self._delivery.stop(self._leeway.stop_seconds / 4)
+            self.app.outlet = None
+            for approvals in (self._approvals, self.app.runtime.approvals):
+                if approvals:
+                    approvals.show_request = None
+
+    async def reload(self, setup: Setup) -> None:
+        """Switch to another configuration: all of it, or none.
+
+        Running turns keep theirs to the end; a channel whose settings did not change is not restarted.
+
+        :raises ClawError: a plugin that works now would be missing; nothing has changed.
+        """
+        old = self.app
+        new = App(setup, before=old)
+        if wrong := newly_wrong(old, new):
+            await new.retire(old)
+            raise ClawError("{why}", why=wrong)
+        if self._approvals and new.runtime.approvals:
+            new.runtime.approvals.show_request = self._present
+        self.app, self._unserved, self._unheard = (
+            new,
+            accounts_not_served(new),
+            channels_without_listener(new),
+        )
+        new.runtime.session_queues.set_limits(dict(new.config.settings.messages.lanes))
+        for key, task in list(self._listening.items()):
+            before, after = old.registry.channels.get(key), new.registry.channels.get(key)
+            if before is not after or task.done():  # a quarantined one is tried again
+                await _ended({task}, self._leeway.grace_seconds)
+                del self._listening[key]
+        for key, one in self.channels.items():
+            if self._open and key not in self._listening:  # stop may have been set meanwhile
+                self._listening[key] = asyncio.ensure_future(self._listen(one))
+        retiring = asyncio.ensure_future(self._retire(old, new))
+        self._intake.add(retiring)
+        retiring.add_done_callback(self._intake.discard)
+
+    async def _retire(self, old: App, new: App) -> None:
+        """Close what only the old configuration had, once no turn runs with it."""
+        await self._backlog.wait_until_idle()
+        await old.retire(new)
+
+    def report(self) -> HealthReport:
+        """Return the state of the channels and the number of open tasks."""
+        channels = (
+            tuple(
+                ChannelReport(one.value.name, account_of(one.value), one.plugin, self._state_of(key))
+                for key, one in self.channels.items()
+            )
+            + self._unserved
+        )
+        _, owed = self._journal.counts()
+        waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
+        return HealthReport(channels, self._backlog.running, waiting, owed)
+
+    def _state_of(self, key: str) -> ChannelState:
+        state, task = state_from(self.channels[key].value), self._listening.get(key)
+        if state.state == "up" and (why := self._unheard.get(key)):
+            return replace(state, state="failed", detail=why, last_error=why)
+        if state.state == "failed" or task is None or not task.done() or task.cancelled():
+            self._report_failure(key, state, task)
+            return state
+        return replace(state, state="failed", detail=task.result(), last_error=task.result())
+
+    def _report_failure(self, key: str, state: ChannelState, task: "asyncio.Task[str] | None") -> None:
+        """Log once that a channel reports a failure while it goes on listening."""
+        if state.state != "failed":
+            self._failed.discard(key)
+        elif key not in self._failed:
+            self._failed.add(key)
+            if task and not task.done():
+                name, _, account = key.partition("/")
+                before = LOG_CONTEXT.set({"channel": name, "account": account})
+                self.app.log(f"{key}: {state.detail}")
+                LOG_CONTEXT.reset(before)
+
+    async def check_tool_choice(self, inbound: Inbound) -> None:
+        """Check a tool that a caller names against the tools of its turn, before the message is accepted.
+
+        :raises UsageError: the turn would not have it.
+        """
+        if not inbound.tool_choice or inbound.tool_choice in TOOL_CHOICES:
+            return
+        try:
+            context = await self.app.resolve_turn(inbound)
+        except ClawError:  # the turn reports it
+            return
+        check_tool_choice(inbound.tool_choice, context)
+
+    async def accept(self, inbound: Inbound) -> bool:
+        """Journal a message, then handle it. False: it is not on disk; the channel must not acknowledge it."""
+        while self._open and self._backlog.waiting >= MAX_WAITING:  # noqa: ASYNC110 - several events can end the wait
+            await asyncio.sleep(0.05)
+        if not self._open:
+            return False
+        ticket = object()
+        self._intake_since[ticket] = SYSTEM.monotonic()
+        try:
+            return await self._journal_first(inbound)
+        finally:
+            del self._intake_since[ticket]
+
+    def _is_waiting(self) -> bool:
+        """Return true if a new message has waited for long: the oldest comes first."""
+        since = next(iter(self._intake_since.values()), None)
+        return since is not None and SYSTEM.monotonic() - since > _INTAKE_SECONDS
+
+    async def _journal_first(self, inbound: Inbound) -> bool:
+        accepted, is_durable = None, True
+        try:
+            accepted = self._journal.accept(inbound)
+            failpoint("inbox-written")
+            channel = self._channel_of(inbound.address)
+            if channel is None or WAITS_FOR_REPLY not in channel.capabilities:
+                await self._journal.durable()  # includes earlier commits: their sync may still be pending
+            failpoint("inbox-synced")
+        except ClawError as refused:  # usually a full disk: the service keeps the message
+            self.app.log(str(refused))
+            is_durable = False
+        finally:  # even if not acknowledged, or its channel ends meanwhile: a redelivery is recognised
+            if accepted:
+                self._arrive(inbound.address, accepted)
+        return is_durable
+
+    # --- in
+
+    def _recover(self) -> None:
+        """Resume what a crash left, before anything new: replies, turns, and accepted messages."""
+        self._delivery.recover()
+        for cut in self._journal.unfinished():
+            if cut.taken:
+                self._arrive(cut.taken[-1].inbound.address, cut)
+        for accepted in self._journal.waiting_events():
+            self._arrive(accepted.inbound.address, accepted)
+
+    def _arrive(self, address: Address, arrived: AcceptedEvent | UnfinishedTurn) -> None:
+        """Handle chats concurrently, the messages of one chat in order."""
+        place = replace(address, thread=None)
+        waiting = self._arrived.get(place)
+        if waiting is not None:
+            waiting.append(arrived)
+            return
+        self._arrived[place] = deque([arrived])
+        task = asyncio.ensure_future(self._receive_all(place))
+        self._intake.add(task)
+        task.add_done_callback(self._intake.discard)
+
+    async def _receive_all(self, place: Address) -> None:
+        waiting = self._arrived[place]
+        LOG_CONTEXT.set(log_context_of(place))
+        try:
+            while waiting:
+                arrived = waiting.popleft()
+                try:
+                    if isinstance(arrived, UnfinishedTurn):
+                        await self._reception.resume(arrived)
+                    else:
+                        await self._reception.receive(arrived)
+                except Exception as broken:  # noqa: BLE001 - one message must not stop the others
+                    why = str(broken) if isinstance(broken, ClawError) else describe_exception(broken)
+                    self.app.log(
+                        t("a message in channel {name} was not taken up: {why}", name=place.channel, why=why)
+                    )
+                    if isinstance(arrived, AcceptedEvent):
+                        failed = partial(self._journal.close_event, arrived.number, "failed")
+                        await insist(failed, self.app.log)
+        finally:
+            del self._arrived[place]
+
+    async def _listen(self, one: Contribution[Channel]) -> str:
+        """Keep one channel running; after a few failures in a row quarantine it and return the reason."""
+        name = channel_key(one.value.name, account_of(one.value))
+        LOG_CONTEXT.set(log_context_of(Address(one.value.name, "", account=account_of(one.value))))
+        pause, tries = self._leeway.pause_seconds, 0
+        while True:
+            began, fix, needs_person = SYSTEM.monotonic(), "", False
+            try:
+                await one.value.run(ChannelInbox(self, one.value))
+                why = t("it stopped listening")
+            except BaseException as failed:
+                if is_own_exit(failed):
+                    raise
+                why = describe_exception(failed)
+                if isinstance(failed, ClawError):
+                    why, fix = ": ".join(filter(None, (failed.where, failed.problem))), failed.fix
+                needs_person = isinstance(failed, ConfigError)
+            if SYSTEM.monotonic() - began > _RECOVERED_SECONDS:
+                tries, pause = 0, self._leeway.pause_seconds
+            tries += 1
+            if needs_person or tries >= self._leeway.tries:
+                break
+            if tries == 1:  # further failures are reported together, if all tries fail
+                again = t("channel {name}: {why}. It is tried again", name=name, why=why)
+                self.app.log(t("{problem}. {fix}", problem=again, fix=fix) if fix else again)
+                self._failed.add(name)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)
+        told = t("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
+        if needs_person:
+            told = t("channel {name} cannot start: {why}", name=name, why=why)
+        whole = t("{problem}. {fix}", problem=told, fix=fix) if fix else told
+        if self._serves_others(one):
+            self.app.log(whole)
+        else:
+            self.app.host.quarantine(one.plugin, "run", told, fix)
+        return whole
+
+    def _serves_others(self, one: Contribution[Channel]) -> bool:
+        """Return true if the channel's plugin serves another account that has not failed."""
+        of_plugin = {key: other for key, other in self.channels.items() if other.plugin == one.plugin}
+        return any(
+            other is not one and self._state_of(key).state != "failed" for key, other in of_plugin.items()
+        )
+
+    # --- turns
+
+    async def _answer(self, turn: Turn) -> None:
+        """Run one turn with progress in its chat, and deliver its answer."""
+        runtime, address = self.app.runtime, turn.message.address
+        LOG_CONTEXT.set(log_context_of(address, turn.route.session_key))
+        channel = self._channel_of(address)
+        if channel is None:
+            self._journal.ended(turn.id, "refused")
+            return
+        where = Outbound(turn.id, address, "", quoted_message_id(turn), answers=turn.message.message_id)
+        streams, in_blocks = (
+            account_setting(address, runtime.config, name) for name in ("streaming", "block_streaming")
+        )
+        if turn.resumed:
+            await recover_streamed(channel, where, turn.id, self._journal)
+        live = RelayedStream(
+            channel, where, turn.id, self._journal, partial(visible, tokens=silent_tokens_of(runtime)), runtime.log,
+            streams is not False,
+            partial(self._block, where, count(1)) if in_blocks else None,
+            lambda: not self._delivery.busy(address), resumed=turn.resumed,
+        )  # fmt: skip
+        owed: tuple[Outbound, ...] = ()
+        try:
+            ended = await run_turn(turn, runtime, live.on_event, partial(self._replies, live, channel))
+            owed = ended.replies
+            if ended.failed:
+                runtime.log(ended.event.text)
+        finally:
+            texts = [one for one in owed if one.text]
+            await live.close(finished=bool(texts))
+        self._deliver(live, channel, owed, turn.answer)
+
+    def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
+        """Send a part of an answer before its end."""
+        number = next(numbers)
+        quote = where.reply_to if number == 1 else None
+        one = replace(where, key=block_key(where.key, number), text=text, reply_to=quote)
+        if self._journal.add_reply(where.key, one):
+            self._delivery.enqueue([one])
+
+    async def _replies(
+        self,
+        live: RelayedStream,
+        channel: Channel,
+        turn: Turn,
+        ending: TurnEnded,
+        context: TurnContext | None,
+    ) -> tuple[Outbound, ...]:
+        await live.stop_updates()
+        live.record_messages()
+        return await replies_of_turn(self.app.runtime, channel, turn, ending, context)
+
+    def _deliver(self, live: RelayedStream, channel: Channel, owed: tuple[Outbound, ...], text: str) -> None:
+        texts = tuple(one for one in owed if one.text)
+        if live.writer and texts:
+            self._delivery.finish_reply(
+                live.writer, replace(texts[0], replaces=(), text=text), texts, channel
+            )
+            self._delivery.enqueue([one for one in owed if not one.text])
+        else:
+            self._delivery.enqueue(owed)
+
+    def _dropped(self, accepted: AcceptedEvent, why: str) -> None:
+        self._reception.settle_dropped(accepted, why)
+
+    # --- out
+
+    def _channel_of(self, address: Address) -> Channel | None:
+        return self.app.registry.channel(address.channel, address.account)
+
+    async def _say(self, outbound: Outbound) -> Receipt:
+        """Send what a tool says during its turn: through the outbox, in pieces that fit."""
+        channel = self._channel_of(outbound.address)
+        if channel is None:
+            raise UsageError("there is no channel {name}", name=outbound.address.channel)
+        turn = outbound.key.partition(":")[0]
+        ids: list[str] = []
+        for one in split_reply(outbound, channel):
+            ids += (await self._delivery.send_and_wait(turn, one)).message_ids
+        return Receipt(tuple(ids))
+
+    async def _present(self, question: PendingApproval) -> bool:
+        """Send an approval request to the chat that its turn came from, with buttons where supported."""
+        whole = as_message(question, self._approvals.seconds_left(question) if self._approvals else 0)
+        channel = self._channel_of(whole.address)
+        if channel is None:
+            return False
+        for one in split_reply(whole, channel):
+            await self._delivery.send_and_wait(question.request.turn, one)
+        return True
+
+
+async def _ended(tasks: Set[asyncio.Task[Any]], grace_seconds: float) -> None:
+    """Cancel tasks and wait briefly for their end."""
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=grace_seconds)

@@ -1,0 +1,273 @@
+"""``claw models``: the models of an agent and their fallbacks, the state of their keys, test calls, and
+choosing a model."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from claw import ClawError, ProviderError, UsageError, t
+from claw.runtime import AsJson, document, missing_key_error, table, unknown_key_error, variables_of
+
+from claw_models.commands_auth import key_rows, require_provider
+
+if TYPE_CHECKING:
+    from claw import Credential, ModelRef, Provider
+    from claw.runtime import App, Setup
+    from claw_admin.doctor.model_checks import ModelCapabilities
+
+    from claw_models.key_pool import KeyPool
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which models answer, and how they are.")
+Agent = Annotated[str, typer.Option("--agent", help="Of which agent; the default one's.")]
+ModelName = Annotated[str, typer.Argument(help="provider/model, or an alias of the file.")]
+PROBE_SECONDS = 60.0
+"""Time limit of one call of a probe."""
+
+
+@app.command("list")
+def list_(agent: Agent = "", as_json: AsJson = False) -> None:
+    """List the models of an agent in the order they are asked, and the aliases of the file."""
+    from claw import load_setup
+
+    setup = load_setup()
+    capabilities = _capabilities(setup, setup.models(agent))
+    found = [
+        {
+            "model": str(ref),
+            "role": "primary" if at == 0 else "fallback",
+            "plugin": _plugin_of(setup, ref.provider),
+            **_capability_data(one),
+        }
+        for at, (ref, one) in enumerate(capabilities.items())
+    ]
+    aliases = setup.config.settings.models.aliases
+    if as_json:
+        document("models", {"agent": setup.config.agent(agent).id, "models": found, "aliases": dict(aliases)})
+        return
+    cells = [[one["model"], t(one["role"]), one["plugin"] or t("none"), *_cells(one)] for one in found]
+    cells += [[full, t("alias {name}", name=name), _plugin_of(setup, full.partition("/")[0]) or t("none"), "", ""]
+              for name, full in aliases.items()]  # fmt: skip
+    table([t("model"), t("role"), t("plugin"), t("tools"), t("reads")], cells)
+    _warn(setup, capabilities)
+
+
+@app.command()
+def status(agent: Agent = "", as_json: AsJson = False) -> None:
+    """Say of each model which keys it has and which of them rest, and why. Exit 1 when a model has none that is ready."""
+    from claw import load_setup
+
+    setup = load_setup()
+    capabilities = _capabilities(setup, setup.models(agent))
+    found = _states(setup, agent, capabilities)
+    all_ready = all(row["ready"] for row in found)
+    if as_json:
+        document("models-status", {"ready": all_ready, "models": found})
+    else:
+        cells = [
+            [
+                row["model"],
+                *_cells(row),
+                key["key"],
+                row["fault"] or (t("ready") if key["state"] == "ready" else key["state"]),
+            ]
+            for row in found
+            for key in row["keys"] or _no_key_row(row)
+        ]
+        heads = [t("model"), t("tools"), t("reads"), t("key"), t("state")]
+        table(heads, cells, {t("ready"): "green"})
+        _warn(setup, capabilities)
+    raise typer.Exit(0 if all_ready else 1)
+
+
+@app.command()
+def probe(
+    model: Annotated[str, typer.Argument(help="Only this one; all of the agent without it.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Only the key of this name.")] = "",
+    agent: Agent = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make one tiny real call with each key of each model: it costs a few tokens. A key that answers rests no longer."""
+    found = asyncio.run(_probe_models(model, key, agent))
+    all_ok = all(one["ok"] for one in found) and bool(found)
+    if as_json:
+        document("models-probe", {"ok": all_ok, "calls": found})
+    else:
+        cells = [[one["model"], one["key"], t("answers") if one["ok"] else one["why"]] for one in found]
+        table([t("model"), t("key"), t("what it says")], cells, {t("answers"): "green"})
+    raise typer.Exit(0 if all_ok else 1)
+
+
+@app.command()
+def use(
+    model: ModelName,
+    agent: Annotated[str, typer.Option("--agent", help="For this agent alone.")] = "",
+    fallback: Annotated[
+        list[str] | None, typer.Option("--fallback", help="Stands in for it; may be repeated.")
+    ] = None,
+) -> None:
+    """Let MODEL answer from now on: writes it into the config file. Its spares stay, unless --fallback names others."""
+    from claw import ModelRef, load_setup
+    from claw.runtime import file_of, set_value
+
+    setup = load_setup()
+    aliases = setup.config.settings.models.aliases
+    for one in (model, *(fallback or ())):
+        provider, slash, name = aliases.get(one, one).partition("/")
+        if not slash or not name:
+            raise UsageError("{model} names no provider", fix="Write provider/model, or an alias", model=one)
+        require_provider(setup, provider)
+    config, path = setup.config, file_of(os.environ)
+    place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
+    choice = config.agent(agent).settings.model
+    fallbacks = fallback if fallback is not None else list(choice.fallbacks) if choice else []
+    value = {"primary": model, "fallbacks": fallbacks} if fallbacks else model
+    changed = set_value(path, place, value, os.environ)
+    if why := _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
+        typer.echo(t("{model} is chosen, but cannot answer yet: {why}", model=model, why=why))
+    else:
+        typer.echo(t("{model} answers now" if changed else "{model} answers already", model=model))
+
+
+async def _probe_models(model: str, key: str, agent: str) -> list[dict[str, Any]]:
+    from claw import load_setup
+    from claw.runtime import App, candidates
+
+    setup = load_setup(models=[model])
+    refs, found = setup.models(agent), list[dict[str, Any]]()
+    unknown_keys: list[UsageError] = []
+    if model:
+        refs = candidates(model, str(refs[0]), (), setup.config.settings.models.aliases, ())
+    async with App(setup) as running:
+        for ref in refs:
+            try:
+                provider, keys = _provider_and_keys(running, setup, ref, agent)
+            except ClawError as why:
+                found.append({"model": str(ref), "key": "-", "ok": False, "why": running.redact(str(why))})
+                continue
+            calls = [credential for credential in keys if key in ("", credential.name)]
+            if not calls:
+                unknown_keys.append(
+                    unknown_key_error(ref.provider, key, [credential.name for credential in keys])
+                )
+            found += [await _probe_key(running, ref, provider, credential, agent) for credential in calls]
+    if unknown_keys and not found:
+        raise unknown_keys[0]
+    return found
+
+
+def _provider_and_keys(
+    running: "App", setup: "Setup", ref: "ModelRef", agent: str
+) -> tuple["Provider", tuple["Credential", ...]]:
+    """Return the provider of a model, and its keys.
+
+    :raises ClawError: there is no provider or no key, or they cannot be used.
+    """
+    contribution = running.runtime.registry.providers.get(ref.provider)
+    if contribution is None:
+        fix = "claw plugins list says why"
+        raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
+    keys = _key_pool(running).keys_for(contribution.value, setup.config.agent(agent).dir, "", ref.model)
+    if not keys:
+        raise missing_key_error(ref.provider, variables_of(setup.found, ref.provider) or ())
+    return contribution.value, keys
+
+
+def _key_pool(running: "App") -> "KeyPool":
+    """Return the key pool of the running app; one of its own when another plugin selects models."""
+    from claw_models.failover import Failover
+    from claw_models.key_pool import KeyPool
+
+    selector = running.runtime.registry.selector
+    if selector and isinstance(selector.value, Failover):
+        return selector.value.keys
+    return KeyPool(environ=running.config.environ, learn=running.redact.add_values)
+
+
+async def _probe_key(
+    running: "App", ref: "ModelRef", provider: "Provider", key: "Credential", agent: str
+) -> dict[str, Any]:
+    from claw import CallAccount, Request, SystemPrompt, Text, User, bill_to
+    from claw.runtime import within
+
+    from claw_models.failover import single_answer
+
+    question = (User((Text("Answer with the word: yes"),)),)
+    keys, why = _key_pool(running), ""
+    payer = running.config.agent(agent)
+    bill_to(CallAccount(payer.id, purpose="probe"))
+    try:
+        key = await keys.logins.refreshed(provider, key, payer.dir)
+        request = Request(ref.model, SystemPrompt(""), question, max_tokens=64, credential=key)
+        await within(PROBE_SECONDS, single_answer(provider, request, ref))
+        keys.forget(ref.provider, key.owner, key.name)
+    except ProviderError as failed:
+        keys.record_failure(ref.provider, key, ref.model, failed)
+        why = t("{problem}. {fix}", problem=failed.problem, fix=failed.fix) if failed.fix else failed.problem
+    except (ClawError, TimeoutError) as failed:
+        why = str(failed)
+    return {"model": str(ref), "key": key.name, "ok": not why, "why": running.redact(why)}
+
+
+def _states(
+    setup: "Setup", agent: str, capabilities: "dict[ModelRef, ModelCapabilities]"
+) -> list[dict[str, Any]]:
+    """Return, for each model, its keys and whether it could answer now."""
+    rows, found = list(key_rows(setup, agent, os.environ)), []
+    for ref, one in capabilities.items():
+        keys = [
+            {"key": row.name, "where": row.source, "state": row.state_for(ref.model) or "ready"}
+            for row in rows
+            if row.provider == ref.provider
+        ]
+        ready = any(key["state"] == "ready" for key in keys) if keys else not one.needs_key
+        found.append(
+            {"model": str(ref), "ready": ready and not one.fault, "fault": one.fault or None, "needsKey": one.needs_key,
+             "keys": keys, **_capability_data(one)}
+        )  # fmt: skip
+    return found
+
+
+def _lack_of(setup: "Setup", agent: str, ref: "ModelRef") -> str:
+    """Return what a model lacks to answer; empty = nothing."""
+    [state] = _states(setup, agent, _capabilities(setup, (ref,)))
+    if state["ready"] or state["fault"] or state["keys"]:
+        return "" if state["ready"] else state["fault"] or state["keys"][0]["state"]
+    return str(missing_key_error(ref.provider, variables_of(setup.found, ref.provider) or ()))
+
+
+def _capabilities(setup: "Setup", refs: "Iterable[ModelRef]") -> "dict[ModelRef, ModelCapabilities]":
+    from claw_admin.doctor import model_checks
+
+    return model_checks.capabilities_of(setup, {ref: _plugin_of(setup, ref.provider) for ref in refs})
+
+
+def _capability_data(one: "ModelCapabilities") -> dict[str, Any]:
+    return {"tools": one.tools or None, "contextTokens": one.context_tokens}
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str]:
+    window = row["contextTokens"]
+    return row["tools"] or "?", f"{window:,}" if window else "?"
+
+
+def _warn(setup: "Setup", capabilities: "dict[ModelRef, ModelCapabilities]") -> None:
+    from claw_admin.doctor import model_checks
+
+    for one in model_checks.capability_findings(setup.config.settings, capabilities.items()):
+        typer.echo(f"{one.about}: {one.problem}" + (f" ({one.mend})" if one.mend else ""), err=True)
+
+
+def _plugin_of(setup: "Setup", provider: str) -> str:
+    section = setup.config.settings.providers.get(provider)
+    kind = str((section.model_extra or {}).get("type", "")) if section else ""
+    for one in setup.found:
+        names = {line.name for line in one.manifest.providers} if one.manifest else set()
+        if provider in names or kind in names:
+            return one.id
+    return "openai" if section and section.base_url else ""
+
+
+def _no_key_row(one: dict[str, Any]) -> list[dict[str, str]]:
+    return [{"key": "-", "state": t("no key") if one["needsKey"] else t("needs no key")}]

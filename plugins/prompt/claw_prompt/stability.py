@@ -1,0 +1,209 @@
+"""``claw prompt stability``: what differs in the cached half of the prompt between two turns of other
+messages and times.
+
+A provider caches a prompt as long as its bytes are the same from the start: tools, then the stable sections.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from claw.agent.routing import TERMINAL
+from claw.cli import tools as tools_cli
+from claw.cli.output import document
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.messages import Inbound
+from claw.host.isolation import DEFAULT_TIMEOUTS
+from claw.host.registry import BUILTIN
+from claw.i18n import t
+from claw.storage.clock import SYSTEM, Clock
+from claw_admin.policy.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from claw.agent.turn_context import TurnContext
+
+_LATER_SECONDS = 93_784.0  # a day, two hours, three minutes and four seconds: every field of a clock differs
+_AROUND = 30
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """A piece of what a provider caches.
+
+    :param kind: tool or section.
+    """
+
+    kind: str
+    name: str
+    plugin: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PromptDifference:
+    """A part that differs between the two turns.
+
+    :param first: the text of the first turn where they begin to differ; ``second``: that of the second turn.
+    """
+
+    part: PromptPart
+    first: str
+    second: str
+
+
+def prompt_differences(
+    first: Sequence[PromptPart], second: Sequence[PromptPart]
+) -> Iterator[PromptDifference]:
+    """Yield every part that changes, comes, goes or moves from one turn to the next. Pure."""
+    before, after = {_key(part): part for part in first}, {_key(part): part for part in second}
+    for key in dict.fromkeys([*before, *after]):
+        one, other = before.get(key), after.get(key)
+        part = one or other
+        assert part is not None
+        if one is None or other is None or one.text != other.text:
+            yield PromptDifference(part, *_difference(one.text if one else "", other.text if other else ""))
+    both = [key for key in before if key in after]
+    moved = next(
+        (
+            pair
+            for pair in zip(both, (key for key in after if key in before), strict=True)
+            if pair[0] != pair[1]
+        ),
+        None,
+    )
+    if moved:
+        yield PromptDifference(before[moved[0]], _label(before[moved[0]]), _label(before[moved[1]]))
+
+
+def parts_with_time(parts: Iterable[PromptPart], now: float) -> Iterator[tuple[PromptPart, str]]:
+    """Yield parts of plugins that contain the time of now: a turn a minute later will differ, though these
+    two did not. Pure."""
+    moments = [datetime.fromtimestamp(now + drift, UTC) for drift in (-60, 0)]
+    zoned = [moment.astimezone(zone) for moment in moments for zone in (UTC, None)]
+    forms = {
+        form
+        for moment in zoned
+        for form in (moment.strftime("%H:%M"), moment.strftime("%I:%M %p").lstrip("0"))
+    }
+    says_time = re.compile("|".join(rf"(?<![\d:.]){re.escape(form)}(?!\d)" for form in sorted(forms)))
+    for part in parts:
+        seconds = (
+            found[0]
+            for found in re.finditer(r"(?<!\d)\d{10}(?!\d)", part.text)
+            if abs(int(found[0]) - now) < 3600
+        )
+        found = says_time.search(part.text)
+        moment_text = found[0] if found else next(seconds, "")
+        if moment_text and part.plugin not in (BUILTIN, "prompt"):
+            yield part, moment_text
+
+
+def stability(
+    *, agent: tools_cli.Agent = "", channel: tools_cli.Channel = TERMINAL,
+    account: tools_cli.Account = "default", group: tools_cli.Group = "",
+    sender: tools_cli.Person = "", as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
+    scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
+    contexts = asyncio.run(_two_turns(tools_cli.probe_message(scenario), agent))
+    first, second = map(parts_of, contexts)
+    broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM.now()))
+    size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
+    if as_json:
+        found = [{**_part_data(each.part), "first": each.first, "second": each.second} for each in broken]
+        found += [{**_part_data(part), "says": moment} for part, moment in timed]
+        document(
+            "prompt-stability",
+            {"agent": contexts[0].agent.id, "stable": not found, "bytes": size, "breaks": found},
+        )
+    else:
+        _print(broken, timed, size)
+    raise typer.Exit(code=int(bool(broken or timed)))
+
+
+def parts_of(context: "TurnContext") -> list[PromptPart]:
+    """Return what a provider caches of a request, in the order in which it is sent."""
+    tools = [
+        PromptPart(
+            "tool",
+            tool.name,
+            tool.plugin or BUILTIN,
+            json.dumps([tool.description, tool.parameters], default=dict),
+        )
+        for tool in context.tools.values()
+    ]
+    sections = [
+        PromptPart("section", piece.section.name, piece.section.plugin or BUILTIN, piece.text)
+        for piece in context.rendered_sections
+        if piece.stable and piece.text
+    ]
+    return tools + sections
+
+
+async def _two_turns(message: Inbound, agent: str) -> "tuple[TurnContext, TurnContext]":
+    """Resolve the contexts of two messages of one conversation, the second one a good day later."""
+    from claw.agent.turn_context import TurnOptions
+    from claw.app import App, load_setup
+
+    later = [0.0]
+    timeouts = replace(DEFAULT_TIMEOUTS, section_keep_seconds=0.0)  # each turn renders every section
+    options = TurnOptions(agent=agent, folder=Path.cwd())
+    async with App(load_setup(), timeouts=timeouts, clock=Clock(now=lambda: SYSTEM.now() + later[0])) as app:
+        one = replace(
+            message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM.now()
+        )
+        first = await app.resolve_turn(one, options)
+        later[0] = _LATER_SECONDS
+        other = replace(
+            message, text="绿色的门在哪里？ And where is its key?", message_id="second", event_id="event-2",
+            sent_at=SYSTEM.now() + later[0],
+        )  # fmt: skip
+        return first, await app.resolve_turn(other, options)
+
+
+def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart, str]], size: int) -> None:
+    if not broken and not timed:
+        typer.echo(t("stable: two turns share all {size} bytes before the cache boundary", size=size))
+        return
+    typer.echo(t("not stable: a provider cannot keep what comes before the cache boundary"))
+    for each in broken:
+        typer.echo(f"  {_label(each.part)}")
+        typer.echo(f"    {t('first turn')}:  {each.first}")
+        typer.echo(f"    {t('second turn')}: {each.second}")
+    for part, moment in timed:
+        typer.echo(f"  {_label(part)}")
+        typer.echo(f"    {t('says what time it is: {moment}', moment=moment)}")
+    typer.echo(t("a section that has to change belongs behind the boundary: stable=False, or a position above 195 in "
+                   "prompt.positions; prompt.disabled leaves it out"))  # fmt: skip
+
+
+def _label(part: PromptPart) -> str:
+    if part.kind == "tool":
+        return t("tool {name} of plugin {id}", name=part.name, id=part.plugin)
+    return t("section {name} of plugin {id}", name=part.name, id=part.plugin)
+
+
+def _part_data(part: PromptPart) -> dict[str, str]:
+    return {"kind": part.kind, "name": part.name, "plugin": part.plugin}
+
+
+def _key(part: PromptPart) -> tuple[str, str, str]:
+    return part.kind, part.plugin, part.name
+
+
+def _difference(first: str, second: str) -> tuple[str, str]:
+    """Cut both texts round the place where they begin to differ, each to one line."""
+    at = next(
+        (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
+    )
+    start = max(0, at - _AROUND)
+    cut = (f"{'…' if start else ''}{text[start : at + _AROUND]}" for text in (first, second))
+    one, other = (" ".join(text.split()) or t("nothing") for text in cut)
+    return one, other

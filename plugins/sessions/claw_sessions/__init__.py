@@ -1,0 +1,1 @@
+"""Sessions of claw: listed, searched, exported, maintained."""

@@ -1,0 +1,139 @@
+"""``claw sessions reset|delete|repair|archive``: changes to stored conversations, each under its lock."""
+
+import os
+from typing import Annotated, Any
+
+import typer
+from claw.cli.output import document
+from claw.cli.plugin_commands import AsJson
+from claw.contracts.errors import ClawError, UsageError
+from claw.host.discovery import home_of
+from claw.i18n import t
+
+from claw_sessions.index import CURRENT, LEFT_OVER, find_session, list_sessions
+from claw_sessions.maintenance import (
+    ArchiveResult,
+    RepairResult,
+    apply_retention as archived,
+    end_session,
+    repair_session as mended,
+)
+
+Key = Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")]
+
+
+def reset(key: Key, as_json: AsJson = False) -> None:
+    """Begin a conversation anew. What was said is kept aside, as *.reset.TIME."""
+    _archive_as(key, "reset", as_json)
+
+
+def delete(key: Key, as_json: AsJson = False) -> None:
+    """Take a conversation off the list. What was said is kept aside, as *.deleted.TIME."""
+    _archive_as(key, "deleted", as_json)
+
+
+def repair(
+    key: Annotated[str, typer.Argument(help="Which conversation; or --all.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Leave out what cannot be read of a conversation; the file as it was stays beside it. Exit 1 when one is held."""
+    if bool(key) == every:
+        raise UsageError("claw sessions repair wants one conversation, or --all")
+    home = home_of(os.environ)
+    found = list_sessions(home)
+    chosen = (
+        [kept for kept in found if kept.state in (CURRENT, LEFT_OVER)]
+        if every
+        else [find_session(found, key)]
+    )
+    done, refused = list[RepairResult](), list[str]()
+    for kept in chosen:
+        try:
+            done.append(mended(home, kept))
+        except ClawError as why:
+            if not every:
+                raise
+            refused.append(str(why))
+    if as_json:
+        body = [_repair_data(one) for one in done if one.backup]
+        document("sessions-repair", {"looked": len(done), "repaired": body, "refused": refused})
+    else:
+        for one in done:
+            _print_repair(one)
+        if not any(one.backup for one in done):
+            typer.echo(t("{count} looked at: nothing is damaged", count=len(done)))
+    for line in refused:
+        typer.echo(line, err=True)
+    raise typer.Exit(code=int(bool(refused)))
+
+
+def archive(
+    pretend: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compress and remove conversations that were set aside, as session.keep says. The gateway does it once a day."""
+    from claw.config import load
+
+    home = home_of(os.environ)
+    keep = load(home, os.environ).settings.session.keep
+    done = archived(home, keep, pretend=pretend)
+    if as_json:
+        document("sessions-archive", {"dryRun": pretend, **_archive_data(done)})
+        return
+    removed = t("would be removed") if pretend else t("removed")
+    compressed = t("would be compressed") if pretend else t("compressed")
+    for word, group in ((removed, done.removed), (compressed, done.compressed)):
+        for kept in group:
+            typer.echo(f"{word}: {kept.path}")
+    if not (done.removed or done.compressed):
+        has_limits = keep.compress_after or keep.remove_after or keep.max_size is not None
+        typer.echo(
+            t("nothing is due") if has_limits else t("everything is kept: session.keep names no limit")
+        )
+
+
+def _archive_as(name: str, tag: str, as_json: bool) -> None:
+    home = home_of(os.environ)
+    kept = find_session(list_sessions(home), name)
+    archived_at = end_session(home, kept, tag)
+    if as_json:
+        document("session-aside", {"key": kept.key, "state": tag, "file": str(archived_at)})
+        return
+    message = (
+        t("{name} begins anew with its next message", name=kept.name)
+        if tag == "reset"
+        else t("{name} is deleted", name=kept.name)
+    )
+    typer.echo(f"{message}\n{t('what was said is kept: {place}', place=archived_at)}")
+
+
+def _repair_data(one: RepairResult) -> dict[str, Any]:
+    damages = [{"line": each.line, "atByte": each.at_byte, "bytes": each.bytes} for each in one.bad_lines]
+    return {"key": one.session.key, "file": str(one.session.path), "damages": damages, "headerLost": one.restored_header,
+            "keptAs": str(one.backup)}  # fmt: skip
+
+
+def _print_repair(one: RepairResult) -> None:
+    if one.backup is None:
+        return
+    typer.echo(t("{name}: repaired", name=one.session.name))
+    if one.restored_header:
+        typer.echo("  " + t("its first line was no header and was written anew"))
+    for each in one.bad_lines:
+        text = t(
+            "line {line} is left out: {count:byte|bytes} from byte {at}",
+            line=each.line,
+            count=each.bytes,
+            at=each.at_byte,
+        )
+        typer.echo(f"  {text}")
+    typer.echo("  " + t("the file as it was: {place}", place=one.backup))
+
+
+def _archive_data(done: ArchiveResult) -> dict[str, Any]:
+    return {
+        "compressed": [str(kept.path) for kept in done.compressed],
+        "removed": [str(kept.path) for kept in done.removed],
+        "freedBytes": done.freed_bytes,
+    }

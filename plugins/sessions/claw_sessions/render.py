@@ -1,0 +1,144 @@
+"""Readable passages from session records: one for each message, call, result, summary or note. Pure."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from claw.contracts.text import with_ellipsis
+from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.i18n import t
+from claw.security.untrusted_text import strip_metadata
+from claw.storage.records import (
+    BranchSummary,
+    CompactionRecord,
+    CustomMessage,
+    Entry,
+    MemoryFlushRecord,
+    MessageRecord,
+    ModelChange,
+    Omission,
+    ThinkingLevelChange,
+    UnknownRecord,
+)
+
+PERSON, AGENT, CALL, RESULT, SUMMARY, NOTE = "person", "agent", "call", "result", "summary", "note"
+_LINE_CHARS = 100
+# Control characters of terminals, and marks that change the direction of text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One readable item of a conversation.
+
+    :param id: id of its record.
+    :param at: ISO 8601; may be empty.
+    :param kind: person, agent, call, result, summary or note.
+    :param who: the model that answered, the tool, or the source of a note.
+    :param text: the text; the arguments as JSON for a call.
+    """
+
+    id: str
+    at: str
+    kind: str
+    author: str = ""
+    text: str = ""
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+    thinking: str = ""
+
+
+def harmless(text: str) -> str:
+    """Replace control characters and marks of text direction by their code, ``⟨U+001B⟩``."""
+    return _CONTROL.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
+
+
+def passages(entries: Iterable[Entry], clean: Callable[[str], str] = harmless) -> Iterator[Passage]:
+    """Convert records to readable passages, in order.
+
+    :param clean: applied to every text.
+    """
+    for entry in entries:
+        for passage in _to_passages(entry):
+            who, text, thinking = clean(passage.author), clean(passage.text), clean(passage.thinking)
+            yield replace(passage, author=who, text=text, thinking=thinking)
+
+
+def one_line(passage: Passage) -> str:
+    """Render a call or a result on one line."""
+    if passage.kind == CALL:
+        return with_ellipsis(f"{passage.author} {passage.text}", _LINE_CHARS)
+    lines = passage.text.strip().splitlines() or [""]
+    more = t("(and {count:more line|more lines})", count=len(lines) - 1) if len(lines) > 1 else ""
+    first = with_ellipsis(lines[0], _LINE_CHARS) or (t("a picture") if passage.images else t("nothing"))
+    line = f"{passage.author}: {first}" + (f" {more}" if more else "")
+    return t("{told} — failed", told=line) if passage.is_error else line
+
+
+def heading(passage: Passage) -> str:
+    """Return the heading of a passage: its author, for people."""
+    match passage.kind:
+        case "person":
+            return t("person")
+        case "agent":
+            return passage.author or t("agent")
+        case "call":
+            return t("calls {tool}", tool=passage.author)
+        case "result":
+            return (
+                t("{tool} failed", tool=passage.author)
+                if passage.is_error
+                else t("{tool} answers", tool=passage.author)
+            )
+        case "summary":
+            return t("summary of what came before")
+    return passage.author or t("note")
+
+
+def _to_passages(entry: Entry) -> Iterator[Passage]:
+    id, at = entry.id, entry.timestamp
+    match entry:
+        case MessageRecord(message=User() as said):
+            kind = NOTE if said.kind else PERSON
+            yield Passage(id, at, kind, said.kind, strip_metadata(_text(said.content)), _images(said.content))
+        case MessageRecord(message=Assistant() as answer):
+            yield from _answer(id, at, answer)
+        case MessageRecord(message=ToolResultMessage() as result):
+            images = _images(result.content)
+            yield Passage(id, at, RESULT, result.tool_name, result.text, images, result.is_error)
+        case CompactionRecord() | BranchSummary() | Omission():
+            yield Passage(id, at, SUMMARY, text=entry.summary)
+        case CustomMessage():
+            yield Passage(id, at, NOTE, entry.custom_type, _text(entry.content), _images(entry.content))
+        case MemoryFlushRecord():
+            yield Passage(id, at, NOTE, t("memory"), t("what matters was saved before a compaction"))
+        case ModelChange():
+            yield Passage(id, at, NOTE, t("model"), entry.model)
+        case ThinkingLevelChange():
+            yield Passage(id, at, NOTE, t("thinking"), entry.thinking_level)
+        case UnknownRecord():
+            yield Passage(id, at, NOTE, t("unknown"), json.dumps(entry.raw, ensure_ascii=False, default=repr))
+
+
+def _answer(id: str, at: str, answer: Assistant) -> Iterator[Passage]:
+    """Convert an answer: its text, then its calls in order."""
+    failed = answer.stop_reason in ("error", "aborted")
+    words = answer.text.strip()
+    thinking = "\n".join(block.text for block in answer.content if isinstance(block, Thinking) and block.text)
+    if failed:
+        words = "\n".join(filter(None, (words, f"({answer.error or answer.stop_reason})")))
+    if words or thinking:
+        yield Passage(id, at, AGENT, answer.model, words, is_error=failed, thinking=thinking)
+    for block in answer.content:
+        if isinstance(block, ToolCall):
+            arguments = json.dumps(block.arguments, ensure_ascii=False, default=repr)
+            yield Passage(id, at, CALL, block.name, arguments)
+
+
+def _text(content: Iterable[object]) -> str:
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def _images(content: Iterable[object]) -> tuple[Image, ...]:
+    return tuple(block for block in content if isinstance(block, Image))

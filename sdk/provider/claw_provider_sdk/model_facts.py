@@ -1,0 +1,39 @@
+"""Model data that a provider ships: context window, longest answer, price, and the source of each figure.
+Pure.
+
+An unknown figure is left out, never guessed.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from claw.storage.usage import Price
+
+_SNAPSHOT = re.compile(r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|@\d{8})\Z")
+
+
+class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The figures of one model.
+
+    :param checked: date of the last comparison with ``source``: ``2026-03-14``.
+    :param source: address of the page with the figures; empty = that of the whole table.
+    """
+
+    context_tokens: int | None = None
+    max_tokens: int | None = None
+    price: Price | None = None
+    checked: str
+    source: str = ""
+
+
+M = TypeVar("M", bound=ModelFigures)
+
+
+def model_figures(models: Mapping[str, M], name: str) -> M | None:
+    """Return the figures of a model; a snapshot (``NAME-2026-03-14``) has those of its own model, never of
+    another.
+    """
+    plain = _SNAPSHOT.sub("", name)
+    return models.get(name) or models.get(plain) or models.get(plain.lower())

@@ -1,0 +1,76 @@
+"""Time limits of a model stream: for the first output, between outputs, for the whole; and the error for
+each.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from claw.contracts.errors import ProviderError
+from claw.host.isolation import ReusableTimeout
+
+if TYPE_CHECKING:
+    from claw.config.models import ProviderConfig
+
+_TAIL_SECONDS = 3.0
+_NO_FIRST_OUTPUT = "the service did not begin to answer within {n} s"
+_NO_NEXT_OUTPUT = "the service stopped in the middle of its answer: no word for {n} s"
+_NOT_FINISHED = "the service was not done with its answer within {n} s"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTimeouts:
+    """Timeouts of a model call, in seconds. Keep-alives do not count as output (``AnswerBuilder.heard``).
+
+    :param begin_seconds: for the first output, from the call on; for the whole of an answer that is not
+        streamed.
+    :param idle_seconds: between two outputs.
+    :param total_seconds: for the end, from the call on.
+    """
+
+    begin_seconds: float = 600.0
+    idle_seconds: float = 120.0
+    total_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, settings: "ProviderConfig") -> "StreamTimeouts":
+        """Read the timeouts of ``providers.NAME``."""
+        return cls(settings.begin_timeout_seconds, settings.idle_timeout_seconds, settings.timeout_seconds)
+
+
+class StreamDeadline:
+    """The deadlines of one call: ``until`` is the time by which the next output must be here."""
+
+    def __init__(self, patience: StreamTimeouts) -> None:
+        self._now, self._patience = asyncio.get_running_loop().time, patience
+        began = self._now()
+        self._end = began + patience.total_seconds
+        self.deadline = min(began + patience.begin_seconds, self._end)
+        self._begun, self._alarm = False, ReusableTimeout()
+
+    def close(self) -> None:
+        """Cancel the timer at the end of the call."""
+        self._alarm.close()
+
+    def output_received(self) -> None:
+        """Note output of the model: the idle timeout starts again."""
+        self._begun = True
+        self.deadline = min(self._now() + self._patience.idle_seconds, self._end)
+
+    def timeout(self, *, whole: bool = False) -> ReusableTimeout:
+        """Return the timeout round a wait for the next piece; it is short when only usage figures can follow."""
+        return self._alarm.at(min(self.deadline, self._now() + _TAIL_SECONDS) if whole else self.deadline)
+
+    def timeout_error(self, service: str) -> ProviderError:
+        """Return the error for the limit that was exceeded."""
+        patience = self._patience
+        if self.deadline >= self._end:
+            seconds, words, key = patience.total_seconds, _NOT_FINISHED, "timeoutSeconds"
+        elif self._begun:
+            seconds, words, key = patience.idle_seconds, _NO_NEXT_OUTPUT, "idleTimeoutSeconds"
+        else:
+            seconds, words, key = patience.begin_seconds, _NO_FIRST_OUTPUT, "beginTimeoutSeconds"
+        return ProviderError(
+            words, fix="try again later, or wait longer: providers.{name}.{key}", reason="timeout", retryable=True,
+            where=service, name=service.partition("/")[0], key=key, n=f"{seconds:g}",
+        )  # fmt: skip

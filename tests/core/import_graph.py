@@ -1,0 +1,125 @@
+"""The imports of this repository that break a rule. ``PYTHONPATH=tests python -m core.import_graph`` writes the list."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import claw
+from claw import runtime
+from core.source import CORE, Source, layers, plugin_packages, sources
+
+LIST = Path(__file__).with_name("still_to_invert.txt")
+OUTSIDE = ("", "__main__")  # the package itself and the start of the process import what they start
+SAME_LAYER = {"runtime": "app", "terminal": "app", "testing": "app"}
+TIERS = {"claw": claw._MODULES, "claw.runtime": runtime._MODULES}
+"""The modules behind the public names."""
+LIBRARIES = {"claw_provider_sdk", "claw_channel_sdk", "claw_testing"}
+"""Packages whose top-level names any plugin may import, beside ``claw``, ``claw.runtime`` and ``claw.testing``."""
+
+Edge = tuple[str, str]
+
+
+@cache
+def core_files() -> tuple[Source, ...]:
+    return tuple(sources(CORE))
+
+
+@cache
+def plugin_files() -> tuple[Source, ...]:
+    return tuple(source for package in plugin_packages() for source in sources(package))
+
+
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(source.module for source in (*core_files(), *plugin_files()))
+
+
+def edges(source: Source) -> Iterator[tuple[str, str]]:
+    """The modules of this repository that a file imports, and what it wrote: ``claw`` for a public name of claw."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in modules():
+                    yield alias.name, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                if alias.name in TIERS.get(node.module, {}):
+                    yield TIERS[node.module][alias.name], node.module
+                elif full in modules():
+                    yield full, full
+                elif node.module in modules():
+                    yield node.module, node.module
+
+
+def layer_of(module: str) -> int:
+    package = module.split(".")[1]
+    return layers()[SAME_LAYER.get(package, package)]
+
+
+def upward() -> set[Edge]:
+    """Imports within core that point to a higher layer."""
+    return {
+        (source.module, target)
+        for source in core_files()
+        if source.package not in OUTSIDE
+        for target, _ in edges(source)
+        if target.startswith("claw.") and target.split(".")[1] not in OUTSIDE
+        if layer_of(target) > layer_of(source.module)
+    }
+
+
+def to_plugins() -> set[Edge]:
+    """Imports of plugins and libraries by core."""
+    return {
+        (source.module, target)
+        for source in core_files()
+        for target, _ in edges(source)
+        if target.startswith("claw_")
+    }
+
+
+def private() -> set[Edge]:
+    """Imports by plugins and libraries of what is not public: modules of core, and other plugins."""
+    return {
+        (source.module, target)
+        for source in plugin_files()
+        for target, written in edges(source)
+        if target.split(".")[0] != source.module.split(".")[0]
+        if written not in ("claw", "claw.runtime", "claw.testing") and written not in LIBRARIES
+    }
+
+
+def circular() -> set[Edge]:
+    """Imports within one package of core that are part of a circle."""
+    graph: dict[str, set[str]] = {source.module: set() for source in core_files()}
+    for source in core_files():
+        inside = {
+            t for t, _ in edges(source) if t in graph and t.split(".")[1:2] == source.module.split(".")[1:2]
+        }
+        graph[source.module] = inside - {source.module}
+    left = graph
+    while free := [name for name, below in left.items() if not below & left.keys()]:
+        left = {name: below for name, below in left.items() if name not in free}
+    while free := [name for name in left if not any(name in below for below in left.values())]:
+        left = {name: below for name, below in left.items() if name not in free}
+    return {(name, target) for name, below in left.items() for target in below & left.keys()}
+
+
+def broken() -> set[Edge]:
+    """Every import that breaks a rule."""
+    return upward() | to_plugins() | private() | circular()
+
+
+def listed() -> list[Edge]:
+    """The imports that are known to break a rule, and are to go."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return [(words[0], words[1]) for line in lines if (words := line.split()) and not line.startswith("#")]
+
+
+if __name__ == "__main__":
+    head = (
+        "# Imports that break a rule of test_import_rules.py: a module and what it imports. Lines only go.\n"
+    )
+    LIST.write_text(head + "".join(f"{a} {b}\n" for a, b in sorted(broken())), encoding="utf-8")

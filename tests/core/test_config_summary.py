@@ -1,0 +1,92 @@
+"""A plugin's own section against its manifest's schema: each wrong key with its path and a fix, no plugin imported."""
+
+import json
+from pathlib import Path
+
+import pytest
+from claw.config import load
+from claw.config.checks import check_installed, installed_names, missing_plugins
+from claw.config.summary import schema_violations
+from claw.host.discovery import states_of
+from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
+from hypothesis import given, strategies as st
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"colour": {"enum": ["red", "blue"]}, "size": {"type": "integer", "minimum": 1}},
+    "required": ["colour"],
+    "additionalProperties": False,
+}
+PAINT = InstalledPlugin("paint", "paint", "paint", "1", manifest=Manifest("paint", config_schema=SCHEMA))
+
+
+def found_wrong(section: object) -> list[tuple[tuple[str | int, ...], str]]:
+    return [(one.path, one.problem) for one in schema_violations(section, SCHEMA)]
+
+
+def test_what_fits_has_no_misfit() -> None:
+    assert found_wrong({"colour": "red", "size": 2}) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "problem"),
+    [
+        ({}, ("colour",), "is required and missing"),
+        ({"colour": "red", "colur": 1}, ("colur",), "is not a known key"),
+        ({"colour": "green"}, ("colour",), "is not one of the known words"),
+        ({"colour": "red", "size": "big"}, ("size",), "must be of the type {type}"),
+        ({"colour": "red", "size": 0}, ("size",), "does not fit the plugin's schema ({rule})"),
+    ],
+)
+def test_each_kind_of_wrong_names_its_key(section: object, path: tuple[str, ...], problem: str) -> None:
+    assert found_wrong(section) == [(path, problem)]
+
+
+def test_a_value_that_may_be_of_several_types_and_is_of_none_hears_which() -> None:
+    secret = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/from"}, {"type": "null"}]}
+    schema = {"properties": {"token": secret}, "$defs": {"from": {"type": "object", "required": ["env"]}}}
+    [one] = schema_violations({"token": 123}, schema)
+    assert (one.path, one.problem.format(**one.values)) == (("token",), "must be of the type string, object")
+    [one] = schema_violations({"token": {"evn": "T"}}, schema)  # of a right type, and wrong in another way
+    assert one.problem == "does not fit the plugin's schema ({rule})"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
+def test_no_section_and_no_schema_breaks_it(value: object) -> None:
+    list(schema_violations(value, SCHEMA))
+    list(schema_violations({}, {"type": value, "properties": value}))
+
+
+def test_a_variable_is_filled_in_before_it_is_judged() -> None:
+    raw = {"plugins": {"entries": {"paint": {"config": {"colour": "${HUE}"}}}}}
+    assert [one.state for one in states_of([PAINT], raw, {"HUE": "red"})] == ["idle"]
+    [wrong] = states_of([PAINT], raw, {"HUE": "green"})
+    assert (wrong.state, wrong.stage) == ("quarantined", "config")
+    assert wrong.why.startswith("plugins.entries.paint.config.colour: ") and "red, blue" in wrong.fix
+
+
+def test_a_plugin_that_is_switched_off_keeps_its_own_state() -> None:
+    raw = {"plugins": {"entries": {"paint": {"enabled": False, "config": {}}}}}
+    assert [one.state for one in states_of([PAINT], raw, {})] == ["disabled"]
+
+
+def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) -> None:
+    tree = {
+        "providers": {"ollama": {"baseUrl": "http://127.0.0.1:9"}, "nobody": {}},
+        "tools": {"allow": ["acme_status"]},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    config = load(tmp_path, {})
+    compatible = InstalledPlugin(
+        "openai", "x", "x", "1", manifest=Manifest("openai", providers=(ProviderDeclaration("*"),))
+    )
+    known = installed_names([compatible], ["read"], [])
+    assert [one.key for one in missing_plugins(config, known)] == ["providers.nobody"]
+    assert [one.key for one in check_installed(config, known)] == ["providers.nobody", "tools.allow[0]"]
+    silent = installed_names([compatible, InstalledPlugin("acme", "acme", "acme", "1")], ["read"], [])
+    assert check_installed(config, silent) == ()

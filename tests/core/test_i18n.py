@@ -1,0 +1,272 @@
+"""Words for people: every template is a literal, names what it is given, and has its Chinese."""
+
+import ast
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from claw import i18n
+from claw.security.redaction import redact
+from core.source import CORE, ROOT, Source, sources, split_off
+
+# Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
+PLACES = {
+    "say": (0,),
+    "ClawError": (0,),
+    "UsageError": (0,),
+    "BusyError": (0,),
+    "BudgetError": (0,),
+    "ProviderError": (0,),
+    "ToolError": (0,),
+    "FenceError": (0,),
+    "ConfigError": (1, 2),
+    "PluginError": (2, 3),
+    "wrong": (0, 1),
+    "tell": (1, 2),
+    "_ParseError": (0, 1),
+}
+# What an error adds to its values by itself.
+GIVEN = {"BusyError": {"pid"}}
+CORE_FILES = sources(CORE) + split_off()
+CHINESE = i18n.translations("zh")
+
+
+def calls(source: Source) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
+    """Every call that takes templates: the call, its name, the template expressions."""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in PLACES:
+            given = [node.args[place] for place in PLACES[name] if place < len(node.args)]
+            yield node, name, given + [key.value for key in node.keywords if key.arg == "fix"]
+
+
+def literals(node: ast.expr) -> Iterator[str]:
+    """The templates in an expression: itself, or both sides of a choice."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from literals(node.body)
+        yield from literals(node.orelse)
+
+
+def fields(template: str) -> set[str]:
+    return {name.split(".")[0].split("[")[0] for _, name, _, _ in Formatter().parse(template) if name}
+
+
+def templates() -> dict[str, str]:
+    """Template → where it stands."""
+    return {
+        template: f"{source.path.relative_to(ROOT)}:{call.lineno}"
+        for source in CORE_FILES
+        for call, _, given in calls(source)
+        for expression in given
+        for template in literals(expression)
+    }
+
+
+def test_every_template_has_its_chinese() -> None:
+    missing = [f"{where}  {template!r}" for template, where in templates().items() if template not in CHINESE]
+    assert missing == [], "\n".join(["untranslated:", *missing])
+
+
+@pytest.mark.parametrize("source", CORE_FILES, ids=str)
+def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> None:
+    built = [
+        f"{source.path.relative_to(ROOT)}:{call.lineno} {name}"
+        for call, name, given in calls(source)
+        for expression in given
+        if isinstance(expression, ast.JoinedStr | ast.BinOp)
+    ]
+    assert built == []
+
+
+@pytest.mark.parametrize("source", CORE_FILES, ids=str)
+def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
+    lacking = []
+    for call, name, given in calls(source):
+        if any(key.arg is None for key in call.keywords):
+            continue
+        there = {key.arg for key in call.keywords} | GIVEN.get(name, set())
+        wanted = {field for expression in given for text in literals(expression) for field in fields(text)}
+        # Without any value a template is said as it stands, braces and all.
+        if there - {"fix", "where", "file", "line", "reason", "retryable", "status", "retry_after_seconds"}:
+            lacking += [f"{source.path.relative_to(ROOT)}:{call.lineno} {name}: {wanted - there}"] * bool(
+                wanted - there
+            )
+    assert lacking == []
+
+
+def test_a_translation_has_the_places_of_its_template() -> None:
+    assert {template: text for template, text in CHINESE.items() if fields(template) != fields(text)} == {}
+
+
+def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_it() -> None:
+    files = [*CORE.glob("locale/*/*.json"), *ROOT.glob("plugins/*/*/locale/*/*.json")]
+    said = {text for file in files for pair in json.loads(file.read_text("utf-8")).items() for text in pair}
+    told = {re.sub(r"\{[^{}]*\}", "some", text) for text in said}
+
+    assert len(told) > 1000
+    assert {text: redact(text) for text in told if redact(text) != text} == {}
+
+
+def test_a_template_has_one_chinese_sentence_in_whatever_file_it_stands() -> None:
+    said: dict[str, set[str]] = {}
+    for path in CORE.glob("locale/zh/*.json"):
+        for template, text in json.loads(path.read_text("utf-8")).items():
+            said.setdefault(template, set()).add(text)
+    assert {template: texts for template, texts in said.items() if len(texts) > 1} == {}
+
+
+def test_a_translation_belongs_to_a_template_that_is_still_said() -> None:
+    said = {
+        node.value
+        for source in CORE_FILES
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sorted(CHINESE.keys() - said) == []
+
+
+@pytest.fixture(autouse=True)
+def _english_again() -> Iterator[None]:
+    yield
+    i18n.use_language("en")
+
+
+def test_an_error_is_told_in_the_language_in_use() -> None:
+    from claw import ClawError
+
+    template, chinese = next((t, c) for t, c in CHINESE.items() if len(fields(t)) == 1)
+    values = dict.fromkeys(fields(template), "bwrap")
+    error = ClawError(template, **values)
+    i18n.use_language("zh_CN.UTF-8")
+    assert str(error) == chinese.format(**values)
+
+
+@pytest.mark.parametrize("language", ["en", "de_DE", "", "C.UTF-8"])
+def test_an_unknown_language_is_english(language: str) -> None:
+    i18n.use_language(language)
+    assert i18n.t("no agent {id}", id="x") == "no agent x"
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(ROOT.glob("plugins/*/claw_*/locale/*")), ids=lambda path: path.parts[-3]
+)
+def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
+    package = folder.parents[1]
+    table = {
+        key: text for file in folder.glob("*.json") for key, text in json.loads(file.read_text()).items()
+    }
+    said = {
+        node.value
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sorted(table.keys() - said) == []
+    assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
+
+
+@pytest.mark.parametrize("plugin", ["telegram", "discord", "feishu", "http"])
+def test_a_channel_speaks_chinese_as_the_house_does(plugin: str) -> None:
+    said = {
+        template: f"{source.path.name}:{call.lineno}"
+        for source in sources(ROOT / "plugins" / plugin / f"claw_{plugin}")
+        if source.path.parent.name != "tools"  # what they say is for the model
+        for call, name, given in calls(source)
+        if name in ("say", "ConfigError")
+        for expression in given
+        for template in literals(expression)
+    }
+    chinese = i18n.translations("zh", f"claw_{plugin}") | CHINESE
+    assert {template: where for template, where in said.items() if template not in chinese} == {}
+
+
+def test_the_menu_of_telegram_is_in_the_language_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from claw_telegram.menu import menu
+
+    monkeypatch.setattr(i18n, "_packages", ["claw"])
+    i18n.use_language("zh")
+    i18n.add_translations("claw_telegram")
+    try:
+        shown = menu()
+    finally:
+        i18n.use_language("en")
+    assert {"command": "stop", "description": "停止正在运行的一轮"} in shown
+    assert all(not one["description"].isascii() for one in shown)
+
+
+@pytest.fixture
+def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Makes an imported package with translations of its own; learned packages are forgotten again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(i18n, "_packages", ["claw"])
+
+    def make(name: str, chinese: str) -> str:
+        folder = tmp_path / name / "locale" / "zh"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "__init__.py").touch()
+        (folder / f"{name}.json").write_text(chinese, encoding="utf-8")
+        importlib.import_module(name)
+        return name
+
+    yield make
+    for name in [name for name in sys.modules if name.startswith("claw_words_")]:
+        del sys.modules[name]
+
+
+def test_a_plugin_brings_translations_in_its_package(brought: Callable[..., str]) -> None:
+    i18n.add_translations(brought("claw_words_before", '{"acme is {state}": "acme：{state}"}'))
+    i18n.use_language("zh")
+    i18n.add_translations(brought("claw_words_after", '{"acme sleeps": "acme 休眠中"}'))
+
+    assert [i18n.t("acme is {state}", state="up"), i18n.t("acme sleeps")] == ["acme：up", "acme 休眠中"]
+    i18n.use_language("en")
+    assert i18n.t("acme sleeps") == "acme sleeps"
+
+
+@pytest.mark.parametrize("file", ["{", "[]", '{"acme sleeps": 7}', '"x"'])
+def test_a_translation_that_cannot_be_read_leaves_the_plugin_its_english(
+    brought: Callable[..., str], file: str
+) -> None:
+    i18n.use_language("zh")
+    i18n.add_translations(brought(f"claw_words_bad{abs(hash(file))}", file))
+    assert i18n.t("acme sleeps") == "acme sleeps"
+
+
+def test_no_plugin_changes_what_claw_says(brought: Callable[..., str]) -> None:
+    template, chinese = next(iter(CHINESE.items()))
+    i18n.use_language("zh")
+    i18n.add_translations(brought("claw_words_sly", json.dumps({template: "something else"})))
+    i18n.use_language("zh")
+    assert i18n.t(template) == chinese
+
+
+def test_a_package_that_is_gone_keeps_nobody_from_another_language(brought: Callable[..., str]) -> None:
+    i18n.add_translations("claw_words_gone")
+    i18n.use_language("zh")
+    template, chinese = next(iter(CHINESE.items()))
+    assert i18n.t(template) == chinese
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 calls"), (1, "1 call"), ("1", "1 call"), ("1,204", "1,204 calls")]
+)
+def test_a_number_stands_with_the_word_that_fits_it(count: object, told: str) -> None:
+    assert i18n.t("{count:call|calls} of {name}", count=count, name="ls") == f"{told} of ls"
+
+
+def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> None:
+    assert [template for template in templates() if "(s)" in template] == []
+
+
+def test_in_chinese_the_number_alone_is_said() -> None:
+    i18n.use_language("zh")
+    assert i18n.t("{count:token|tokens}", count="1") == "1 个词元"

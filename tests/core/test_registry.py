@@ -1,0 +1,41 @@
+"""bounds and seal: what a plugin may bring, and what it must leave alone."""
+
+import pytest
+from claw.host import crash_guard
+from claw.host.registry import check
+from claw.policy import judge_tools as judge_module  # noqa: F401 - so that the room is there
+from claw.testing import FakeTool
+
+
+def test_sound_tools_pass():
+    check("register_tools", [FakeTool("acme_status").tool, FakeTool("acme-wipe").tool])
+
+
+@pytest.mark.parametrize(
+    ("tools", "says"),
+    [
+        ([FakeTool("two words.dot").tool], "two words.dot"),
+        ([FakeTool("x" * 65).tool], "at most 64"),
+        ([FakeTool("big", parameters={"type": "object", "description": "x" * 5_000_000}).tool], "big"),
+        ([FakeTool("odd", parameters={"x": object()}).tool], "not JSON"),
+        ([FakeTool(f"t{n}").tool for n in range(10_000)], "10000 tools"),
+        ([object()], "object"),
+    ],
+)
+def test_what_is_out_of_bounds_is_named(tools, says):
+    with pytest.raises((TypeError, ValueError), match=says.replace(".", r"\.")):
+        check("register_tools", tools)
+
+
+def test_a_function_in_the_place_of_another_is_seen():
+    from claw.agent import routing
+
+    before, real = crash_guard.function_ids(), routing.admit
+    assert crash_guard.replaced_functions(before, crash_guard.function_ids()) == ()
+    routing.admit = lambda *_: None
+    try:
+        assert crash_guard.replaced_functions(before, crash_guard.function_ids()) == (
+            "claw.agent.routing:admit",
+        )
+    finally:
+        routing.admit = real

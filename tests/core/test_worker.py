@@ -1,0 +1,58 @@
+"""yard: what plugins do in a turn happens in a loop of their own."""
+
+import asyncio
+import itertools
+import threading
+import time
+
+import pytest
+from claw.host.worker import PluginWorker
+
+
+@pytest.fixture
+def yard():
+    worker = PluginWorker()
+    yield worker
+    worker.close()
+    time.sleep(0.02)
+
+
+async def test_plain_and_async_steps_answer_from_another_thread(yard):
+    async def double(n):
+        await asyncio.sleep(0)
+        return n * 2, threading.current_thread().name
+
+    assert await yard.call(lambda n: n + 1, 1, seconds=20) == 2
+    assert await yard.call(double, 4, seconds=20) == (8, "claw-yard")
+
+
+async def test_what_a_step_raises_comes_through(yard):
+    def broken():
+        raise RuntimeError("no mood")
+
+    with pytest.raises(RuntimeError, match="no mood"):
+        await yard.call(broken, seconds=20)
+
+
+async def test_a_step_that_waits_for_ever_is_given_up_and_the_yard_goes_on(yard):
+    with pytest.raises(TimeoutError):
+        await yard.call(asyncio.Event().wait, seconds=0.05)
+
+    assert await yard.call(lambda: "here", seconds=20) == "here"
+
+
+async def test_a_step_that_blocks_the_yard_does_not_block_the_house(yard):
+    beats = []
+
+    async def beat():
+        while True:
+            beats.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    heart = asyncio.ensure_future(beat())
+    with pytest.raises(TimeoutError):
+        await yard.call(time.sleep, 5, seconds=0.1)
+    heart.cancel()
+
+    assert max(b - a for a, b in itertools.pairwise(beats)) < 3
+    assert await yard.call(lambda: "a new one", seconds=20) == "a new one"

@@ -1,0 +1,187 @@
+"""What a person was asked before a restart is decided after it: exec's own question, whatever ended the gateway."""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import claw_tools_std
+import pytest
+from claw.host.isolation import Timeouts
+from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
+from claw_gateway.supervisor import ChannelServer
+from claw_telegram.fake import FakeTelegram
+from claw_testing.services import OpenAIService, ServiceReply
+
+OWNED = {"owners": ["fake:boss"], "channels": {"fake": {"allowFrom": ["boss"]}}}
+COMMAND = "mkdir made-once"
+"""A second run of it fails."""
+
+
+@asynccontextmanager
+async def served(model: FakeProvider, channel: FakeChannel, home: Path):
+    harness = Harness(
+        model, channels=[channel], home=home, config=OWNED, plugins={"tools-std": claw_tools_std}
+    )
+    harness.app.leeway = Timeouts(stop_seconds=0.2, pause_seconds=0.05)
+    stop, serving = asyncio.Event(), ChannelServer(harness.app)
+    running = asyncio.ensure_future(serving.run(stop))
+    try:
+        yield harness
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 20)
+        await harness.close()
+
+
+async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:
+    """A gateway that put the question and was stopped before anybody answered; the id of the question."""
+    async with served(FakeProvider(calls("exec", command=COMMAND)), channel, home) as house:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        [waiting] = house.app.runtime.approvals.pending()
+    assert COMMAND in channel.sent[0].text
+    return waiting.id
+
+
+async def told(channel: FakeChannel, text: str) -> None:
+    async with asyncio.timeout(20):
+        while text not in channel.shown:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+@pytest.mark.parametrize("way", ["button", "command"])
+async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_path, way, verdict):
+    channel, model = FakeChannel(), FakeProvider(says("so be it"))
+    id = await asked_and_stopped(channel, tmp_path)
+    async with served(model, channel, tmp_path) as house:
+        if way == "button":
+            channel.says(f"approve:{id}:{verdict}", "boss", kind="button")
+        else:
+            channel.says(f"/approve {id} {verdict}", "boss")
+        await told(channel, "so be it")
+        made = (house.workspace / "made-once").exists()
+
+    [result] = model.requests[0].tool_results
+    assert made is (verdict == "once")
+    assert ("did not allow it" in result.content[0].text) is (verdict == "deny")
+    assert "cut off" not in result.content[0].text
+    assert sum("wants to use exec" in text for text in channel.shown) == 1, "it is not asked again"
+
+
+async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_anew(tmp_path):
+    script = tmp_path / "tool.sh"
+    script.write_text("#!/bin/sh\nmkdir allowed\n")
+    script.chmod(0o755)
+    channel, model = FakeChannel(), FakeProvider(says("so be it"))
+    async with served(FakeProvider(calls("exec", command=str(script))), channel, tmp_path / "home") as house:
+        channel.says("go", "boss")
+        await channel.until_shown()
+        [old] = house.app.runtime.approvals.pending()
+    script.write_text("#!/bin/sh\nmkdir smuggled\n")
+    async with served(model, channel, tmp_path / "home") as house:
+        await channel.until_shown(2)
+        assert "wants to use exec" in channel.shown[1]
+        channel.says(f"/approve {old.id} once", "boss")
+        await channel.until_shown(3)
+        assert "is over" in channel.shown[2]
+        [new] = house.app.runtime.approvals.pending()
+        channel.says(f"/approve {new.id} deny", "boss")
+        await told(channel, "so be it")
+        assert not (house.workspace / "smuggled").exists()
+
+
+async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):
+    channel = FakeChannel()
+    id = await asked_and_stopped(channel, tmp_path)
+    harness = Harness(FakeProvider(), channels=[channel], home=tmp_path, config=OWNED)
+    [cut] = harness.app.runtime.turn_log.unfinished()
+    harness.app.runtime.turn_log.ended(cut.turn, "failed")
+    assert harness.app.runtime.approvals.pending() == ()
+    await harness.close()
+    async with served(FakeProvider(), channel, tmp_path):
+        channel.says(f"/approve {id} once", "boss")
+        await told(channel, f"nobody waits for request {id} any more: nothing was run")
+        channel.says(f"/approve {id} once", "boss")
+        await told(channel, f"request {id} is over: nobody answered in time, or it was stopped")
+
+
+# --- a process that is killed
+
+
+@asynccontextmanager
+async def gateway(folder: Path):
+    """``claw gateway run`` as a process of its own; killed with -9 at the end of the block."""
+    environ = {"PATH": os.defpath, "HOME": str(folder), "CLAW_HOME": str(folder / "claw"), "LANG": "C.UTF-8"}
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "claw", "gateway", "run", cwd=folder, env=environ, stdin=quiet, stdout=quiet, stderr=quiet,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def until(holds, seconds: float = 20.0):
+    async with asyncio.timeout(seconds):
+        while not (now := holds()):
+            await asyncio.sleep(0.02)
+    return now
+
+
+def answers(request):
+    """The command first; once its result is there, words about it."""
+    results = [one["content"] for one in request.body["messages"] if one["role"] == "tool"]
+    return (
+        ServiceReply(f"it said: {results[-1]}")
+        if results
+        else ServiceReply(calls=[("exec", {"command": COMMAND})])
+    )
+
+
+@pytest.mark.xdist_group("telegram")
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+async def test_a_question_of_a_killed_gateway_is_decided_in_the_next_one_and_runs_no_more_than_once(
+    tmp_path, verdict
+):
+    boss = 333444555
+    (tmp_path / "claw").mkdir()
+    async with FakeTelegram() as service, OpenAIService(answers) as model:
+        tree = {
+            "channels": {"telegram": {"botToken": service.token, "apiBase": service.url, "allowFrom": [str(boss)]}},
+            "owners": [f"telegram:{boss}"], "providers": {"openai": {"baseUrl": model.url, "apiKey": "sk-of-a-test"}},
+            "agents": {"defaults": {"model": "openai/gpt-4o"}},
+        }  # fmt: skip
+        (tmp_path / "claw" / "config.json").write_text(json.dumps(tree))
+        person = {"from": {"id": boss, "is_bot": False, "first_name": "Boss"}}
+
+        def ours():
+            chat = service.messages.get(boss, {}).values()
+            return [one for one in chat if one["from"] == service.bot]
+
+        def questions():
+            return [one for one in ours() if one.get("reply_markup")]
+
+        async with gateway(tmp_path):
+            service.says("make it", chat=boss, **person)
+            [question] = await until(questions)
+            await asyncio.sleep(1)  # what a restart must know of it is on disk
+        async with gateway(tmp_path):
+            keys = [key for row in question["reply_markup"]["inline_keyboard"] for key in row]
+            data = next(key["callback_data"] for key in keys if key["callback_data"].endswith(verdict))
+            service.update(callback_query={"id": "q1", "data": data, "message": question, **person})
+            whole = (
+                "did not allow it" if verdict == "deny" else "it said"
+            )  # it grows by edits, and may be half there
+            await until(lambda: [one for one in ours() if whole in one.get("text", "")])
+        [said] = [one["text"] for one in ours() if "it said" in one.get("text", "")]
+
+    made = list(tmp_path.rglob("made-once"))
+    assert len(questions()) == 1
+    assert len(made) == (verdict == "once")
+    assert ("did not allow it" in said) is (verdict == "deny") and "unknown" not in said, said

@@ -1,0 +1,283 @@
+"""An author's first hour: a new plugin passes its own tests, its manifest is held to its code, and both are linted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw import Manifest, ToolDeclaration
+from claw.cli.main import app
+from claw.host.manifest import parse_manifest
+from claw_author import building, linting, scaffold
+from core.source import ROOT
+from typer.testing import CliRunner, Result
+
+PROJECTS = sorted(
+    path.parent
+    for path in [*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("examples/*/pyproject.toml")]
+    if "claw.plugins" in path.read_text()
+)
+
+
+def claw(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+@pytest.fixture(params=scaffold.KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A new plugin of each kind, written once."""
+
+    @cache
+    def of(kind: str) -> Path:
+        folder = tmp_path_factory.mktemp(kind) / "new"
+        done = claw("plugins", "new", "wind-chime", "--kind", kind, "--path", folder)
+        assert done.exit_code == 0, done.output
+        return folder
+
+    return of
+
+
+@pytest.fixture
+def project(kind: str, written: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A new plugin of that kind, to do with as one likes."""
+    return Path(shutil.copytree(written(kind), tmp_path / "new"))
+
+
+@pytest.fixture
+def package(project: Path) -> Path:
+    return project / "claw_plugin_wind_chime"
+
+
+def test_a_new_plugin_passes_its_own_tests_its_manifest_fits_and_there_is_nothing_to_mend(
+    project: Path, kind: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:xdist"],
+        cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert claw("plugins", "build", project, "--check").exit_code == 0
+    checked = claw("plugins", "check", project, "--json")
+    assert (checked.exit_code, json.loads(checked.stdout)["findings"]) == (0, [])
+    manifest = parse_manifest((project / "claw_plugin_wind_chime/claw-plugin.json").read_text(), "wind-chime")
+    assert manifest.kinds == (kind,)
+
+
+def test_a_new_plugin_has_what_is_needed_to_publish_it(project: Path, package: Path) -> None:
+    wanted = {"LICENSE", "README.md", "pyproject.toml", ".gitignore", ".github/workflows/test.yml"}
+    wanted |= {f"{package.name}/__init__.py", f"{package.name}/py.typed", "tests/test_wind_chime.py"}
+    there = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    assert wanted <= there
+    there = {name for name in there if "__pycache__" not in name}
+    left = [name for name in there if "@" in name or "@plugin@" in (project / name).read_text()]
+    assert left == [], "a name was not filled in"
+    (project / "dist").mkdir()
+    build = "from flit_core.buildapi import build_wheel; print(build_wheel('dist'))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=project, capture_output=True, text=True, check=True
+    )
+    inside = zipfile.ZipFile(project / "dist" / done.stdout.split()[-1]).namelist()
+    assert f"{package.name}/claw-plugin.json" in inside
+    assert any(name.endswith("entry_points.txt") for name in inside)
+
+
+def test_new_code_of_a_new_plugin_reads_well(project: Path) -> None:
+    rules = ["--isolated", "--no-cache", "--line-length", "122", "--select", "E,F,I,UP,B,SIM"]
+    command = [sys.executable, "-m", "ruff", "check", *rules, "."]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_a_changed_tool_is_found_and_build_mends_it(project: Path, package: Path) -> None:
+    code = package / "__init__.py"
+    code.write_text(
+        code.read_text().replace("verbose: bool", "very: bool").replace("param verbose", "param very")
+    )
+
+    stale = claw("plugins", "build", project, "--check")
+    assert stale.exit_code == 1
+    assert "tools: wind_chime_status: parameters" in stale.output
+    assert claw("plugins", "check", project).exit_code == 1
+
+    assert claw("plugins", "build", project).exit_code == 0
+    assert claw("plugins", "build", project, "--check").exit_code == 0
+    [tool] = parse_manifest((package / "claw-plugin.json").read_text(), "wind-chime").tools
+    assert list(tool.parameters["properties"]) == ["name", "very"]
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_what_an_author_wrote_by_hand_stays(project: Path, package: Path) -> None:
+    file = package / "claw-plugin.json"
+    tree = json.loads(file.read_text()) | {"name": "Chime", "env": ["CHIME_KEY"], "kinds": []}
+    file.write_text(json.dumps(tree))
+
+    assert claw("plugins", "build", project).exit_code == 0
+    manifest = parse_manifest(file.read_text(), "wind-chime")
+    assert (manifest.name, manifest.env, manifest.kinds) == ("Chime", ("CHIME_KEY",), ("tool",))
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise RuntimeError('no such machine')", "no such machine"),
+        ("raise SystemExit(3)", "ended without an answer"),
+        ("import claw_plugin_of_nobody", "claw_plugin_of_nobody"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_told_in_one_line(
+    project: Path, package: Path, code: str, told: str
+) -> None:
+    (package / "__init__.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "claw", "plugins", "build", str(project)], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_what_a_plugin_prints_is_not_taken_for_its_answer(project: Path, package: Path) -> None:
+    code = package / "__init__.py"
+    code.write_text("print('{}')\n" + code.read_text())
+    assert claw("plugins", "build", project, "--check").exit_code == 0
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = claw("plugins", "new", "chime", "--path", tmp_path)
+    assert done.exit_code == 2 or "not empty" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["notes.txt"]
+
+
+def test_a_command_of_a_plugin_that_is_switched_off_says_how_to_switch_it_on() -> None:
+    claw("config", "set", "plugins.entries.author.enabled", "false")
+    told = str(claw("plugins", "new", "chime").exception)
+    assert "claw plugins new is part of plugin author, which is disabled" in told
+    mend = told.rpartition(" claw config ")[2].split()
+    assert claw("config", *mend).exit_code == 0
+    assert claw("plugins", "new", "--help").exit_code == 0
+
+
+def test_the_commands_for_authors_stand_among_those_for_plugins() -> None:
+    shown = claw("plugins", "--help").stdout
+    assert all(f" {name} " in shown for name in ("list", "info", "new", "build", "check"))
+
+
+@pytest.mark.parametrize("name", ["", "9lives", "../up", "a--b", "wind chime", "风铃"])
+def test_a_name_that_cannot_be_an_id_is_refused(name: str, tmp_path: Path) -> None:
+    done = claw("plugins", "new", name, "--path", tmp_path / "new")
+    assert "cannot be the id of a plugin" in str(done.exception)
+    assert not (tmp_path / "new").exists()
+
+
+ALL_THE_SAME = {
+    ("feishu_bitable_write", "openai-strict")
+}  # a record's fields have the names that people gave them
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
+def test_our_own_plugins_and_the_examples_are_as_their_manifests_say(project: Path) -> None:
+    done = claw("plugins", "check", project, "--json")
+    findings = json.loads(done.stdout)["findings"]
+    assert [one for one in findings if (one["where"], one["rule"]) not in ALL_THE_SAME] == []
+
+
+# --- the lint: what is told, by rule
+
+OBJECT = {"type": "object", "properties": {}}
+
+
+def found(**fields: Any) -> list[str]:
+    tool = {"name": "chime_ring", "description": "Ring the chime.", "parameters": OBJECT} | fields
+    manifest = Manifest(
+        id="chime", name="Chime", description="A chime.", kinds=("tool",), tools=(ToolDeclaration(**tool),)
+    )
+    return [finding.rule for finding in linting.findings(manifest)]
+
+
+def of(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "rules"),
+    [
+        ({}, []),
+        ({"name": "9ring"}, ["name"]),
+        ({"name": "ring the chime"}, ["name"]),
+        ({"name": "r" * 65}, ["name"]),
+        ({"description": ""}, ["description"]),
+        ({"description": "Chime ring"}, ["description"]),
+        ({"description": "Ring. " * 300}, ["description"]),
+        ({"description": "敲响风铃"}, []),
+        ({"parameters": {"type": "string"}}, ["anthropic"]),
+        ({"parameters": OBJECT | {"anyOf": [{"required": ["x"]}]}}, ["anthropic"]),
+        ({"parameters": {"type": "object", "properties": {"the x": {"type": "string"}}}}, ["anthropic"]),
+        ({"parameters": of({"type": "strange"})}, ["anthropic"]),
+        ({"parameters": {"type": "object"}}, ["openai-strict"]),
+        ({"parameters": of({"type": "object", "additionalProperties": {"type": "string"}})}, ["openai-strict"]),
+        ({"parameters": of({"not": {"type": "string"}})}, ["openai-strict", "gemini"]),
+        ({"parameters": of({"type": "array"})}, ["openai-strict", "gemini"]),
+        ({"parameters": of({"type": "integer", "enum": [1, 2]})}, ["gemini"]),
+        ({"parameters": of({"$ref": "#/$defs/T"}) | {"$defs": {"T": of({"$ref": "#/$defs/T"})}}}, ["gemini"]),
+        ({"parameters": of({"type": "string", "description": "long " * 900})}, ["price"]),
+    ],
+)  # fmt: skip
+def test_a_tool_that_is_not_welcome_everywhere_is_told_by_rule(
+    fields: dict[str, Any], rules: list[str]
+) -> None:
+    assert found(**fields) == rules
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"id": "Chime"}, "id"),
+        ({"name": ""}, "manifest"),
+        ({"description": " "}, "manifest"),
+        ({"api": "1.x"}, "manifest"),
+        ({"channels": ("chime",)}, "manifest"),
+        ({"env": ("chime_key",)}, "env"),
+    ],
+)
+def test_a_field_of_the_manifest_that_misleads_is_told_by_rule(fields: dict[str, Any], rule: str) -> None:
+    sound = {"id": "chime", "name": "Chime", "description": "A chime.", "kinds": ()}
+    assert [finding.rule for finding in linting.findings(Manifest(**sound | fields))] == [rule]
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_a_rule_that_an_author_does_not_share_can_be_left_out(project: Path, package: Path) -> None:
+    code = package / "__init__.py"
+    code.write_text(code.read_text().replace("name: str,", "name: dict[str, str],"))
+    claw("plugins", "build", project)
+
+    assert "(openai-strict)" in claw("plugins", "check", project).output
+    assert claw("plugins", "check", project, "--ignore", "openai-strict").exit_code == 0
+
+
+def test_an_installed_plugin_is_checked_by_its_id() -> None:
+    assert claw("plugins", "check", "tools-std").exit_code == 0
+    assert "did you mean" in str(claw("plugins", "check", "tools-st").exception)
+
+
+def test_what_is_written_is_read_back_the_same() -> None:
+    for project in PROJECTS:
+        [file] = project.glob("*/claw-plugin.json")
+        manifest = parse_manifest(file.read_text(), json.loads(file.read_text())["id"])
+        assert parse_manifest(building.written(manifest), manifest.id) == manifest

@@ -1,0 +1,113 @@
+"""What a new configuration and a stop leave alone: turns that run, the other account of a plugin, questions of nobody."""
+
+import asyncio
+
+import pytest
+from claw.app import load_setup
+from claw.contracts.diagnostics import LOADED
+from claw.contracts.errors import ConfigError
+from claw.contracts.messages import Address
+from claw.host.hookspecs import hookimpl
+from claw.host.isolation import Timeouts
+from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
+from claw_approvals.question import ApprovalRequest
+from claw_gateway.supervisor import ChannelServer
+from integration.test_serving import Broken, Channels, served, until
+
+OPEN = {"channels": {"fake": {"allowFrom": ["u1"]}}}
+
+
+async def reloaded(house, config):
+    house._write_config(config, "fake")
+    await house.serving.reload(
+        load_setup({"CLAW_HOME": str(house.home), "HOME": str(house.home)}, standard_plugins())
+    )
+
+
+class Slow(FakeProvider):
+    """Answers when it is let go, and notes when it is closed."""
+
+    def __init__(self):
+        super().__init__(name="slow")
+        self.begun, self.go, self.closed = asyncio.Event(), asyncio.Event(), False
+
+    async def stream(self, request):
+        self.begun.set()
+        await self.go.wait()
+        self._answers = [says("closed too early" if self.closed else "done")]
+        async for event in super().stream(request):
+            yield event
+
+    async def close(self):
+        self.closed = True
+
+
+class Anew:
+    """A plugin that makes its provider anew for each configuration."""
+
+    def __init__(self):
+        self.made = []
+
+    @hookimpl
+    def register_providers(self, config):
+        self.made.append(Slow())
+        return [self.made[-1]]
+
+
+async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed_after_it(tmp_path):
+    channel, plugin = FakeChannel(), Anew()
+    slow = {"agents": {"defaults": {"model": "slow/m1"}}}
+    plugins = {"channels": Channels(channel), "slow": plugin}
+    async with Harness(FakeProvider(), home=tmp_path, config={**OPEN, **slow}, plugins=plugins) as harness:
+        stop = asyncio.Event()
+        harness.serving = ChannelServer(harness.app)
+        running = asyncio.ensure_future(harness.serving.run(stop))
+        channel.says("work", "u1")
+        async with asyncio.timeout(20):
+            await plugin.made[0].begun.wait()
+        await reloaded(harness, {"channels": {"fake": {"allowFrom": ["u1", "u2"]}}, **slow})
+        await asyncio.sleep(0.05)
+        old, new = plugin.made
+        assert not old.closed
+        old.go.set()
+        assert await channel.until_shown() == ["done"]
+        async with asyncio.timeout(20):
+            while not old.closed:
+                await asyncio.sleep(0.01)
+        assert not new.closed
+        stop.set()
+        await running
+
+
+@pytest.mark.parametrize("why", [ConfigError("channels.fake.token", "nobody knows it", "Take another one")])
+async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tmp_path, why):
+    broken, other = Broken(why), FakeChannel(account="work")
+    config = {"channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {}}}}}
+    model = FakeProvider(says("here"))
+    async with Harness(
+        model, home=tmp_path, config=config, plugins={"both": Channels(broken, other)}
+    ) as harness:
+        harness.app.leeway = Timeouts(pause_seconds=0.01)
+        stop, serving = asyncio.Event(), ChannelServer(harness.app)
+        running = asyncio.ensure_future(serving.run(stop))
+        async with asyncio.timeout(20):
+            while serving.report().channels[0].state.state != "failed":
+                await asyncio.sleep(0.01)
+        other.says("hi", "u1")
+        assert await other.until_shown() == ["here"]
+        assert [one.state for one in harness.app.host.standings if one.id == "both"] == [LOADED]
+        stop.set()
+        await running
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "after a reload"])
+async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, again):
+    request = ApprovalRequest("agent:a:main", "a", "t", "exec", "", "ls", "digest", Address("fake", "chat-1"))
+    config = {**OPEN, "owners": ["fake:boss"]}
+    async with served(FakeProvider(), FakeChannel(), home=tmp_path, config=config) as house:
+        await until(lambda: house.serving.report().channels[0].state.state == "up")
+        if again:
+            await reloaded(house, {**config, "owners": ["fake:boss", "fake:other"]})
+        approvals = house.serving.app.runtime.approvals
+        assert approvals.refusal(request) == ""
+    assert "nobody can be asked here" in approvals.refusal(request)

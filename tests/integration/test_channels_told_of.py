@@ -1,0 +1,83 @@
+"""A channel that cannot hear, or cannot start, is told of where a person looks: in the log at once, and in its state."""
+
+import asyncio
+import json
+import socket
+
+import claw_http
+import claw_telegram
+import pytest
+from claw.host.isolation import Timeouts
+from claw.testing import FakeProvider, Harness
+from claw_gateway.commands.channels import channel_table
+from claw_gateway.supervisor import ChannelServer
+from claw_telegram.fake import FakeTelegram
+from integration.channels.stage import until
+from strangers import Machine
+
+SECRET = "a-secret-of-the-webhook_1"
+
+
+@pytest.mark.xdist_group("telegram")
+@pytest.mark.parametrize("listens", [False, True])
+async def test_webhook_mode_without_the_listener_has_failed_and_names_what_is_missing(tmp_path, listens):
+    async with FakeTelegram() as service:
+        section = {
+            "botToken": service.token, "apiBase": service.url, "mode": "webhook", "webhookSecret": SECRET,
+        }  # fmt: skip
+        more = {"http": {}} if listens else {}
+        config = {"channels": {"telegram": section, **more}, "gateway": {"port": 0}}
+        plugins = {"telegram": claw_telegram, "http": claw_http}
+        async with Harness(FakeProvider(), home=tmp_path, config=config, plugins=plugins) as harness:
+            serving, stop = ChannelServer(harness.app), asyncio.Event()
+            running = asyncio.ensure_future(serving.run(stop))
+
+            def state():
+                return next(one.state for one in serving.report().channels if one.name == "telegram")
+
+            await until(lambda: state().state in ("up", "failed"))
+            told = state()
+            stop.set()
+            await running
+    assert told.state == ("up" if listens else "failed")
+    assert ("channels.http" in told.detail) is not listens
+    assert (
+        any("channels.telegram.mode" in line and "channels.http" in line for line in harness.log_lines)
+        is not listens
+    )
+
+
+@pytest.mark.parametrize("name", ["telegram", "feishu"])
+def test_the_check_of_the_file_says_so_too_for_each_account(tmp_path, name):
+    machine = Machine(tmp_path)
+    accounts = {"work": {"mode": "webhook"}, "home": {}, "off": {"mode": "webhook", "enabled": False}}
+    machine.configured(json.dumps({"channels": {name: {"accounts": accounts}}}), "config.json")
+    keys = [one["key"] for one in json.loads(machine.claw("config", "validate", "--json").out)["warnings"]]
+    assert keys.count(f"channels.{name}.accounts.work.mode") == 1
+    assert not any("home" in key or "off" in key for key in keys)
+
+
+async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = {"channels": {"http": {}}, "gateway": {"port": taken.getsockname()[1]}}
+        async with Harness(
+            FakeProvider(), home=tmp_path, config=config, plugins={"http": claw_http}
+        ) as harness:
+            harness.app.leeway = Timeouts(pause_seconds=30.0)
+            stop = asyncio.Event()
+            serving = ChannelServer(harness.app)
+            running = asyncio.ensure_future(serving.run(stop))
+            [line] = await until(lambda: [line for line in harness.log_lines if "taken" in line])
+            assert serving.report().channels[0].state.state == "failed"
+            stop.set()
+            await running
+            assert [one for one in harness.log_lines if "taken" in one] == [line], "once"
+    assert "gateway.port" in line and "tried again" in line
+
+
+def test_what_a_channel_that_is_up_has_to_say_stands_in_the_table():
+    row = {"channel": "http", "account": "default", "state": "up", "lastFrameAt": None, "reconnects": 0}
+    said = [
+        {**row, "detail": detail, "lastError": error} for detail, error in (("http://x:1", ""), ("", "late"))
+    ]
+    assert [line[-1] for line in channel_table(said, 0.0)[1]] == ["http://x:1", "earlier: late"]

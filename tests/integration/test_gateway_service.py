@@ -1,0 +1,125 @@
+"""The gateway as a service: the files are right, nothing is promised where there is no service manager."""
+
+import os
+import plistlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from claw_gateway.process.service import SystemService
+from integration.gateways import Home, home  # noqa: F401
+
+USER = Path("/home/ann")
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> "$CLAW_HOME/asked"
+case "$*" in
+  *show-environment*) exit 0 ;;
+  *MainPID*) cat "$CLAW_HOME/pid" 2>/dev/null || echo 0 ;;
+  *" start "*) "$PYTHON" -m claw gateway run >/dev/null 2>&1 & echo $! > "$CLAW_HOME/pid" ;;
+  *" stop "*) kill -TERM "$(cat "$CLAW_HOME/pid")" ;;
+esac
+"""
+
+
+def service(home: str = "/home/ann/.claw", kind: str = "systemd", **environ: str) -> SystemService:  # noqa: F811
+    told = {"HOME": str(USER), "PATH": "/usr/bin:/bin", **environ}
+    return SystemService(Path(home), told, kind, "/opt/claw/bin/python")
+
+
+def test_the_unit_runs_this_home_with_this_python_and_does_not_retry_what_a_person_must_mend():
+    unit = service().text.splitlines()
+
+    assert "ExecStart=/opt/claw/bin/python -m claw gateway run" in unit
+    assert "Environment=CLAW_HOME=/home/ann/.claw" in unit
+    assert "EnvironmentFile=-/home/ann/.claw/gateway.env" in unit
+    assert "Restart=on-failure" in unit
+    assert "RestartPreventExitStatus=2 3 4" in unit
+    assert service().path == USER / ".config/systemd/user/claw-gateway.service"
+
+
+def test_nothing_in_a_path_is_read_as_a_specifier_or_a_variable_of_systemd():
+    unit = service("/srv/100%h of $HOME", PATH="/opt/%u/bin:/bin").text.splitlines()
+
+    assert 'Environment="CLAW_HOME=/srv/100%%h of $HOME"' in unit
+    assert "EnvironmentFile=-/srv/100%%h of $HOME/gateway.env" in unit
+    assert "WorkingDirectory=/srv/100%%h of $HOME" in unit
+    assert "Environment=PATH=/opt/%%u/bin:/bin" in unit
+
+
+def test_another_home_is_another_service():
+    assert service("/srv/claw").name != service().name
+    assert service("/srv/claw").name != service("/srv/claw2").name
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze (package systemd) reads unit files"
+)
+@pytest.mark.parametrize("home", ["/home/ann/.claw", '/srv/50% of "my" $HOME/cla w'])
+def test_systemd_reads_the_unit_without_a_complaint(tmp_path, home):  # noqa: F811
+    there = SystemService(
+        Path(home),
+        {"HOME": str(tmp_path), "PATH": "/usr/bin:/my tools"},
+        "systemd",
+        shutil.which("true") or "",
+    )
+    path = tmp_path / f"{there.name}.service"
+    path.write_text(there.text)
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--generators=no", path], capture_output=True, text=True
+    )
+
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
+
+
+def test_the_agent_of_launchd_is_a_property_list_that_says_the_same():
+    there = service(kind="launchd")
+    told = plistlib.loads(there.text.encode())
+
+    assert told["ProgramArguments"] == ["/opt/claw/bin/python", "-m", "claw", "gateway", "run"]
+    assert told["EnvironmentVariables"]["CLAW_HOME"] == "/home/ann/.claw"
+    assert told["KeepAlive"] == {"SuccessfulExit": False}
+    assert there.path == USER / "Library/LaunchAgents/claw.gateway.plist"
+    assert there.commands == (f"launchctl bootstrap gui/{os.getuid()} {there.path}",)
+
+
+def test_where_there_is_no_service_manager_it_says_so_and_what_works(home):  # noqa: F811
+    said = home.claw("gateway", "install", PATH=str(home.workspace))
+
+    assert said.code == 1
+    assert "claw gateway start" in said.line and "claw gateway run" in said.line
+    assert home.claw("gateway", "install", "--print", PATH=str(home.workspace)).out.startswith("# Written by")
+
+
+@pytest.fixture
+def managed(home: Home) -> Home:  # noqa: F811
+    """A machine whose ``systemctl`` does what the real one would."""
+    tools = home.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text(SYSTEMCTL)
+    (tools / "systemctl").chmod(0o755)
+    home.environ = {"PATH": f"{tools}:{os.defpath}", "PYTHON": sys.executable}
+    return home
+
+
+def test_it_is_installed_once_and_tells_how_to_switch_it_on(managed):
+    first, second = managed.claw("gateway", "install"), managed.claw("gateway", "install")
+
+    [path] = (managed.root / ".config/systemd/user").iterdir()
+    assert (first.code, second.code) == (0, 0)
+    assert first.out.startswith(f"written: {path}") and second.out.startswith("is as it should be")
+    assert f"systemctl --user enable --now {path.stem}" in first.out
+    assert path.read_text() == managed.claw("gateway", "install", "--print").out
+
+
+def test_once_installed_start_and_stop_go_through_the_service_manager(managed):
+    managed.claw("gateway", "install")
+
+    started = managed.claw("gateway", "start")
+    stopped = managed.claw("gateway", "stop")
+
+    asked = (managed.home / "asked").read_text()
+    assert (started.code, stopped.code) == (0, 0), started.err + stopped.err
+    assert "--user start claw-gateway" in asked and "--user stop claw-gateway" in asked

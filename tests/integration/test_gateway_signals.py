@@ -1,0 +1,75 @@
+"""What a gateway is told by signals: it ends in time whatever hangs, and a closed terminal is no wish to reload."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from claw_gateway.process import control, run, signals
+
+HANGS = """
+import os, signal, sys, threading, time
+from claw_gateway.process.signals import SignalHandlers
+SignalHandlers(stop_seconds=0.4).install()
+threading.Thread(target=time.sleep, args=(30,)).start()  # a stranger's, and no daemon
+print("ready", flush=True)
+time.sleep(30)
+sys.exit(9)
+"""
+
+TERMINAL = """
+import asyncio, os, sys
+from claw_gateway.process.signals import SignalHandlers
+
+async def main():
+    told, stop, reload = SignalHandlers(stop_seconds=5.0), asyncio.Event(), asyncio.Event()
+    told.install()
+    told.connect(asyncio.get_running_loop(), stop, reload)
+    os.write(int(sys.argv[1]), b"ready\\n")
+    ways = {asyncio.ensure_future(stop.wait()): b"stop", asyncio.ensure_future(reload.wait()): b"reload"}
+    done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    os.write(int(sys.argv[1]), ways[done.pop()])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("word", ["TERM", "INT"])
+def test_a_process_that_hangs_is_gone_in_time_with_code_0(word):
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, text=True) as hanging:
+        assert hanging.stdout is not None and hanging.stdout.readline() == "ready\n"
+        began = time.monotonic()
+        subprocess.run(["kill", f"-{word}", str(hanging.pid)], check=True)
+        assert hanging.wait(10) == 0
+    assert time.monotonic() - began < 5
+
+
+def test_the_whole_of_a_stop_fits_into_the_fifteen_seconds_that_the_manual_names():
+    manual = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    assert f"within {signals.STOP_SECONDS:g} seconds" in manual
+    told = run._SERVING_SECONDS + run._CLOSING_SECONDS + run._LEFT_SECONDS
+    assert told < signals.STOP_SECONDS < control.STOP_SECONDS
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_closed_terminal_stops_it_and_an_open_one_reads_the_config_again(closed):
+    ours, theirs = pty.openpty()
+    out, into = os.pipe()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", TERMINAL, str(into)], stdin=theirs, pass_fds=[into], start_new_session=True
+        ) as running:
+            assert os.read(out, 100) == b"ready\n"
+            if closed:
+                os.close(ours)
+                ours = -1
+            subprocess.run(["kill", "-HUP", str(running.pid)], check=True)
+            assert os.read(out, 100) == (b"stop" if closed else b"reload")
+            assert running.wait(10) == 0
+    finally:
+        for fd in (ours, theirs, out, into):
+            if fd >= 0:
+                os.close(fd)

@@ -1,0 +1,453 @@
+"""``claw auth``, ``claw models``: keys are taken unseen, listed without their secrets, tried for real, put in order."""
+
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from claw.cli.main import app
+from claw.contracts.errors import ProviderError, UsageError
+from claw.contracts.provider import Credential
+from claw.storage.database import Database
+from claw_budgets.ledger import UsageLedger
+from claw_models.commands_auth import parse_login
+from claw_models.key_pool import KeyPool
+from claw_testing.services import OpenAIService, ServiceReply
+from typer.testing import CliRunner, Result
+
+SECRET = "sk-never-to-be-seen-0123456789"
+CONFIG: dict[str, Any] = {
+    "agents": {"defaults": {"model": {"primary": "openai/gpt-4o", "fallbacks": ["anthropic/claude-x"]}}},
+    "models": {"aliases": {"fast": "openai/gpt-4o-mini"}},
+}
+
+
+def claw(*words: object, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, [*map(str, words)], input=stdin)
+
+
+def told(*words: object) -> dict[str, Any]:
+    answer = claw(*words, "--json")
+    assert SECRET not in answer.output
+    return {"code": answer.exit_code, **json.loads(answer.stdout)}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / ".claw"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return folder
+
+
+def write(home: Path, model: str | dict, providers: dict | None = None, **more: Any) -> None:
+    tree = {"agents": {"defaults": {"model": model}}, "providers": providers or {}, **more}
+    (home / "config.yaml").write_text(yaml.safe_dump(tree))
+
+
+def rests(home: Path, provider: str, key: Credential, reason: str) -> None:
+    database = Database(home / "state.db")
+    KeyPool(database).record_failure(provider, key, "m", ProviderError("no", reason=reason))
+    database.close()
+
+
+def test_a_key_is_read_from_stdin_into_a_private_file_and_listed_without_its_secret(home: Path):
+    added = claw("auth", "add", "openai", "--name", "work", stdin=f"{SECRET}\n")
+
+    assert added.exit_code == 0, added.output
+    file = home / "agents/default/auth-profiles.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert SECRET in file.read_text()
+    assert SECRET not in added.output + claw("auth", "list").output
+    [key] = told("auth", "list")["keys"]
+    assert (key["provider"], key["name"], key["where"]) == ("openai", "work", "auth-profiles.json")
+
+
+def test_no_key_is_taken_on_the_command_line_nor_an_empty_one_nor_for_nobody(home: Path):
+    typed = claw("auth", "add", "openai", SECRET).exception
+    assert isinstance(typed, UsageError) and SECRET not in str(typed) and "--name" in str(typed)
+    assert claw("auth", "add", "openai", stdin="\n").exit_code != 0
+    unknown = claw("auth", "add", "opnai", stdin=SECRET)
+    assert "openai" in str(unknown.exception)
+
+
+def test_keys_of_the_file_and_of_the_environment_are_listed_with_their_places(home: Path, monkeypatch):
+    config = {**CONFIG, "providers": {"openai": {"authProfiles": [{"id": "a", "apiKey": "${NOT_SET}"}]}}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+
+    rows = {row["provider"]: row for row in told("auth", "list")["keys"]}
+
+    assert rows["anthropic"]["where"] == "ANTHROPIC_API_KEY"
+    assert rows["openai"]["where"] == "providers.openai.authProfiles[0]"
+    assert "NOT_SET" in rows["openai"]["state"]
+
+
+def test_a_key_is_forgotten_and_what_is_not_there_is_an_error(home: Path):
+    claw("auth", "add", "openai", stdin=SECRET)
+
+    assert claw("auth", "remove", "openai").exit_code == 0
+    assert told("auth", "list")["keys"] == []
+    assert claw("auth", "remove", "openai").exit_code != 0
+
+
+def test_the_order_of_keys_is_the_agent_s_own(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+
+    assert claw("auth", "order", "openai", "two", "one").stdout == "order of openai: two, one\n"
+    assert told("auth", "list")["order"] == {"openai": ["two", "one"]}
+    assert "no key three" in str(claw("auth", "order", "openai", "three").exception)
+    assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they take turns\n"
+
+
+def states() -> dict[str, str | None]:
+    return {key["name"]: key["state"] for key in told("auth", "list")["keys"]}
+
+
+def test_a_key_that_is_added_comes_last_in_a_standing_order(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+    claw("auth", "order", "openai", "one")
+
+    added = claw("auth", "add", "openai", "--name", "three", stdin=f"{SECRET}-three")
+    again = claw("auth", "add", "openai", "--name", "one", stdin=f"{SECRET}-new")
+
+    assert "order of openai: one, three\n" in added.stdout
+    assert "order of" not in again.stdout
+    assert told("auth", "list")["order"] == {"openai": ["one", "three"]}
+
+
+def test_a_key_that_no_order_names_is_not_ready(home: Path):
+    for name in ("one", "two"):
+        claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
+    assert states() == {"one": None, "two": None}
+
+    claw("auth", "order", "openai", "one")
+
+    assert states() == {"one": None, "two": "not in the order"}
+    rests(home, "openai", Credential("one", f"{SECRET}-one", provider="openai", owner="default"), "billing")
+    [openai, _] = told("models", "status")["models"]
+    assert not openai["ready"]
+    assert {key["key"]: key["state"] for key in openai["keys"]}["two"] == "not in the order"
+
+
+def test_an_order_of_the_file_that_does_not_name_a_new_key_is_told(home: Path):
+    keys = [{"id": "one", "apiKey": f"{SECRET}-one"}]
+    write(home, "openai/gpt-4o", {"openai": {"authProfiles": keys, "authOrder": ["one"]}})
+
+    added = claw("auth", "add", "openai", "--name", "three", stdin=f"{SECRET}-three")
+
+    assert "claw auth order openai one three does" in added.stderr
+    assert states() == {"one": None, "three": "not in the order"}
+
+
+def test_a_variable_that_is_not_set_here_is_kept_and_told(home: Path, monkeypatch):
+    added = claw("auth", "add", "openai", "--env", "NOT_SET_AT_ALL")
+
+    assert added.exit_code == 0
+    assert "NOT_SET_AT_ALL is not set in this environment" in added.stderr
+    monkeypatch.setenv("SET_ALREADY", SECRET)
+    assert claw("auth", "add", "openai", "--name", "other", "--env", "SET_ALREADY").stderr == ""
+    assert states()["main"] == "the environment variable NOT_SET_AT_ALL is not set"
+
+
+# --- logins
+
+
+LOGIN = {"access_token": SECRET, "refresh_token": f"{SECRET}-refresh", "expires_in": 3600}
+
+
+def test_a_login_that_nobody_would_make_anew_is_refused_with_the_way_out(home: Path):
+    refused = claw("auth", "add", "openai", "--name", "work", "--type", "oauth", stdin=SECRET)
+
+    assert isinstance(refused.exception, UsageError)
+    assert "no plugin here has a refresh for openai" in str(refused.exception)
+    assert "claw auth add openai --name work --type token" in str(refused.exception)
+    assert told("auth", "list")["keys"] == []
+
+
+@pytest.fixture
+def renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed plugin whose provider makes logins anew."""
+    site = tmp_path / "site"
+    package, metadata = site / "plugin_renewing", site / "claw_renewing-1.0.dist-info"
+    package.mkdir(parents=True)
+    metadata.mkdir()
+    (package / "__init__.py").write_text(
+        "from claw import hookimpl\nfrom claw.testing import FakeProvider\n\n\n"
+        "class Renewing(FakeProvider):\n    async def refresh(self, credential):\n        return credential\n\n\n"
+        "@hookimpl\ndef register_providers(config):\n    return [Renewing(name='renewing', keys=[])]\n"
+    )
+    manifest = {"id": "renewing", "kinds": ["provider"], "providers": [{"name": "renewing"}]}
+    (package / "claw-plugin.json").write_text(json.dumps(manifest))
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: claw-renewing\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[claw.plugins]\nrenewing = plugin_renewing\n")
+    monkeypatch.syspath_prepend(site)
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_login_is_kept_with_what_makes_it_anew_or_not_at_all(home: Path):
+    add = ("auth", "add", "renewing", "--type", "oauth")
+
+    bare = claw(*add, stdin=SECRET).exception
+    assert isinstance(bare, UsageError) and "a login without a refresh token" in str(bare)
+    assert SECRET not in str(bare)
+    assert "made anew" in str(claw(*add, "--env", "TOKEN").exception)
+
+    kept = claw(*add, stdin=json.dumps(LOGIN, indent=1))
+    assert kept.exit_code == 0, kept.output
+    tree = json.loads((home / "agents/default/auth-profiles.json").read_text())["profiles"]["renewing"]
+    assert (tree["main"]["secret"], tree["main"]["refresh"]) == (SECRET, f"{SECRET}-refresh")
+    assert tree["main"]["expiresAt"] > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "good"), [(60, 60), (None, 0), (-5, 0), (float("inf"), 0), (float("nan"), 0), ("9", 0)]
+)
+def test_a_login_that_does_not_say_how_long_it_is_good_is_made_anew_at_once(seconds: object, good: int):
+    key = parse_login(json.dumps({**LOGIN, "expires_in": seconds}), "acme", "main", 1000.0)
+
+    assert (key.kind, key.expires_at) == ("oauth", 1000.0 + good)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "sk-bare", "{}", '{"access_token": "x", "refresh_token": 3}'])
+def test_what_is_no_login_is_refused(text: str):
+    with pytest.raises(UsageError, match="refresh token"):
+        parse_login(text, "acme", "main", 0.0)
+
+
+def test_models_are_listed_in_the_order_they_are_asked(home: Path):
+    listed = told("models", "list")
+
+    assert [(one["model"], one["role"]) for one in listed["models"]] == [
+        ("openai/gpt-4o", "primary"),
+        ("anthropic/claude-x", "fallback"),
+    ]
+    assert listed["aliases"] == {"fast": "openai/gpt-4o-mini"}
+
+
+def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
+    claw("auth", "add", "openai", stdin=SECRET)
+    key = Credential("main", SECRET, provider="openai", owner="default")
+    for _ in range(3):
+        rests(home, "openai", key, "rate_limit")
+
+    shown = claw("models", "status")
+
+    assert shown.exit_code == 1
+    # a rest is not made longer, and some of it may have passed
+    assert re.search(r"waits (1 min|[1-5]\d s) after 3 failures: rate limit", shown.stdout)
+    assert "no key" in shown.stdout
+    assert told("models", "status")["ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("section", "needs"),
+    [
+        ({"baseUrl": "http://127.0.0.1:9"}, False),
+        ({"baseUrl": "https://models.example"}, True),
+        ({"baseUrl": "https://models.example", "keyless": True}, False),
+        ({"baseUrl": "http://127.0.0.1:9", "keyless": False}, True),
+    ],
+)
+def test_a_service_on_this_machine_needs_no_key_and_any_other_does(home: Path, section: dict, needs: bool):
+    agents = {"defaults": {"model": "openai/gpt-4o"}}
+    (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": section}}))
+
+    found = told("models", "status")
+
+    assert found["models"][0]["needsKey"] is needs
+    assert found["ready"] is not needs and found["code"] == int(needs)
+
+
+@pytest.mark.parametrize(
+    ("model", "section"),
+    [
+        ("ollama/qwen3", None),
+        ("lmstudio/x", None),
+        ("vllm/x", None),
+        ("offline/rules", None),
+        ("google/gemma-4", {"baseUrl": "http://localhost:9/v1beta"}),
+        ("mistral/devstral-small", {"baseUrl": "http://[::1]:9"}),
+        ("anthropic/llama", {"baseUrl": "http://127.0.0.1:9"}),
+    ],
+)
+def test_what_needs_no_key_is_ready_without_one_whatever_it_speaks(
+    home: Path, model: str, section: dict | None
+):
+    providers = {model.partition("/")[0]: section} if section else {}
+    write(home, model, providers)
+
+    shown = claw("models", "status")
+
+    assert (shown.exit_code, shown.stdout.count("needs no key")) == (0, 1)
+    assert claw("models", "use", model).stdout == f"{model} answers already\n"
+
+
+@pytest.mark.parametrize("where", ["environment", "own file"])
+def test_an_endpoint_whose_place_nobody_knows_is_not_ready_with_a_key_alone(
+    home: Path, where: str, monkeypatch
+):
+    write(home, "azure/gpt-5")
+    if where == "environment":
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", SECRET)
+    else:
+        claw("auth", "add", "azure", stdin=SECRET)
+
+    found = told("models", "status")
+
+    assert (found["ready"], found["code"], found["models"][0]["ready"]) == (False, 1, False)
+    assert "providers.azure.baseUrl: nobody knows where Azure OpenAI is" in found["models"][0]["fault"]
+    assert "Set AZURE_OPENAI_ENDPOINT" in claw("models", "status").stdout.replace("\n", " ")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
+    assert told("models", "status")["ready"] is True
+
+
+def test_a_model_of_a_plugin_that_is_switched_off_is_not_ready(home: Path):
+    write(home, "openai/gpt-5", {"openai": {"apiKey": SECRET}}, plugins={"deny": ["openai"]})
+
+    [model] = told("models", "status")["models"]
+
+    assert (model["ready"], model["fault"]) == (False, "nobody serves the provider openai")
+
+
+def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path):
+    openai = {"baseUrl": "http://127.0.0.1:9", "apiKey": SECRET}
+    agents = {"defaults": {"model": "openai/gpt-4o"}}
+    (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": openai}}))
+    assert told("models", "status")["ready"] is True
+
+    rests(home, "openai", Credential("default", SECRET), "billing")
+
+    assert told("models", "status")["ready"] is False
+
+
+async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
+    import asyncio
+
+    def answer(request: Any) -> ServiceReply:
+        bad = "sk-bad" in request.headers["authorization"]
+        return (
+            ServiceReply(status=401, body={"error": {"message": "no"}}) if bad else ServiceReply(text="yes")
+        )
+
+    async with OpenAIService(answer) as service:
+        keys = [{"id": "good", "apiKey": SECRET}, {"id": "bad", "apiKey": "sk-bad-0123456789"}]
+        config = {**CONFIG, "providers": {"openai": {"baseUrl": service.url, "authProfiles": keys}}}
+        (home / "config.yaml").write_text(yaml.safe_dump(config))
+        rests(home, "openai", Credential("good", SECRET), "billing")
+        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
+        after = await asyncio.to_thread(told, "models", "status")
+
+    assert found["code"] == 1, found
+    assert {(one["key"], one["ok"]) for one in found["calls"]} == {("good", True), ("bad", False)}, found
+    assert len(service.requests) == 2
+    states = {key["key"]: key["state"] for key in after["models"][0]["keys"]}
+    assert states["good"] == "ready"
+    assert "the key was refused" in states["bad"]
+
+
+def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: Path, monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", SECRET)
+    write(home, {"primary": "google/gemini-x", "fallbacks": ["azure/gpt-5", "nobody/x"]})
+
+    found = told("models", "probe")
+
+    said = {one["model"]: one["why"] for one in found["calls"]}
+    assert "google has no key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
+    assert "Set AZURE_OPENAI_ENDPOINT, or providers.azure.baseUrl" in said["azure/gpt-5"]
+    assert "nobody serves the provider nobody" in said["nobody/x"]
+    assert found["code"] == 1
+
+
+def test_a_probe_of_a_key_that_nobody_has_names_those_that_there_are(home: Path):
+    for name in ("work", "main"):
+        claw("auth", "add", "openai", "--name", name, stdin=SECRET)
+
+    refused = claw("models", "probe", "openai/gpt-4o", "--key", "nope")
+
+    assert isinstance(refused.exception, UsageError)
+    assert "openai has no key nope. Its keys are: work, main" in str(refused.exception)
+
+
+async def probed(home: Path, **config: Any) -> tuple[dict[str, Any], int]:
+    """A probe of one key at a service that answers, and how many requests came there."""
+    import asyncio
+
+    async with OpenAIService(lambda request: ServiceReply(text="yes", usage={"prompt_tokens": 9})) as service:
+        openai = {"baseUrl": service.url, "apiKey": SECRET, **config.pop("openai", {})}
+        tree = {**CONFIG, "providers": {"openai": openai}, **config}
+        (home / "config.yaml").write_text(yaml.safe_dump(tree))
+        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
+        return found, len(service.requests)
+
+
+async def test_a_probe_is_written_down_as_one(home: Path):
+    found, _ = await probed(home)
+    database = Database(home / "state.db")
+    [one] = UsageLedger(database).sums("purpose")
+    [payer] = UsageLedger(database).sums("agent")
+    database.close()
+
+    assert found["code"] == 0
+    assert (one.name, one.calls, payer.name) == ("probe", 1, "default")
+
+
+async def test_a_probe_passes_no_cap_and_its_key_is_not_to_blame(home: Path):
+    found, requests = await probed(home, budgets={"daily": {"tokens": 5}})
+
+    [call] = found["calls"]
+    assert (found["code"], requests) == (1, 0)
+    assert "budget daily" in call["why"]
+    keys = told("models", "status")["models"][0]["keys"]
+    assert [key["state"] for key in keys] == ["ready"]
+
+
+def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(home: Path):
+    facts = {"gpt-4o": {"contextTokens": 20_000, "tools": "prompt"}}
+    model = {"primary": "openai/gpt-4o", "fallbacks": ["offline/rules", "nobody/x"]}
+    config = {"agents": {"defaults": {"model": model}}, "providers": {"openai": {"models": facts}}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+
+    for command in ("list", "status"):
+        rows = told("models", command)["models"]
+        assert [(one["tools"], one["contextTokens"]) for one in rows] == [
+            ("prompt", 20_000),
+            ("native", 32_000),
+            (None, None),
+        ]
+    shown = claw("models", "list")
+    assert "openai/gpt-4o: it reads 20,000 tokens" in shown.stderr
+    assert "no tools of its own" in shown.stderr
+    assert "offline" not in shown.stderr
+
+
+def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
+    assert claw("models", "use", "fast").exit_code == 0
+    chosen = yaml.safe_load((home / "config.yaml").read_text())["agents"]["defaults"]["model"]
+    assert chosen == {"primary": "fast", "fallbacks": ["anthropic/claude-x"]}
+
+    claw("models", "use", "openai/gpt-5", "--fallback", "fast")
+    assert told("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
+    assert "no provider" in str(claw("models", "use", "gpt-5").exception)
+    assert "openai" in str(claw("models", "use", "opnai/gpt-5").exception)
+
+
+def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home: Path, monkeypatch):
+    assert claw("models", "use", "google/gemini-x").stdout == (
+        "google/gemini-x is chosen, but cannot answer yet: google has no key. claw auth add google takes one; or set "
+        "GEMINI_API_KEY / GOOGLE_API_KEY, or apiKey under providers.google\n"
+    )
+    monkeypatch.setenv("GEMINI_API_KEY", SECRET)
+    assert claw("models", "use", "google/gemini-x").stdout == "google/gemini-x answers already\n"
+
+    claw("auth", "add", "openai", stdin=SECRET)
+    rests(home, "openai", Credential("main", SECRET, provider="openai", owner="default"), "billing")
+    assert (
+        "openai/gpt-5 is chosen, but cannot answer yet: waits 5 h"
+        in claw("models", "use", "openai/gpt-5").stdout
+    )

@@ -1,0 +1,177 @@
+"""``claw turns list``: what was answered, and with --stuck all that has not come to its end."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from claw import i18n as words
+from claw.cli.main import app
+from claw.contracts.messages import Address, Inbound, Outbound, Sender
+from claw.storage.clock import Clock
+from claw.storage.database import Database
+from claw.storage.sessions import SessionStore
+from claw_gateway.journal import Journal
+from typer.testing import CliRunner
+
+PLACE = Address("telegram", "42")
+HELLO = Inbound(PLACE, "hello", Sender("42"), message_id="m1", event_id="e1")
+NOON = Clock(now=lambda: 1_790_000_000.0)
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "home" / ".claw"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def journal_of(home):
+    database = Database(home / "state.db")
+    yield Journal(database, NOON)
+    database.close()
+
+
+def claw(*words):
+    return CliRunner().invoke(app, ["turns", "list", *words])
+
+
+def told(*words):
+    answer = claw(*words, "--json")
+    body = json.loads(answer.stdout)
+    assert (body.pop("schemaVersion"), body.pop("kind")) == (1, "turns")
+    return answer.exit_code, body
+
+
+def answered(journal, turn, outcome="delivered", state="paid"):
+    """A turn that ended and owes one message."""
+    one = journal.accept(replace(HELLO, message_id=turn, event_id=turn))
+    journal.began(turn, "agent:default:telegram:direct:42", (one.number,))
+    journal.ended(turn, outcome, (Outbound(turn, PLACE, "hi"),))
+    if state == "paid":
+        journal.mark_delivered(turn, ("1",))
+    elif state not in ("owed", "sending"):
+        journal.mark_undeliverable(turn, state, "the bot was blocked")
+
+
+def test_a_home_in_which_nothing_happened_is_left_as_it_is(home):
+    assert told() == (0, {"turns": []})
+    assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+    assert list(home.iterdir()) == []
+
+
+def test_what_ended_well_is_listed_and_not_stuck(home):
+    with journal_of(home) as journal:
+        answered(journal, "t1")
+        answered(journal, "t2", outcome="silent")
+
+    code, body = told()
+    assert code == 0 and {turn["turn"]: turn["outcome"] for turn in body["turns"]} == {
+        "t1": "delivered",
+        "t2": "silent",
+    }
+    assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+    assert claw("--stuck").stderr.strip() == "nothing is stuck"
+
+
+def test_a_turn_that_did_not_end_is_stuck(home):
+    with journal_of(home) as journal:
+        answered(journal, "t1")
+        one = journal.accept(HELLO)
+        journal.began("t2", "agent:default:telegram:direct:42", (one.number,))
+
+    code, body = told("--stuck")
+    assert code == 1
+    assert [(turn["turn"], turn["outcome"], turn["attempts"]) for turn in body["turns"]] == [("t2", None, 1)]
+    assert "runs, or was cut off" in claw("--stuck").stdout
+
+
+@pytest.mark.parametrize("state", ["owed", "unknown", "refused", "expired"])
+def test_an_answer_that_is_owed_or_was_not_delivered_is_stuck_and_says_why(home, state):
+    with journal_of(home) as journal:
+        answered(journal, "t1")
+        answered(journal, "t2", state=state)
+
+    code, body = told("--stuck")
+    assert code == 1
+    [turn] = body["turns"]
+    assert turn["turn"] == "t2" and body["notices"] == []
+    assert turn["owed"] == (state == "owed")
+    assert turn["undelivered"] == (None if state == "owed" else f"{state}: the bot was blocked")
+    assert (state == "owed") or "not delivered" in claw().stdout
+
+
+def test_messages_that_no_turn_took_are_stuck_chat_by_chat(home):
+    with journal_of(home) as journal:
+        for number in range(3):
+            journal.accept(replace(HELLO, message_id=f"m{number}", event_id=f"e{number}"))
+        journal.accept(replace(HELLO, address=Address("telegram", "7\x1b[2J", account="work")))
+        journal.close_event(journal.accept(replace(HELLO, message_id="m9", event_id="e9")).number, "heard")
+
+    code, body = told("--stuck")
+    assert code == 1 and body["turns"] == []
+    assert [(one["chat"], one["account"], one["messages"]) for one in body["waiting"]] == [
+        ("42", "default", 3),
+        ("7\x1b[2J", "work", 1),
+    ]
+    shown = claw("--stuck").stdout
+    assert "telegram:42" in shown and "3 messages wait for a turn" in shown
+    assert "telegram/work:7?[2J" in shown and "1 message waits for a turn" in shown
+
+
+def test_what_claw_itself_says_and_cannot_deliver_is_stuck_too(home):
+    with journal_of(home) as journal:
+        for number, what in enumerate(("delivered", "owed", "refused"), 1):
+            journal.accept(replace(HELLO, message_id=what, event_id=what))
+            journal.close_event(number, "command", (Outbound(what, PLACE, what),))
+        journal.mark_delivered("delivered", ("1",))
+        journal.mark_undeliverable("refused", "refused", "the bot was blocked")
+
+    code, body = told("--stuck")
+    assert code == 1
+    assert [(one["state"], one["why"]) for one in body["notices"]] == [
+        ("owed", ""),
+        ("refused", "the bot was blocked"),
+    ]
+    assert "refused: the bot was blocked" in claw("--stuck").stdout
+    assert told() == (0, {"turns": []})
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for(home):
+    now = [1_790_000_000.0]
+    database = Database(home / "state.db")
+    journal = Journal(database, Clock(now=lambda: now[0]))
+    for number in range(5):
+        now[0] += 1
+        answered(journal, f"t{number}")
+    database.close()
+
+    assert [turn["turn"] for turn in told("--limit", "2")[1]["turns"]] == ["t4", "t3"]
+
+
+def test_it_is_told_in_chinese_too(home):
+    with journal_of(home) as journal:
+        journal.accept(HELLO)
+    words.use_language("zh")
+    try:
+        assert "1 条消息在等待轮次" in claw("--stuck").stdout
+    finally:
+        words.use_language("en")
+
+
+async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
+    with journal_of(home) as journal:
+        journal.began("here", "agent:default:main")
+        sessions = SessionStore(home, journal._database, NOON)
+        session = await sessions.open("agent:default:main", "default")
+        [turn] = told("--stuck")[1]["turns"]
+        assert (turn["turn"], turn["served"]) == ("here", 0)
+
+        session.release()  # as a death does
+        assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+        assert [turn["outcome"] for turn in told()[1]["turns"]] == [None]
+
+        one = journal.accept(HELLO)
+        journal.began("there", "agent:default:telegram:direct:42", (one.number,))
+        assert [turn["turn"] for turn in told("--stuck")[1]["turns"]] == ["there"]

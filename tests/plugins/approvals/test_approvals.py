@@ -1,0 +1,576 @@
+"""Approvals: the right person, the right request, once; and no wherever nobody can be asked."""
+
+import asyncio
+import random
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw.contracts.messages import Address, Sender
+from claw.storage.clock import Clock
+from claw.storage.database import Database
+from claw_approvals.approvals import UNUSED_DAYS, Approvals
+from claw_approvals.question import (
+    MAX_SHOWN_CHARS,
+    ApprovalRequest,
+    PendingApproval,
+    as_message,
+    can_allow_always,
+    digest_of,
+    format_arguments,
+    parse_button,
+    visible,
+)
+from hypothesis import example, given, strategies as st
+
+OWNER, OTHER = Sender("ou_owner"), Sender("ou_other")
+CHAT = Address("feishu", "oc_1")
+
+
+@dataclass
+class Wall:
+    """A clock that a test sets."""
+
+    seconds: float = 1_800_000_000.0
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = Clock(now=lambda: self.seconds)
+
+
+@dataclass
+class Desk:
+    """Approvals over one state.db, and what was shown."""
+
+    path: Path
+    wall: Wall = field(default_factory=Wall)
+    shown: list[PendingApproval] = field(default_factory=list)
+    appeared: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def open(self, owners: tuple[str, ...] = ("feishu:ou_owner",), **given: Any) -> Approvals:
+        approvals = Approvals(Database(self.path), self.wall.clock, owners=owners, **given)
+        approvals.show_request = self.present
+        return approvals
+
+    async def present(self, question: PendingApproval) -> bool:
+        self.shown.append(question)
+        self.appeared.set()
+        return True
+
+    async def ask(self, approvals: Approvals, asked: ApprovalRequest) -> tuple["asyncio.Task[Any]", str]:
+        """Start asking; the task, and the id of the question once it is shown."""
+        self.appeared.clear()
+        task = asyncio.create_task(approvals.ask(asked))
+        await asyncio.wait({task, asyncio.create_task(self.appeared.wait())}, return_when="FIRST_COMPLETED")
+        await asyncio.sleep(0)
+        return task, self.shown[-1].id if self.shown else ""
+
+
+def request(shown: str = "rm -r build", **given: Any) -> ApprovalRequest:
+    made = ApprovalRequest(
+        "agent:a:main", "a", "t1", "exec", "", shown, digest_of(shown), CHAT, grant=digest_of(shown)
+    )
+    return replace(made, **given)
+
+
+def by(approvals: Approvals, id: str, verdict: str, sender: Sender = OWNER, channel: str = "feishu") -> Any:
+    return approvals.decide(id, verdict, channel=channel, sender=sender, owner=False)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "state.db")
+
+
+# --- one question, one answer
+
+
+@pytest.mark.parametrize(("verdict", "allowed"), [("once", True), ("always", True), ("deny", False)])
+async def test_the_owner_answers_and_the_request_goes_on(desk: Desk, verdict: str, allowed: bool) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+
+    assert by(approvals, id, verdict).accepted
+    assert (await task).allowed is allowed
+    assert approvals.pending() == ()
+
+
+async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+
+    assert by(approvals, id, "deny").accepted
+    late = by(approvals, id, "once")
+    assert (late.accepted, late.text) == (False, f"request {id} is decided already: deny")
+    assert not (await task).allowed
+
+
+async def test_once_is_once_the_same_call_is_asked_again(desk: Desk) -> None:
+    approvals = desk.open()
+    for _ in range(2):
+        task, id = await desk.ask(approvals, request())
+        by(approvals, id, "once")
+        assert (await task).allowed
+    assert len({question.id for question in desk.shown}) == 2
+
+
+async def test_two_equal_calls_at_the_same_time_need_an_answer_each(desk: Desk) -> None:
+    approvals = desk.open()
+    first, one = await desk.ask(approvals, request())
+    second, two = await desk.ask(approvals, request())
+    by(approvals, one, "once")
+    by(approvals, two, "deny")
+    assert ((await first).allowed, (await second).allowed) == (True, False)
+
+
+async def test_nobody_answers_so_the_answer_is_no(desk: Desk) -> None:
+    approvals = desk.open(timeout_seconds=0.05)
+    task, id = await desk.ask(approvals, request())
+
+    decision = await task
+    assert (decision.allowed, decision.reason) == (
+        False,
+        "a person was asked and nobody answered within 1 min",
+    )
+    assert (
+        by(approvals, id, "once").text == f"request {id} is over: nobody answered in time, or it was stopped"
+    )
+
+
+async def test_what_was_stopped_and_is_wanted_again_is_asked_again(desk: Desk) -> None:
+    approvals = desk.open()
+    task, first = await desk.ask(approvals, request())
+    task.cancel()
+    approvals.withdraw("agent:a:main")
+    await asyncio.wait({task})
+    again, second = await desk.ask(approvals, request())
+    by(approvals, second, "once")
+    assert (await again).allowed and first != second
+
+
+async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothing_was_run(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    task.cancel()
+    await asyncio.wait({task})
+    assert approvals.pending() == ()
+    told = by(approvals, id, "once")
+    assert (told.accepted, told.text) == (False, f"nobody waits for request {id} any more: nothing was run")
+
+
+async def test_a_question_is_of_its_turn_alone(desk: Desk) -> None:
+    first = desk.open()
+    task, old = await desk.ask(first, request())
+    task.cancel()
+    await asyncio.wait({task})
+    over: set[str] = set()
+    later = desk.open(is_over=over.__contains__)
+    assert [one.id for one in later.pending()] == [old]
+    over.add("t1")
+    assert later.pending() == ()
+    again, new = await desk.ask(later, request(turn="t2"))
+    assert new != old and "nobody waits" in by(later, old, "once").text
+    by(later, new, "once")
+    assert (await again).allowed
+
+
+async def test_a_stopped_turn_takes_its_open_questions_with_it(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    assert approvals.withdraw("agent:other:main") == 0
+    assert approvals.withdraw("agent:a:main") == 1
+    assert not (await task).allowed
+    assert not by(approvals, id, "once").accepted
+
+
+# --- P13: the right person
+
+
+LEGAL = Sender("ou_owner")
+WRONG: list[tuple[str, Sender]] = [
+    ("feishu", Sender("ou_other")),
+    ("feishu", Sender("")),
+    ("feishu", Sender("OU_OWNER")),
+    ("feishu", Sender("ou_owne")),
+    ("feishu", Sender("ou_owner2")),
+    ("feishu", Sender("other", name="ou_owner", username="ou_owner")),
+    ("feishu", Sender("*")),
+    ("telegram", Sender("ou_owner")),
+    ("discord", Sender("feishu:ou_owner")),
+    ("", Sender("ou_owner")),
+]
+
+
+@pytest.mark.parametrize(("channel", "sender"), WRONG, ids=repr)
+@pytest.mark.parametrize("verdict", ["once", "always", "deny"])
+async def test_nobody_else_decides(desk: Desk, channel: str, sender: Sender, verdict: str) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+
+    outcome = by(approvals, id, verdict, sender, channel)
+    assert (outcome.accepted, outcome.text[:23]) == (False, "you may not decide that")
+    assert by(approvals, id, "deny").accepted, "it is still open for the right one"
+    await task
+
+
+async def test_with_approvers_named_an_owner_is_none(desk: Desk) -> None:
+    approvals = desk.open(approvers=("telegram:7",))
+    task, id = await desk.ask(approvals, request())
+
+    assert not approvals.decide(id, "once", channel="feishu", sender=OWNER, owner=True).accepted
+    assert by(approvals, id, "once", Sender("7"), "telegram").accepted
+    assert (await task).allowed
+
+
+async def test_who_is_no_approver_learns_nothing_of_what_is_asked(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    assert by(approvals, id, "once", OTHER).text == by(approvals, "nothing", "once", OTHER).text
+    by(approvals, id, "deny")
+    await task
+
+
+async def test_an_unknown_id_and_an_unknown_verdict_get_a_clear_line(desk: Desk) -> None:
+    approvals = desk.open()
+    assert by(approvals, "zzzz", "once").text == "there is no request zzzz"
+    assert by(approvals, "zzzz", "yes").text == "yes is no verdict: once, always or deny"
+
+
+# --- nobody can be asked
+
+
+async def test_where_nobody_can_show_it_the_answer_is_no_at_once(desk: Desk) -> None:
+    approvals = desk.open()
+    approvals.show_request = None
+    decision = await approvals.ask(request())
+    assert (decision.allowed, decision.asked) == (False, False)
+    assert "nobody can be asked here" in decision.reason
+
+
+async def test_where_the_settings_name_nobody_the_answer_is_no_at_once(desk: Desk) -> None:
+    decision = await desk.open(owners=()).ask(request())
+    assert (decision.asked, desk.shown) == (False, [])
+    assert "neither approvers nor owners" in decision.reason
+
+
+async def test_the_person_at_the_terminal_may_always_decide(desk: Desk) -> None:
+    approvals = desk.open(owners=())
+    task, id = await desk.ask(approvals, request(origin=Address("terminal", "local")))
+    assert by(approvals, id, "once", Sender("local"), "terminal").accepted
+    assert (await task).allowed
+
+
+@pytest.mark.parametrize("failure", [False, RuntimeError("the wire is cut")])
+async def test_a_question_that_cannot_be_shown_is_a_no(desk: Desk, failure: Any) -> None:
+    async def present(question: PendingApproval) -> bool:
+        if isinstance(failure, Exception):
+            raise failure
+        return False
+
+    approvals = desk.open()
+    approvals.show_request = present
+    decision = await approvals.ask(request())
+    assert not decision.allowed
+    assert "could not be shown" in decision.reason
+
+
+async def test_what_is_too_long_to_be_shown_whole_cannot_be_allowed(desk: Desk) -> None:
+    approvals = desk.open()
+    decision = await approvals.ask(request("x" * (MAX_SHOWN_CHARS + 1)))
+    assert (decision.allowed, decision.asked, desk.shown) == (False, False, [])
+    assert "too long to be shown whole" in decision.reason
+
+
+# --- restart
+
+
+async def cut_off(conversation: Desk, approvals: Approvals, asked: ApprovalRequest) -> str:
+    """Ask, and die while waiting."""
+    task, id = await conversation.ask(approvals, asked)
+    task.cancel()
+    await asyncio.wait({task})
+    return id
+
+
+async def test_after_a_restart_it_is_the_same_question_and_not_shown_twice(desk: Desk) -> None:
+    id = await cut_off(desk, desk.open(), request())
+
+    again = desk.open()
+    task = asyncio.create_task(again.ask(request()))
+    await asyncio.sleep(0.01)
+    assert by(again, id, "once").accepted
+    assert (await task).allowed
+    assert [question.id for question in desk.shown] == [id]
+
+
+@pytest.mark.parametrize(("verdict", "allowed"), [("once", True), ("deny", False)])
+async def test_an_answer_given_while_the_turn_was_away_counts_once(
+    desk: Desk, verdict: str, allowed: bool
+) -> None:
+    id = await cut_off(desk, desk.open(), request())
+    again = desk.open()
+    assert by(again, id, verdict).accepted
+
+    assert (await again.ask(request())).allowed is allowed
+    later, other = await desk.ask(again, request())
+    assert other != id, "it was used up"
+    by(again, other, "deny")
+    await later
+
+
+async def test_what_is_not_the_same_call_or_session_is_another_question(desk: Desk) -> None:
+    id = await cut_off(desk, desk.open(), request())
+    again = desk.open()
+    by(again, id, "once")
+    for other in (request("rm -r src"), request(session_key="agent:a:feishu:direct:x")):
+        task, new = await desk.ask(again, other)
+        assert new != id
+        by(again, new, "deny")
+        assert not (await task).allowed
+
+
+async def test_an_answer_is_no_good_after_its_time(desk: Desk) -> None:
+    id = await cut_off(desk, desk.open(), request())
+    again = desk.open()
+    desk.wall.seconds += 601
+    assert not by(again, id, "once").accepted
+    task, new = await desk.ask(again, request())
+    assert new != id
+    by(again, new, "deny")
+    await task
+
+
+async def test_a_jump_of_the_wall_clock_ends_no_question_that_is_waited_for(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    desk.wall.seconds += 24 * 3600
+    assert by(approvals, id, "once").accepted
+    assert (await task).allowed
+
+
+async def test_another_process_may_take_the_answer(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    assert by(desk.open(), id, "once").accepted
+    assert (await task).allowed
+
+
+async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) -> None:
+    first, second = desk.open(), desk.open()
+    one, id = await desk.ask(first, request())
+    other = asyncio.create_task(second.ask(request()))
+    await asyncio.sleep(0.01)
+
+    assert by(second, id, "once").accepted
+    decisions = [(await task) for task in (one, other)]
+
+    assert sorted(decision.allowed for decision in decisions) == [False, True]
+    assert len(desk.shown) == 1
+    [refused] = [decision for decision in decisions if not decision.allowed]
+    assert refused.reason == "what was allowed once has been used already"
+
+
+# --- always
+
+
+async def test_always_is_for_exactly_that_call_of_that_agent_and_survives_a_restart(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    by(approvals, id, "always")
+    await task
+
+    again = desk.open()
+    assert (await again.ask(request(session_key="agent:a:other", turn="t9"))).allowed
+    again.show_request = None
+    assert (await again.ask(request())).allowed, "nobody needs to be there"
+    for other in (request("rm -r src"), request(agent="b"), request(tool="write"), request(grant="")):
+        assert not (await again.ask(other)).allowed
+
+
+async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    by(approvals, id, "always")
+    await task
+
+    [grant] = approvals.grants()
+    assert (grant.agent, grant.tool, grant.shown, grant.granted_by) == (
+        "a",
+        "exec",
+        "rm -r build",
+        "feishu:ou_owner",
+    )
+    assert approvals.revoke(grant.id)
+    assert not approvals.revoke(grant.id)
+    approvals.show_request = None
+    assert not (await approvals.ask(request())).allowed
+
+
+async def test_always_is_forgotten_after_ninety_unused_days_and_use_renews_it(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request())
+    by(approvals, id, "always")
+    await task
+    approvals.show_request = None
+
+    for _ in range(2):
+        desk.wall.seconds += (UNUSED_DAYS - 1) * 24 * 3600
+        assert (await approvals.ask(request())).allowed
+    desk.wall.seconds += UNUSED_DAYS * 24 * 3600
+    assert not (await approvals.ask(request())).allowed
+    assert desk.open().grants() == ()
+
+
+async def test_what_may_not_last_is_never_offered_nor_taken_as_always(desk: Desk) -> None:
+    approvals = desk.open()
+    task, id = await desk.ask(approvals, request(grant=""))
+    assert desk.shown[-1].verdicts == ("once", "deny")
+    assert not by(approvals, id, "always").accepted
+    assert by(approvals, id, "once").accepted
+    assert (await task).allowed
+    assert approvals.grants() == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "python3 a.py",
+            "/usr/bin/python3.12 a.py",
+            "bash x",
+            "sh -c 'ls'",
+            "env ls",
+            "sudo ls",
+            "xargs rm",
+        ),
+        *(
+            "find . -delete",
+            "nohup ls",
+            "timeout 5 ls",
+            "npx thing",
+            "make",
+            "pytest",
+            "docker run x",
+            "ssh host ls",
+            "awk 1",
+        ),
+        *(
+            "ls | sh",
+            "ls && rm x",
+            "A=1 ls",
+            "ls $(rm x)",
+            "ls > f",
+            "",
+            "busybox ls",
+            "perl x",
+            "node x.js",
+            "git a;b",
+        ),
+    ],
+)
+def test_a_launcher_an_interpreter_or_a_line_for_a_shell_never_lasts(command: str) -> None:
+    assert not can_allow_always("exec", {"command": command})
+    assert not can_allow_always("bash", {"command": command})
+
+
+def test_a_plain_command_and_any_other_tool_may_last() -> None:
+    assert can_allow_always("exec", {"command": "git status"})
+    assert can_allow_always("write", {"file_path": "a"})
+    assert not can_allow_always("process", {"action": "write"})
+
+
+# --- races
+
+
+async def test_a_thousand_races_of_allow_deny_and_expiry_have_one_outcome_each(desk: Desk) -> None:
+    rounds, rng = 1000, random.Random(6)
+    approvals = desk.open(timeout_seconds=0.4)
+    won: dict[str, list[str]] = {}
+    lock = threading.Lock()
+
+    def decide(id: str, verdict: str) -> None:
+        if by(approvals, id, verdict).accepted:
+            with lock:
+                won.setdefault(id, []).append(verdict)
+
+    async def one(at: int) -> tuple[str, bool]:
+        asked = request(f"rm {at}", session_key=f"agent:a:{at}", grant="")
+        task = asyncio.create_task(approvals.ask(asked))
+        while not (mine := [q.id for q in desk.shown if q.request.shown == asked.shown]):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(rng.uniform(0.3, 0.45))
+        threads = [asyncio.to_thread(decide, mine[0], rng.choice(["once", "deny"])) for _ in range(2)]
+        await asyncio.gather(*threads)
+        return mine[0], (await task).allowed
+
+    for start in range(0, rounds, 250):
+        desk.shown.clear()
+        for id, allowed in await asyncio.gather(*(one(at) for at in range(start, start + 250))):
+            assert won.get(id, ["expired"]) == ["once"] if allowed else len(won.get(id, [])) <= 1
+            assert allowed == (won.get(id) == ["once"])
+    counted = Database(desk.path).read("SELECT verdict, count(*) FROM approvals GROUP BY verdict")
+    assert sum(count for _, count in counted) == rounds
+    assert {verdict for verdict, _ in counted} <= {"once", "deny", "expired"}
+
+
+# --- what is shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm \u202egnp.x", "rm ⟨U+202E⟩gnp.x"),
+        ("a\u200bb\u00a0c", "a⟨U+200B⟩b⟨U+00A0⟩c"),
+        ("\x1b[2Kls\r\x00", "⟨U+001B⟩[2Kls⟨U+000D⟩⟨U+0000⟩"),
+        ("l\u3164s\ufe0f", "l⟨U+3164⟩s⟨U+FE0F⟩"),
+        ("echo 你好　é ü", "echo 你好　é ü"),
+        ("ls" + " " * 60 + "; rm x", "ls⟨60 × U+0020⟩; rm x"),
+        ("ls" + "\n" * 30 + "rm x", "ls⟨30 × U+000A⟩rm x"),
+        ("two\n\tlines", "two\n\tlines"),
+    ],
+)
+def test_what_a_screen_would_hide_is_written_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text(max_size=200))
+def test_nothing_hidden_is_left_and_it_stays_so(text: str) -> None:
+    shown = visible(text)
+    assert all(reply.isprintable() or reply in "\n\t\u3000" for reply in shown)
+    assert visible(shown) == shown
+
+
+@given(st.text("`\n ab~", max_size=40), st.text("`\n ab~", max_size=60))
+@example("x\n```\nrm -r /", "ls\n```\n||rm -r /||\n````")
+def test_nothing_shown_gets_out_of_its_fence(title: str, shown: str) -> None:
+    asked = request(visible(shown), title=title)
+    text = as_message(PendingApproval("abc", asked, 0, 0), 600).text
+    head, inside, how = text.split("```")
+    assert inside.replace("\u200b", "") == f"\n{visible(shown)}\n"
+    assert head.count("\n") == 1 and how.startswith("\nAnswer within")
+
+
+def test_the_message_shows_all_of_it_and_its_buttons_come_back_as_answers() -> None:
+    question = PendingApproval("abc234", request("rm -r build", title="needs care"), 0, 0)
+    message = as_message(question, 600)
+    assert (message.key, message.address) == ("approve:abc234", CHAT)
+    assert "rm -r build" in message.text
+    assert "needs care" in message.text
+    assert [parse_button(button.value) for button in message.buttons] == [
+        ("abc234", "once"), ("abc234", "always"), ("abc234", "deny"),
+    ]  # fmt: skip
+    assert all(len(button.value.encode()) <= 64 for button in message.buttons)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "approve", "approve:x", "approve:x:yes", "approve::once", "deny:x:once"]
+)
+def test_another_button_is_no_answer(value: str) -> None:
+    assert parse_button(value) is None
+
+
+def test_arguments_are_laid_out_whole() -> None:
+    text = format_arguments({"file_path": "a.py", "content": "one\ntwo", "count": 3})
+    assert text == "file_path: a.py\ncontent:\n    one\n    two\ncount: 3"

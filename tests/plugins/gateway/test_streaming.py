@@ -1,0 +1,165 @@
+"""What a chat sees of a turn before its final text."""
+
+import asyncio
+
+import pytest
+from claw.contracts.channel import ChannelLimits
+from claw.contracts.events import TextStreamed
+from claw.contracts.messages import Address, Outbound
+from claw.storage.database import Database
+from claw.testing import FakeChannel
+from claw_gateway.journal import Journal
+from claw_gateway.streaming import RelayedStream
+
+
+class Typing(FakeChannel):
+    """A channel whose sign of life takes until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = asyncio.Event()
+
+    async def typing(self, address, message_id=""):
+        await self.go.wait()
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_a_turn_that_ends_just_when_a_sign_of_life_was_shown_is_over(tmp_path, ticks):
+    channel, log_lines = Typing(), []
+    where = Outbound("t1", Address("fake", "c1"), "")
+    live = RelayedStream(
+        channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, log_lines.append
+    )
+    await asyncio.sleep(0)
+    channel.go.set()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+
+    await asyncio.wait_for(live.close(finished=True), 20)
+    assert log_lines == []
+
+
+class Growing(FakeChannel):
+    """A channel that writes down every state of an answer; the first post can be held up."""
+
+    def __init__(self):
+        super().__init__()
+        self.stream_states, self.go = list[str](), asyncio.Event()
+        self.go.set()
+
+    def stream(self, outbound):
+        return Writing(self)
+
+
+class Writing:
+    shown = ("m1",)
+
+    def __init__(self, channel):
+        self.channel = channel
+
+    async def show(self, text):
+        await self.channel.go.wait()
+        self.channel.stream_states.append(text)
+
+    async def abandon(self): ...
+
+
+def growing(tmp_path, channel, visible=str):
+    where = Outbound("t1", Address("fake", "c1"), "")
+    return RelayedStream(channel, where, "t1", Journal(Database(tmp_path / "state.db")), visible, str)
+
+
+async def until(holds):
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_comes_between_two_looks_is_shown_together_and_the_last_of_it_without_more_to_come(
+    tmp_path,
+):
+    channel = Growing()
+    live = growing(tmp_path, channel)
+    for word in ["one", "two", "three", "four"]:
+        await live.on_event(TextStreamed(word))
+    await until(lambda: len(channel.stream_states) == 2)
+
+    assert channel.stream_states == ["one", "onetwothreefour"]
+    await live.close(finished=True)
+
+
+async def test_a_long_answer_is_looked_at_by_the_clock_and_not_at_every_piece(tmp_path):
+    looks, channel = [], Growing()
+    live = growing(tmp_path, channel, lambda text: looks.append(text) or text)
+    for _ in range(5000):
+        await live.on_event(TextStreamed("word "))
+    await live.close(finished=True)
+
+    assert len(looks) < 50
+
+
+async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_at_the_end(tmp_path):
+    channel = Growing()
+    channel.go.clear()
+    live = growing(tmp_path, channel)
+    await asyncio.wait_for(live.on_event(TextStreamed("one")), 20)
+    await asyncio.wait_for(live.on_event(TextStreamed("two")), 20)
+
+    ending = asyncio.ensure_future(live.close(finished=True))
+    await asyncio.sleep(0.05)
+    assert not ending.done()
+    channel.go.set()
+    await asyncio.wait_for(ending, 20)
+    assert channel.stream_states == ["one"]
+
+
+async def test_signs_of_life_end_with_the_turn_also_when_the_house_does_not_wait_for_its_last_words(
+    tmp_path,
+):
+    channel = Growing()
+    channel.go.clear()
+    live = growing(tmp_path, channel)
+    await live.on_event(TextStreamed("one"))
+    await until(lambda: channel.acts)
+
+    ending = asyncio.ensure_future(live.close(finished=False))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait({ending})
+    channel.go.set()
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+
+
+async def test_nothing_grows_before_what_is_older_has_arrived(tmp_path):
+    channel, is_free = Growing(), asyncio.Event()
+    where, journal = Outbound("t1", Address("fake", "c1"), ""), Journal(Database(tmp_path / "state.db"))
+    live = RelayedStream(channel, where, "t1", journal, str, str, free=is_free.is_set)
+    await live.on_event(TextStreamed("one"))
+    await asyncio.sleep(0.1)
+    assert (channel.stream_states, live.writer) == ([], None)
+
+    is_free.set()
+    await live.on_event(TextStreamed(" two"))
+    await until(lambda: channel.stream_states)
+    assert channel.stream_states == ["one two"]
+    await live.close(finished=True)
+
+
+async def test_a_sign_of_life_is_shown_at_the_question_and_taken_back_when_the_turn_is_over(tmp_path):
+    channel, there = FakeChannel(), Address("fake", "c1")
+    where = Outbound("t1", there, "", answers="q1")
+    live = RelayedStream(channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, str)
+    await asyncio.sleep(0.02)
+    assert channel.acts == [("typing", (there, "q1"))]
+
+    await live.close(finished=True)
+    assert channel.acts[1:] == [("settled", (there, "q1"))]
+
+
+async def test_what_is_answered_at_once_needs_no_sign_of_life(tmp_path):
+    channel = FakeChannel(limits=ChannelLimits(quiet_seconds=5.0))
+    where = Outbound("t1", Address("fake", "c1"), "", answers="q1")
+    live = RelayedStream(channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, str)
+    await live.on_event(TextStreamed("one"))
+    await live.close(finished=True)
+    assert [act for act, _ in channel.acts] == ["settled"]
