@@ -495,7 +495,7 @@ async def test_an_answer_that_is_no_json_is_told(desk: Desk) -> None:
 
 async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path: Path) -> None:
     class There(FakeChatApi):
-        def place(self, target: str = "", channel: str = "", account: str = "") -> Address:
+        def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
             return Address("feishu", "oc_1", "second")
 
     async with FakeFeishu() as one, FakeFeishu(app_id="cli_two") as two, channel(one) as a, channel(two) as b:
