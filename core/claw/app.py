@@ -44,7 +44,7 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, 
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, Registry
-from claw.host.state import PluginState, choose_default_model, require_config_owners
+from claw.host.state import PluginState, choose_default_model, declared_tools, require_config_owners
 from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy import RunFacts, ToolFact, judge_tools, tool_fact, unknown_words
@@ -72,8 +72,6 @@ class Setup:
     @cached_property
     def facts(self) -> tuple[ToolFact, ...]:
         """The tools that the manifests promise."""
-        from claw_admin.policy.scenarios import declared_tools  # asked for by commands alone
-
         return declared_tools(self.plugin_states, self.config.settings.tools.suppliers)
 
     def models(self, agent: str = "") -> tuple[ModelRef, ...]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "claw.agent.credentials": "missing_key_error unknown_key_error",  # selectors: the errors about keys
     "claw.agent.models": "candidates checked_answer missing_provider_error",  # selectors: order and check of answers
+    "claw.agent.routing": (  # commands that judge a run before it happens
+        "PolicyContext Scenario judge_scenario model_of sender_of"
+    ),
     "claw.app": "App Setup",  # commands: a claw with its plugins, and the file before plugins are loaded
     "claw.cli.config": "file_of",  # commands that change the config file
     "claw.cli.output": "document on_terminal table",  # commands: one JSON document, a table, a person who looks

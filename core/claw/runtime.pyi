@@ -9,6 +9,13 @@ from claw.agent.models import (
     checked_answer as checked_answer,
     missing_provider_error as missing_provider_error,
 )
+from claw.agent.routing import (
+    PolicyContext as PolicyContext,
+    Scenario as Scenario,
+    judge_scenario as judge_scenario,
+    model_of as model_of,
+    sender_of as sender_of,
+)
 from claw.app import App as App, Setup as Setup
 from claw.cli.config import file_of as file_of
 from claw.cli.output import document as document, on_terminal as on_terminal, table as table

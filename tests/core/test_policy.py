@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.agent import turn_context
+from claw.agent import routing, turn_context
 from claw.config import Config, load
 from claw.contracts.messages import Sender
 from claw.policy import (
@@ -25,7 +25,6 @@ from claw.policy.catalog import CORE_TOOLS, GROUPS, PROFILES, matches_pattern, n
 from claw.policy.engine import judge_runs
 from claw.policy.layers import ListEntry
 from claw.testing import FakeTool
-from claw_admin.policy import scenarios
 from hypothesis import given, settings, strategies as st
 
 OWNER = RunFacts(owner=True, provider="anthropic", model="opus")
@@ -172,7 +171,7 @@ def test_a_long_pattern_against_a_long_name_takes_no_time() -> None:
 
 
 def test_a_turn_and_the_commands_ask_the_same_function() -> None:
-    assert turn_context.resolve_tools is scenarios.resolve_tools is resolve_tools
+    assert turn_context.resolve_tools is routing.resolve_tools is resolve_tools
 
 
 # -- the worked example of the seeds (003, 5.3) -------------------------------------------------------------

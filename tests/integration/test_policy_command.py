@@ -9,7 +9,7 @@ import pytest
 from claw.app import App, load_setup
 from claw.cli.main import app
 from claw.policy.catalog import CORE_TOOLS
-from claw_admin.policy.scenarios import Scenario, judge_scenario
+from claw.runtime import Scenario, judge_scenario
 from core.source import ROOT
 from typer.testing import CliRunner, Result
 

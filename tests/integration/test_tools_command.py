@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from claw.app import App, load_setup, terminal_message
 from claw.cli.main import app
-from claw_admin.policy.scenarios import Scenario, judge_scenario
+from claw.runtime import Scenario, judge_scenario
 from typer.testing import CliRunner, Result
 
 

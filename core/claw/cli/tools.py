@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw_admin.policy.scenarios import Scenario, judge_scenario, model_of, sender_of
 
-from claw.agent.routing import TERMINAL
+from claw.agent.routing import TERMINAL, Scenario, judge_scenario, model_of, sender_of
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.output import document, table

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from claw import policy  # its names are imported on use
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
@@ -293,3 +294,19 @@ def require_config_owners(raw: Mapping[str, Any], plugin_states: Sequence[Plugin
                 state=owner.state,
                 command=owner.fix,
             )
+
+
+def declared_tools(
+    plugin_states: Sequence[PluginState], suppliers: Mapping[str, str]
+) -> "tuple[policy.ToolFact, ...]":
+    """Return the tools that every usable plugin declares in its manifest; core tools first, as in an app.
+
+    :param suppliers: ``tools.suppliers`` of the file.
+    """
+    facts = [
+        policy.tool_fact(line, one.id, suppliers)
+        for one in plugin_states
+        if one.state in (LOADED, IDLE) and one.found.manifest
+        for line in one.found.manifest.tools
+    ]
+    return tuple(sorted(facts, key=lambda fact: fact.plugin is not None))

@@ -16,7 +16,7 @@ from claw.cli.plugin_commands import AsJson
 from claw.contracts.messages import Inbound
 from claw.contracts.prompt import ContextFile, RenderedSection, size_of
 from claw.i18n import t
-from claw_admin.policy.scenarios import Scenario
+from claw.runtime import Scenario
 
 from claw_prompt.stability import stability
 

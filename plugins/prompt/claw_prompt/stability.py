@@ -22,8 +22,8 @@ from claw.contracts.messages import Inbound
 from claw.host.isolation import DEFAULT_TIMEOUTS
 from claw.host.registry import BUILTIN
 from claw.i18n import t
+from claw.runtime import Scenario
 from claw.storage.clock import SYSTEM, Clock
-from claw_admin.policy.scenarios import Scenario
 
 if TYPE_CHECKING:
     from claw.agent.turn_context import TurnContext

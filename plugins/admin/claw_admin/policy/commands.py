@@ -19,16 +19,15 @@ from claw.contracts.diagnostics import LOADED
 from claw.i18n import t
 from claw.policy import LAYERS
 from claw.policy.explain import Explanation
+from claw.runtime import Scenario, judge_scenario
 
 from claw_admin.policy.scenarios import (
     ActiveRule,
-    Scenario,
     Scenarios,
     Tools,
     active_rules,
     derive_scenarios,
     differences,
-    judge_scenario,
     tool_changes,
 )
 

@@ -1,146 +1,27 @@
-"""Scenarios: runs to be judged before they happen: agent, sender, chat, model, and the expected tools (pure).
-
-Commands describe a run as a scenario; ``judge_scenario`` passes it to the function that a turn uses. The result
-can be compared with an expectation (``differences``), with another file (``change``), or listed by rule
-(``in_force``).
+"""Judgements of scenarios, compared with an expectation (``differences``) or with another config file
+(``tool_changes``), or listed by rule (``active_rules``). Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Protocol
 
-from claw.agent.models import candidates
-from claw.agent.routing import LOCAL, TERMINAL, configured_owners
+from claw import Section, UsageError
+from claw.agent.routing import TERMINAL
 from claw.config import Config
-from claw.config.values import Names, Section
-from claw.contracts.diagnostics import IDLE, LOADED
-from claw.contracts.errors import UsageError
-from claw.contracts.messages import Sender
 from claw.host.state import PluginState
-from claw.i18n import t
-from claw.policy import LAYERS, Judgement, Layer, RunFacts, ToolFact, resolve_tools, tool_fact
+from claw.policy import LAYERS, Judgement, Layer
 from claw.policy.catalog import GROUPS, PLUGINS_GROUP, normalise_tool_name
 from claw.policy.engine import CLOSING_CHECKS, OPENING_CHECKS, restricts
 from claw.policy.explain import Explanation, explain_tool
 from claw.policy.matching import ToolMatcher
-from claw.security.admission import is_owner
-from pydantic import ConfigDict, Field
-
-
-class Scenario(Section):
-    """One run, and the tools it should have. Words are those of tool lists: names, plugin ids,
-    ``group:NAME``, patterns.
-
-    :param agent: empty = the default agent; likewise an empty ``model`` is the agent's, with its fallbacks.
-    :param sender: an id, or ``e164:``, ``username:``, ``name:`` and a value.
-    :param owner: None = as the file says of the sender; at the terminal, an owner.
-    :param sandbox: None = as the file says of the agent.
-    :param expect: these tools and no others; ``has`` and ``lacks`` leave the rest open.
-    """
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)  # chat ids are often written as numbers
-
-    name: str = ""
-    agent: str = ""
-    channel: str = TERMINAL
-    account: str = "default"
-    group: str = ""
-    sender: str = ""
-    owner: bool | None = None
-    model: str = ""
-    sandbox: bool | None = None
-    depth: int = Field(default=0, ge=0)
-    expect: Names | None = None
-    has: Names = ()
-    lacks: Names = ()
-
-    def __str__(self) -> str:
-        """Return its name, else the fields that identify it."""
-        owner = {None: "", True: t("owner"), False: t("not an owner")}[self.owner]
-        place = t("{channel} group {id}", channel=self.channel, id=self.group) if self.group else self.channel
-        boxed = t("sandboxed") if self.sandbox else ""
-        depth = t("depth {depth}", depth=self.depth) if self.depth else ""
-        return self.name or ", ".join(
-            part for part in (self.agent, owner, place, self.sender, self.model, boxed, depth) if part
-        )
+from claw.runtime import PolicyContext, Scenario, judge_scenario, model_of
 
 
 class Scenarios(Section):
     """A file of scenarios."""
 
     scenarios: tuple[Scenario, ...]
-
-
-class PolicyContext(Protocol):
-    """The configuration and tools against which a scenario is judged: from file and manifests, or from a
-    running app.
-    """
-
-    @property
-    def config(self) -> Config: ...
-    @property
-    def default_model(self) -> str: ...
-    @property
-    def facts(self) -> tuple[ToolFact, ...]: ...
-
-
-def declared_tools(
-    plugin_states: Sequence[PluginState], suppliers: Mapping[str, str]
-) -> tuple[ToolFact, ...]:
-    """Return the tools that every usable plugin declares in its manifest; core tools first, as in an app.
-
-    :param suppliers: ``tools.suppliers`` of the file.
-    """
-    facts = [
-        tool_fact(line, one.id, suppliers)
-        for one in plugin_states
-        if one.state in (LOADED, IDLE) and one.found.manifest
-        for line in one.found.manifest.tools
-    ]
-    return tuple(sorted(facts, key=lambda fact: fact.plugin is not None))
-
-
-def judge_scenario(asked: Scenario, ground: PolicyContext) -> Judgement:
-    """Return the judgement of that run, from the function that a turn uses.
-
-    :raises UsageError: there is no such agent.
-    """
-    config = ground.config
-    agent = config.agent(asked.agent)
-    choice = agent.settings.model
-    models = candidates(
-        asked.model,
-        (choice and choice.primary) or ground.default_model,
-        choice.fallbacks if choice else (),
-        config.settings.models.aliases,
-        () if asked.model else None,
-    )
-    person = sender_of(asked)
-    listed = person is not None and is_owner(asked.channel, person, configured_owners(config.settings))
-    owner = asked.channel == TERMINAL or listed
-    boxed = agent.settings.sandbox.mode != "off"
-    run = RunFacts(
-        agent_id=agent.id,
-        channel=asked.channel,
-        account=asked.account,
-        group=asked.group or None,
-        sender=person,
-        owner=owner if asked.owner is None else asked.owner,
-        sandboxed=boxed if asked.sandbox is None else asked.sandbox,
-        depth=asked.depth,
-    ).with_model(str(models[0]) if models else "")
-    return resolve_tools(config, run, ground.facts, [str(model) for model in models[1:]])
-
-
-def sender_of(asked: Scenario) -> Sender | None:
-    """Return the sender of the run; None when none is named."""
-    if not asked.sender:
-        return LOCAL if asked.channel == TERMINAL and asked.owner is not False else None
-    kind, _, value = asked.sender.partition(":")
-    if value and (kind := kind.strip().lower()) in ("id", "e164", "username", "name"):
-        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
-    return Sender(asked.sender)
 
 
 def differences(
@@ -263,11 +144,6 @@ def active_rules(
     for stage in (*OPENING_CHECKS, *LAYERS, *CLOSING_CHECKS):
         takes = tuple(name for name, ruling in found.rulings.items() if ruling.stage == stage)
         yield stage, layers.get(stage, ()), takes
-
-
-def model_of(found: Judgement) -> str:
-    """Return the model of a judgement, as ``provider/model``."""
-    return f"{found.run.provider}/{found.run.model}"
 
 
 def _rules(layer: Layer, reach: ToolMatcher, config: Config) -> Iterator[ActiveRule]:
