@@ -1,4 +1,4 @@
-"""A model provider as the house makes it: its plugin asked with a config file, keys from an environment."""
+"""A model provider as claw makes it: its plugin asked with a config file, keys from an environment."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ LS = ToolSpec(
 def registered(
     plugin: str, tree: Mapping[str, Any], network: HttpClients, environ: Mapping[str, str] | None = None
 ) -> dict[str, Provider]:
-    """The providers that ``plugin`` answers with, by name; one with a wrong key as the house has it."""
+    """The providers that ``plugin`` answers with, by name; one with a wrong key as claw has it."""
     home = Path("/nowhere")
     config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {})
     seen = PluginConfig(config, plugin, network.client, home / plugin)

@@ -1,4 +1,4 @@
-"""The command line from outside, on a machine of its own; and plugins of strangers, installed as pip would."""
+"""The command line from outside, on a machine of its own; and third-party plugins, installed as pip would."""
 
 import ctypes
 import json

@@ -67,7 +67,7 @@ async def test_a_turn_goes_on_wherever_it_goes(road):
 
 
 async def test_a_call_that_nobody_answered_is_answered_for_before_the_next_service_hears_of_it():
-    """The house died between call and result: the next model, of another maker, is told so."""
+    """Claw died between call and result: the next model, of another maker, is told so."""
     begun = Assistant(
         (ToolCall("toolu_1", "ls", {}), ToolCall("toolu_2", "ls", {})), model="anthropic/claude-x"
     )

@@ -117,7 +117,7 @@ CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
         {"tools": {"allow": ["weather"]}, **mine({"allow": ["acme_status"]})},
         {},
     ),
-    # profile: of the house, of the agent, of all agents, beside lists that leave no room
+    # profile: of claw, of the agent, of all agents, beside lists that leave no space
     ("profile", "memory_search", {"tools": {"profile": "coding"}}, {}),
     ("profile", "memory_search", {"tools": {"profile": "coding", "also_allow": ["message"]}}, {}),
     ("profile", "memory_search", {"tools": {"profile": "coding", "allow": ["read"]}}, {}),
@@ -172,7 +172,7 @@ CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
         {"telegram": {"groups": {"-100": {"toolsBySender": {"id:7": LS}}}}},
         GROUP,
     ),
-    # sandbox: claw's own lists, the house's, the agent's, and the other spelling
+    # sandbox: claw's own lists, claw's, the agent's, and the other spelling
     ("sandbox", "web_search", {}, BOXED),
     ("sandbox", "cron", {}, BOXED),
     ("sandbox", "exec", {"tools": {"sandbox": {"tools": {"deny": ["exec"]}}}}, BOXED),

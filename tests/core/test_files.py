@@ -18,7 +18,7 @@ NOON = Clock(now=lambda: 1_772_366_400.0)  # 2026-03-01T12:00:00Z
 
 
 def full_after(bytes_left: int) -> Callable[[int, bytes], int]:
-    """A disk with so much room: it writes what fits, then refuses."""
+    """A disk with so much space: it writes what fits, then refuses."""
     room = [bytes_left]
 
     def write(fd: int, data: bytes) -> int:
@@ -271,7 +271,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
     database.close()
 
 
-def test_nobody_is_told_to_move_a_state_away_that_only_found_no_room(tmp_path):
+def test_nobody_is_told_to_move_a_state_away_that_only_found_no_space(tmp_path):
     database = Database(tmp_path / "state.db")
     database.write("CREATE TABLE n (n BLOB)")
     database.read("PRAGMA max_page_count = 4")  # as on a full disk

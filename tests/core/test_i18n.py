@@ -175,7 +175,7 @@ def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("plugin", ["telegram", "discord", "feishu", "http"])
-def test_a_channel_speaks_chinese_as_the_house_does(plugin: str) -> None:
+def test_a_channel_speaks_chinese_as_claw_does(plugin: str) -> None:
     said = {
         template: f"{source.path.name}:{call.lineno}"
         for source in sources(ROOT / "plugins" / plugin / f"claw_{plugin}")

@@ -1,4 +1,4 @@
-"""wall: a stranger's code within limits."""
+"""isolation: third-party code within limits."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_the_working_folder_is_put_back(tmp_path):
     assert os.getcwd() == before
 
 
-def test_signals_stay_the_house_s():
+def test_signals_stay_claw_s():
     before = signal.getsignal(signal.SIGTERM)
 
     run_bounded(lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN), 1)

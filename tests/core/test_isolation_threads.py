@@ -1,4 +1,4 @@
-"""Threads for strangers: so many at once, and none that keeps the process from ending."""
+"""Threads for plugins: so many at once, and none that keeps the process from ending."""
 
 import asyncio
 import subprocess

@@ -153,7 +153,7 @@ def test_the_judgement_is_quick_for_five_hundred_tools_in_nine_layers(tmp_path: 
     best = min(_seconds(lambda: resolve_tools(config, run, facts)) for _ in range(5))
     print(
         f"500 tools in nine layers: {best * 1000:.2f} ms"
-    )  # the budget is 2 ms; the gate leaves room for a busy machine
+    )  # the budget is 2 ms; the gate allows for a busy machine
     assert best < 0.020
 
 

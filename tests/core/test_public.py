@@ -1,4 +1,4 @@
-"""The public surface: what ``from claw import ...`` gives to strangers."""
+"""The public surface: what ``from claw import ...`` gives to third parties."""
 
 import re
 import subprocess

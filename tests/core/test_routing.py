@@ -19,7 +19,7 @@ TERMINAL = Inbound(Address("terminal", "here"), "hi", Sender("local"))
 WORDS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
 
 
-def house(**tree: Any) -> Config:
+def config_of(**tree: Any) -> Config:
     return validate_source(ConfigSource(Path("config.json"), "", tree), Path("home"), {})
 
 
@@ -51,12 +51,12 @@ class TestKeys:
 
 class TestAdmission:
     def test_the_person_at_the_terminal_is_the_owner_and_talks_to_the_default_agent(self) -> None:
-        route = admit(TERMINAL, house(agents={"list": [{"id": "coder"}]}))
+        route = admit(TERMINAL, config_of(agents={"list": [{"id": "coder"}]}))
         assert route is not None
         assert (route.agent_id, route.owner, route.session_key) == ("coder", True, "agent:coder:main")
 
     def test_the_person_at_the_terminal_may_choose_agent_and_session(self) -> None:
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]})
+        config = config_of(agents={"list": [{"id": "a"}, {"id": "b"}]})
         chosen = admit(TERMINAL, config, "b", "Work")
         named = admit(TERMINAL, config, None, "agent:b:telegram:direct:7")
         assert chosen is not None and chosen.session_key == "agent:b:work"
@@ -78,24 +78,24 @@ class TestAdmission:
         ],
     )
     def test_a_stranger_is_not_heard(self, section: dict[str, Any] | None) -> None:
-        assert admit(DIRECT, house(channels={"telegram": section} if section is not None else {})) is None
+        assert admit(DIRECT, config_of(channels={"telegram": section} if section is not None else {})) is None
 
     @pytest.mark.parametrize(
         "section",
         [{"allowFrom": ["7"]}, {"allowFrom": ["telegram:7"]}, {"dmPolicy": "open", "allowFrom": ["*"]}],
     )
     def test_a_listed_person_is_heard_and_is_no_owner(self, section: dict[str, Any]) -> None:
-        route = admit(DIRECT, house(channels={"telegram": section}))
+        route = admit(DIRECT, config_of(channels={"telegram": section}))
         assert route is not None
         assert (route.owner, route.session_key) == (False, "agent:default:telegram:direct:7")
 
     @pytest.mark.parametrize(("owner", "is_one"), [("telegram:7", True), ("discord:7", False), ("7", False)])
     def test_an_owner_is_known_by_channel_and_id(self, owner: str, is_one: bool) -> None:
-        route = admit(DIRECT, house(owners=[owner], channels={"telegram": {}}))
+        route = admit(DIRECT, config_of(owners=[owner], channels={"telegram": {}}))
         assert (route is not None and route.owner) == is_one
 
     def test_a_phone_number_may_name_an_owner(self) -> None:
-        config = house(
+        config = config_of(
             agents={"defaults": {"identity": {"ownerNumbers": ["+123"]}}}, channels={"telegram": {}}
         )
         route = admit(replace(DIRECT, sender=Sender("7", e164="+123")), config)
@@ -119,14 +119,14 @@ class TestAdmission:
     def test_a_group_is_heard_when_it_is_listed_and_speaks_to_us(
         self, groups: dict[str, Any], mentioned: bool, heard: bool
     ) -> None:
-        config = house(channels={"telegram": {"groups": groups}})
+        config = config_of(channels={"telegram": {"groups": groups}})
         route = admit(replace(GROUP, mentions_us=mentioned), config)
         assert (route is not None) == heard
         if route:
             assert route.session_key == "agent:default:telegram:group:-100"
 
     def test_a_list_of_direct_chats_opens_no_group(self) -> None:
-        assert admit(GROUP, house(channels={"telegram": {"allowFrom": ["7", "-100"]}})) is None
+        assert admit(GROUP, config_of(channels={"telegram": {"allowFrom": ["7", "-100"]}})) is None
 
 
 class TestBindings:
@@ -142,7 +142,7 @@ class TestBindings:
         ],
     )
     def test_a_binding_chooses_the_agent(self, match: dict[str, Any], agent: str) -> None:
-        config = house(
+        config = config_of(
             agents={"list": [{"id": "a"}, {"id": "b"}]},
             bindings=[{"agentId": "b", "match": match}],
             channels={"telegram": {"allowFrom": ["7"]}},
@@ -173,14 +173,16 @@ class TestBindings:
         self, least: dict[str, Any], most: dict[str, Any], turned: bool
     ) -> None:
         both = [{"agent": "a", "match": least}, {"agent": "b", "match": most}]
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=both[::-1] if turned else both)
+        config = config_of(
+            agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=both[::-1] if turned else both
+        )
         there = replace(GROUP, address=Address("telegram", "-100", "work", "9"))
         assert route(there, config).agent_id == "b"
         assert route(there, config).binding == f"bindings[{0 if turned else 1}]"
 
     def test_of_two_that_say_as_much_the_first_in_the_file_wins(self) -> None:
         bindings = [{"agent": name, "match": {"channel": "telegram"}} for name in ("b", "a")]
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
+        config = config_of(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
         assert route(DIRECT, config).agent_id == "b"
 
     @pytest.mark.parametrize("account", ["default", "work"])
@@ -189,7 +191,7 @@ class TestBindings:
             {"agent": "b", "match": {"channel": "telegram", "account": "*"}},
             {"agent": "a", "match": {"channel": "telegram", "account": "work"}},
         ]
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
+        config = config_of(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=bindings)
         inbound = replace(DIRECT, address=replace(DIRECT.address, account=account))
         assert route(inbound, config).binding == ("bindings[1]" if account == "work" else "bindings[0]")
 
@@ -198,14 +200,16 @@ class TestBindings:
         [{"group": "7"}, {"thread": "9"}, {"group": "-100", "channel": "discord"}, {"account": "work"}],
     )
     def test_one_that_names_something_else_does_not_fit(self, match: dict[str, Any]) -> None:
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=[{"agent": "b", "match": match}])
+        config = config_of(
+            agents={"list": [{"id": "a"}, {"id": "b"}]}, bindings=[{"agent": "b", "match": match}]
+        )
         assert route(DIRECT, config) == Route("a", "agent:a:telegram:direct:7", False, "direct")
 
     @pytest.mark.parametrize(
         ("asked", "agent"), [("c", "c"), (" C ", "c"), ("nobody", "b"), ("", "b"), ("*", "b")]
     )
     def test_a_caller_who_names_an_agent_gets_it_when_there_is_one(self, asked: str, agent: str) -> None:
-        config = house(
+        config = config_of(
             agents={"list": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}, bindings=[{"agent": "b", "match": {}}]
         )
         assert route(replace(DIRECT, agent=asked), config).agent_id == agent
@@ -213,7 +217,7 @@ class TestBindings:
 
 class TestSessions:
     def test_one_person_on_two_channels_shares_a_session_when_linked(self) -> None:
-        config = house(
+        config = config_of(
             session={"dmScope": "per-peer", "identityLinks": {"alice": ["telegram:7", "discord:9"]}},
             channels={"telegram": {"allowFrom": ["7"]}, "discord": {"allowFrom": ["9"]}},
         )
@@ -227,7 +231,7 @@ class TestSessions:
     def test_no_two_senders_reach_one_session_whatever_their_ids_look_like(
         self, one: str, other: str, thread: str
     ) -> None:
-        config = house()
+        config = config_of()
         first, second = (
             route(replace(DIRECT, sender=Sender(id), address=Address("telegram", id, thread=thread)), config)
             for id in (one, other)
@@ -249,7 +253,7 @@ class TestSessions:
     )
     @settings(max_examples=500)
     def test_a_session_that_an_outsider_names_lies_below_their_own(self, forged: str) -> None:
-        config = house(agents={"list": [{"id": "a"}, {"id": "b"}]})
+        config = config_of(agents={"list": [{"id": "a"}, {"id": "b"}]})
         own = route(DIRECT, config).session_key
         chosen = route(DIRECT, config, session=forged).session_key
         assert chosen == own or chosen.startswith(f"{own}:thread:")
@@ -291,7 +295,7 @@ OPENS = {
 }
 
 
-CLUB = house(
+CLUB = config_of(
     owners=["matrix:7Ann", "+49301"],
     channels={
         place: {
@@ -306,13 +310,13 @@ CLUB = house(
 class TestListsDoNotMix:
     @pytest.mark.parametrize(("name", "kind"), list(product(LISTS, KINDS)))
     def test_a_list_admits_to_what_it_is_for_and_to_nothing_else(self, name: str, kind: str) -> None:
-        config = house(**LISTS[name])
+        config = config_of(**LISTS[name])
         verdict = decide_admission(KINDS[kind], config, {"7"} if name == "paired" else frozenset())
         assert (verdict.kind == "admitted") == (kind in OPENS[name]), verdict
         assert verdict.owner == (name == "owners" and kind != "another channel")
 
     def test_who_was_paired_is_still_a_stranger_where_only_the_list_counts(self) -> None:
-        config = house(channels={"telegram": {"dmPolicy": "allowlist", "allowFrom": ["8"]}})
+        config = config_of(channels={"telegram": {"dmPolicy": "allowlist", "allowFrom": ["8"]}})
         assert decide_admission(DIRECT, config, {"7"}).kind == "refused"
 
     @given(st.data())
@@ -389,16 +393,16 @@ class TestVerdicts:
     def test_a_verdict_names_the_key_that_decided(
         self, inbound: Inbound, section: dict[str, Any], kind: str, key: str
     ) -> None:
-        verdict = decide_admission(inbound, house(channels={"telegram": section}))
+        verdict = decide_admission(inbound, config_of(channels={"telegram": section}))
         assert (verdict.kind, verdict.key) == (kind, key)
         assert verdict.why
 
     def test_a_key_is_named_as_it_is_written(self) -> None:
-        verdict = decide_admission(DIRECT, house(telegram={"allowFrom": ["7"]}, owners=["x:1"]))
+        verdict = decide_admission(DIRECT, config_of(telegram={"allowFrom": ["7"]}, owners=["x:1"]))
         assert verdict == Admission("admitted", "the list names the sender", "telegram.allowFrom[0]", False)
 
     def test_an_owner_is_admitted_by_the_entry_that_names_them(self) -> None:
-        config = house(owners=["x:1", "Telegram:7"], channels={"telegram": {}})
+        config = config_of(owners=["x:1", "Telegram:7"], channels={"telegram": {}})
         assert decide_admission(DIRECT, config) == Admission(
             "admitted", "the sender is an owner", "owners[1]", True
         )
@@ -433,7 +437,7 @@ class TestAccounts:
         self, account: str, sender: str, kind: str, key: str
     ) -> None:
         inbound = replace(DIRECT, address=Address("telegram", sender, account), sender=Sender(sender))
-        verdict = decide_admission(inbound, house(channels={"telegram": self.SECTION}))
+        verdict = decide_admission(inbound, config_of(channels={"telegram": self.SECTION}))
         assert (verdict.kind, verdict.key) == (kind, key)
 
     @pytest.mark.parametrize(
@@ -441,14 +445,14 @@ class TestAccounts:
     )
     def test_an_account_that_lists_groups_has_only_those(self, account: str, kind: str) -> None:
         inbound = replace(GROUP, address=Address("telegram", "-100", account))
-        assert decide_admission(inbound, house(channels={"telegram": self.SECTION})).kind == kind
+        assert decide_admission(inbound, config_of(channels={"telegram": self.SECTION})).kind == kind
 
     def test_a_channel_that_is_off_has_no_account_that_is_on(self) -> None:
         section = {"enabled": False, "accounts": {"work": {"enabled": True, "allowFrom": ["7"]}}}
         inbound = replace(DIRECT, address=Address("telegram", "7", "work"))
-        verdict = decide_admission(inbound, house(channels={"telegram": section}))
+        verdict = decide_admission(inbound, config_of(channels={"telegram": section}))
         assert (verdict.kind, verdict.key) == ("refused", "channels.telegram.enabled")
 
     def test_a_wrong_key_of_an_account_refuses_the_file(self) -> None:
         with pytest.raises(ConfigError, match=r"channels\.telegram\.accounts\.work\.dmPolicy.*pairing"):
-            house(channels={"telegram": {"accounts": {"work": {"dmPolicy": "everyone"}}}})
+            config_of(channels={"telegram": {"accounts": {"work": {"dmPolicy": "everyone"}}}})

@@ -22,7 +22,7 @@ async def test_turns_of_one_session_run_one_at_a_time_in_the_order_they_came():
     assert told == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
 
 
-async def test_turns_of_different_sessions_run_together_up_to_the_width_of_the_house():
+async def test_turns_of_different_sessions_run_together_up_to_the_width_of_claw():
     session_queues, running, most = SessionQueues({MAIN: 2}), 0, 0
 
     async def turn(key: str) -> None:
@@ -127,7 +127,7 @@ async def running_at_once(session_queues: SessionQueues, kind: str, count: int) 
 async def test_each_kind_of_lane_has_a_width_of_its_own():
     session_queues = SessionQueues({MAIN: 3, SUBAGENT: 2, CLOCK: 1})
 
-    async with asyncio.TaskGroup() as group:  # side by side: none takes another's room
+    async with asyncio.TaskGroup() as group:  # side by side: none takes another's place
         kinds = {
             kind: group.create_task(running_at_once(session_queues, kind, 6))
             for kind in (MAIN, SUBAGENT, CLOCK)

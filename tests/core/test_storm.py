@@ -17,7 +17,7 @@ LONGEST_CALL = 5.0
 
 
 def weathers(kind: str, wait_seconds: float, full: bool) -> list[Weather]:
-    """One in thirteen of them, or all: houses, what the service asks for, how many people write, who refuses."""
+    """One in thirteen of them, or all: gateways, what the service asks for, how many people write, who refuses."""
     all_of_them = [
         Weather(harness, sick, kind, after, rate, wait_seconds, seed)
         for seed, (harness, after, rate) in enumerate(itertools.product(HOUSES, (None, 5.0), PER_MINUTE))

@@ -1,4 +1,4 @@
-"""A tool: made from a function, its arguments checked, run behind a wall, its answer cut to size."""
+"""A tool: made from a function, its arguments checked, run isolated, its answer cut to size."""
 
 import asyncio
 import json

@@ -70,7 +70,7 @@ def looks(line: str) -> tuple[str, str]:
 
 
 def genuine(text: str) -> list[str]:
-    """Lines that a reader would take for the house's own."""
+    """Lines that a reader would take for claw's own."""
     return [line for line in text.splitlines() if any(re.match(GENUINE, one, re.I) for one in looks(line))]
 
 

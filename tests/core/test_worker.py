@@ -1,4 +1,4 @@
-"""yard: what plugins do in a turn happens in a loop of their own."""
+"""worker: what plugins do in a turn happens in a loop of their own."""
 
 import asyncio
 import itertools
@@ -10,38 +10,38 @@ from claw.host.worker import PluginWorker
 
 
 @pytest.fixture
-def yard():
+def worker():
     worker = PluginWorker()
     yield worker
     worker.close()
     time.sleep(0.02)
 
 
-async def test_plain_and_async_steps_answer_from_another_thread(yard):
+async def test_plain_and_async_steps_answer_from_another_thread(worker):
     async def double(n):
         await asyncio.sleep(0)
         return n * 2, threading.current_thread().name
 
-    assert await yard.call(lambda n: n + 1, 1, seconds=20) == 2
-    assert await yard.call(double, 4, seconds=20) == (8, "claw-yard")
+    assert await worker.call(lambda n: n + 1, 1, seconds=20) == 2
+    assert await worker.call(double, 4, seconds=20) == (8, "claw-yard")
 
 
-async def test_what_a_step_raises_comes_through(yard):
+async def test_what_a_step_raises_comes_through(worker):
     def broken():
         raise RuntimeError("no mood")
 
     with pytest.raises(RuntimeError, match="no mood"):
-        await yard.call(broken, seconds=20)
+        await worker.call(broken, seconds=20)
 
 
-async def test_a_step_that_waits_for_ever_is_given_up_and_the_yard_goes_on(yard):
+async def test_a_step_that_waits_for_ever_is_given_up_and_the_worker_goes_on(worker):
     with pytest.raises(TimeoutError):
-        await yard.call(asyncio.Event().wait, seconds=0.05)
+        await worker.call(asyncio.Event().wait, seconds=0.05)
 
-    assert await yard.call(lambda: "here", seconds=20) == "here"
+    assert await worker.call(lambda: "here", seconds=20) == "here"
 
 
-async def test_a_step_that_blocks_the_yard_does_not_block_the_house(yard):
+async def test_a_step_that_blocks_the_worker_does_not_block_claw(worker):
     beats = []
 
     async def beat():
@@ -51,8 +51,8 @@ async def test_a_step_that_blocks_the_yard_does_not_block_the_house(yard):
 
     heart = asyncio.ensure_future(beat())
     with pytest.raises(TimeoutError):
-        await yard.call(time.sleep, 5, seconds=0.1)
+        await worker.call(time.sleep, 5, seconds=0.1)
     heart.cancel()
 
     assert max(b - a for a, b in itertools.pairwise(beats)) < 3
-    assert await yard.call(lambda: "a new one", seconds=20) == "a new one"
+    assert await worker.call(lambda: "a new one", seconds=20) == "a new one"

@@ -1,4 +1,4 @@
-"""A house with one plugin that does one thing wrong, and everybody who must not notice: two channels, a sound tool.
+"""A gateway with one plugin that does one thing wrong, and everybody who must not notice: two channels, a sound tool.
 
 ``python faulty.py FILE`` lives through starts in processes of their own, forked from one that has imported claw: for
 plugins that end the process.
@@ -161,10 +161,10 @@ MANIFESTS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Plan:
-    """One start of a house with a faulty plugin.
+    """One start of a gateway with a faulty plugin.
 
     :param put: point of the plugin's code (TOP, HOOK, RUN, SEND, CLOSE, NAME, EXTRA, END) → what stands there.
-    :param awaited: words that must have been said before the house stops.
+    :param awaited: words that must have been said before claw stops.
     """
 
     root: str

@@ -38,10 +38,10 @@ async def served(model: FakeProvider, channel: FakeChannel, home: Path):
 
 async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:
     """A gateway that put the question and was stopped before anybody answered; the id of the question."""
-    async with served(FakeProvider(calls("exec", command=COMMAND)), channel, home) as house:
+    async with served(FakeProvider(calls("exec", command=COMMAND)), channel, home) as harness:
         channel.says("make it", "boss")
         await channel.until_shown()
-        [waiting] = house.app.runtime.approvals.pending()
+        [waiting] = harness.app.runtime.approvals.pending()
     assert COMMAND in channel.sent[0].text
     return waiting.id
 
@@ -57,13 +57,13 @@ async def told(channel: FakeChannel, text: str) -> None:
 async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_path, way, verdict):
     channel, model = FakeChannel(), FakeProvider(says("so be it"))
     id = await asked_and_stopped(channel, tmp_path)
-    async with served(model, channel, tmp_path) as house:
+    async with served(model, channel, tmp_path) as harness:
         if way == "button":
             channel.says(f"approve:{id}:{verdict}", "boss", kind="button")
         else:
             channel.says(f"/approve {id} {verdict}", "boss")
         await told(channel, "so be it")
-        made = (house.workspace / "made-once").exists()
+        made = (harness.workspace / "made-once").exists()
 
     [result] = model.requests[0].tool_results
     assert made is (verdict == "once")
@@ -77,21 +77,23 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
     script.write_text("#!/bin/sh\nmkdir allowed\n")
     script.chmod(0o755)
     channel, model = FakeChannel(), FakeProvider(says("so be it"))
-    async with served(FakeProvider(calls("exec", command=str(script))), channel, tmp_path / "home") as house:
+    async with served(
+        FakeProvider(calls("exec", command=str(script))), channel, tmp_path / "home"
+    ) as harness:
         channel.says("go", "boss")
         await channel.until_shown()
-        [old] = house.app.runtime.approvals.pending()
+        [old] = harness.app.runtime.approvals.pending()
     script.write_text("#!/bin/sh\nmkdir smuggled\n")
-    async with served(model, channel, tmp_path / "home") as house:
+    async with served(model, channel, tmp_path / "home") as harness:
         await channel.until_shown(2)
         assert "wants to use exec" in channel.shown[1]
         channel.says(f"/approve {old.id} once", "boss")
         await channel.until_shown(3)
         assert "is over" in channel.shown[2]
-        [new] = house.app.runtime.approvals.pending()
+        [new] = harness.app.runtime.approvals.pending()
         channel.says(f"/approve {new.id} deny", "boss")
         await told(channel, "so be it")
-        assert not (house.workspace / "smuggled").exists()
+        assert not (harness.workspace / "smuggled").exists()
 
 
 async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):

@@ -1,4 +1,4 @@
-"""Whatever a person, a service, a disk or a stranger's plugin gets wrong ends in one clear message and an exit code.
+"""Whatever a person, a service, a disk or a third-party plugin gets wrong ends in one clear message and an exit code.
 
 The real command line, in processes of its own. 0 ok, 1 failure, 2 usage, 3 config, 4 required plugin, 130 interrupted.
 """

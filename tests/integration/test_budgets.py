@@ -17,11 +17,11 @@ from claw.testing import FakeProvider, Harness, says
 
 FIRST_REQUEST_BYTES = 8192
 # About a hundred: a dozen look whether a context file, a skill or a root of the fence has changed, each of the two
-# plugins that bring a section takes twenty in its yard, the journal, the lock and the flush take the rest; how often two
+# plugins that bring a section takes twenty in its worker, the log, the lock and the flush take the rest; how often two
 # threads wait for each other differs from run to run.
 SYSTEM_CALLS = 125
 
-# Five turns warm the house up. Between the two marks the sixth one runs.
+# Five turns warm claw up. Between the two marks the sixth one runs.
 WARM_TURN = """
 import asyncio, os, sys
 from claw.testing import FakeProvider, Harness, says
@@ -37,13 +37,13 @@ sys.addaudithook(watch)
 
 async def main():
     global watching
-    async with Harness(FakeProvider(*[says("ok")] * 6), installed=True) as house:
+    async with Harness(FakeProvider(*[says("ok")] * 6), installed=True) as harness:
         for _ in range(5):
-            await house.send("go on")
+            await harness.send("go on")
         await asyncio.sleep(0.2)
         os.access("/mark", 0)
         watching = True
-        await house.send("once more")
+        await harness.send("once more")
         watching = False
         os.access("/mark", 0)
     print("\\n".join(seen))

@@ -17,10 +17,10 @@ from integration.test_serving import Broken, Channels, served, until
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"]}}}
 
 
-async def reloaded(house, config):
-    house._write_config(config, "fake")
-    await house.serving.reload(
-        load_setup({"CLAW_HOME": str(house.home), "HOME": str(house.home)}, standard_plugins())
+async def reloaded(harness, config):
+    harness._write_config(config, "fake")
+    await harness.serving.reload(
+        load_setup({"CLAW_HOME": str(harness.home), "HOME": str(harness.home)}, standard_plugins())
     )
 
 
@@ -104,10 +104,10 @@ async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tm
 async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, again):
     request = ApprovalRequest("agent:a:main", "a", "t", "exec", "", "ls", "digest", Address("fake", "chat-1"))
     config = {**OPEN, "owners": ["fake:boss"]}
-    async with served(FakeProvider(), FakeChannel(), home=tmp_path, config=config) as house:
-        await until(lambda: house.serving.report().channels[0].state.state == "up")
+    async with served(FakeProvider(), FakeChannel(), home=tmp_path, config=config) as harness:
+        await until(lambda: harness.serving.report().channels[0].state.state == "up")
         if again:
-            await reloaded(house, {**config, "owners": ["fake:boss", "fake:other"]})
-        approvals = house.serving.app.runtime.approvals
+            await reloaded(harness, {**config, "owners": ["fake:boss", "fake:other"]})
+        approvals = harness.serving.app.runtime.approvals
         assert approvals.refusal(request) == ""
     assert "nobody can be asked here" in approvals.refusal(request)

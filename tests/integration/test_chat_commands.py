@@ -1,4 +1,4 @@
-"""Chat commands and approvals in a whole house: what a person may say to claw itself, and what runs only when allowed."""
+"""Chat commands and approvals in whole turns: what a person may say to claw itself, and what runs only when allowed."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ CHAT = {"channels": {"acme": {"allowFrom": ["u1", "u2"], "groups": {"g1": {}}}},
 
 
 def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> SessionConversation:
-    """The desk behind a line: of the terminal, or of a person of the channel acme."""
+    """The conversation behind a line: of the terminal, or of a person of the channel acme."""
     from claw.app import terminal_message
 
     if not sender:
@@ -245,7 +245,7 @@ class Person:
     def __init__(
         self, harness: Harness, verdict: str = "once", meanwhile: Callable[[], Any] = lambda: None
     ) -> None:
-        self.house, self.verdict, self.meanwhile = harness, verdict, meanwhile
+        self.harness, self.verdict, self.meanwhile = harness, verdict, meanwhile
         self.asked: list[PendingApproval] = []
         harness.app.runtime.approvals.show_request = self.present
 
@@ -253,7 +253,7 @@ class Person:
         self.asked.append(question)
         self.meanwhile()
         line = f"/approve {question.id} {self.verdict}"
-        await run_chat_command(line, said(self.house, line))
+        await run_chat_command(line, said(self.harness, line))
         return True
 
 
@@ -368,7 +368,7 @@ async def test_always_is_not_for_a_call_that_only_looks_the_same() -> None:
     assert tool.calls == [{"folder": "1"}]
 
 
-async def test_a_secret_of_the_house_is_masked_in_the_question() -> None:
+async def test_a_secret_of_claw_is_masked_in_the_question() -> None:
     secret = {"providers": {"fake": {"apiKey": "kjh8923hkjsdf98234"}}, **ASKED}
     async with Harness(
         clean(text="use kjh8923hkjsdf98234"), tools=[FakeTool("wipe")], config=secret
@@ -415,7 +415,7 @@ async def test_two_equal_requests_of_one_answer_are_asked_one_after_the_other() 
     assert len(tool.calls) == 2
 
 
-async def test_a_stranger_in_a_direct_chat_cannot_make_the_house_wait() -> None:
+async def test_a_stranger_in_a_direct_chat_cannot_make_claw_wait() -> None:
     tool, model = FakeTool("wipe"), clean()
     async with Harness(model, tools=[tool], config=ASKED | CHAT) as harness:
         person = Person(harness)

@@ -1,4 +1,4 @@
-"""A model that goes round in circles, in a real house: told, refused, stopped; and the person reads why."""
+"""A model that goes round in circles, in a real program: told, refused, stopped; and the person reads why."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, co
 SHORT = {"warningThreshold": 2, "criticalThreshold": 3, "breakerThreshold": 5}
 
 
-def house(model: FakeProvider, tool: FakeTool, **limits: Any) -> Harness:
+def harness_of(model: FakeProvider, tool: FakeTool, **limits: Any) -> Harness:
     return Harness(model, tools=[tool], config={"tools": {"loopDetection": {**SHORT, **limits}}})
 
 
@@ -22,7 +22,7 @@ def results(harness: Harness) -> list[ToolResultMessage]:
 
 async def test_a_repeated_call_is_warned_of_behind_its_result() -> None:
     model, tool = FakeProvider(*[calls("look") for _ in range(3)], says("I see.")), FakeTool("look", "same")
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         reply = await home.send("go")
 
     assert reply and reply.text == "I see."
@@ -33,7 +33,7 @@ async def test_a_repeated_call_is_warned_of_behind_its_result() -> None:
 
 async def test_equal_answers_end_the_turn_and_the_person_reads_why() -> None:
     model, tool = FakeProvider(*[calls("look") for _ in range(6)]), FakeTool("look", "same")
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         with pytest.raises(ClawError, match=r"round in circles: 5 calls \(look\)"):
             await home.send("go")
 
@@ -49,7 +49,7 @@ async def test_the_next_message_begins_with_a_clean_slate() -> None:
         FakeProvider(*[calls("look") for _ in range(6)], calls("look"), says("ok")),
         FakeTool("look", "same"),
     )
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         with pytest.raises(ClawError):
             await home.send("go")
         home.events.clear()
@@ -62,7 +62,7 @@ async def test_the_next_message_begins_with_a_clean_slate() -> None:
 async def test_two_calls_in_turns_are_refused_and_the_third_refusal_ends_the_turn() -> None:
     model = FakeProvider(*[calls("look", at=number % 2) for number in range(5)])
     tool = FakeTool("look", "same", {"type": "object", "properties": {"at": {"type": "integer"}}})
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         with pytest.raises(ClawError, match="round in circles"):
             await home.send("go")
 
@@ -73,7 +73,7 @@ async def test_two_calls_in_turns_are_refused_and_the_third_refusal_ends_the_tur
 async def test_a_refused_model_may_still_answer() -> None:
     model = FakeProvider(*[calls("look", at=number % 2) for number in range(3)], says("That is all I have."))
     tool = FakeTool("look", "same", {"type": "object", "properties": {"at": {"type": "integer"}}})
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         reply = await home.send("go")
 
     assert reply and reply.text == "That is all I have."
@@ -81,7 +81,7 @@ async def test_a_refused_model_may_still_answer() -> None:
 
 async def test_calls_that_are_refused_by_the_policy_count_too() -> None:
     model = FakeProvider(*[calls("no_such_tool") for _ in range(6)])
-    async with house(model, FakeTool("look")) as home:
+    async with harness_of(model, FakeTool("look")) as home:
         with pytest.raises(ClawError, match="no_such_tool"):
             await home.send("go")
 
@@ -89,7 +89,7 @@ async def test_calls_that_are_refused_by_the_policy_count_too() -> None:
 async def test_progress_is_never_stopped() -> None:
     number = iter(range(100))
     model = FakeProvider(*[calls("look") for _ in range(20)], says("done"))
-    async with house(model, FakeTool("look", lambda given: f"{next(number)} %")) as home:
+    async with harness_of(model, FakeTool("look", lambda given: f"{next(number)} %")) as home:
         reply = await home.send("go")
 
     assert reply and reply.text == "done"
@@ -98,16 +98,16 @@ async def test_progress_is_never_stopped() -> None:
 async def test_many_equal_calls_in_one_answer_are_one_step_and_stop_the_next() -> None:
     many = combined(*[calls("look") for _ in range(6)])
     model, tool = FakeProvider(many, calls("look")), FakeTool("look", "same")
-    async with house(model, tool) as home:
+    async with harness_of(model, tool) as home:
         with pytest.raises(ClawError, match="round in circles"):
             await home.send("go")
 
     assert len(tool.calls) == 6
 
 
-async def test_it_can_be_switched_off_for_the_house_or_one_agent() -> None:
+async def test_it_can_be_switched_off_for_all_agents_or_one_agent() -> None:
     model, tool = FakeProvider(*[calls("look") for _ in range(8)], says("done")), FakeTool("look", "same")
-    async with house(model, tool, enabled=False) as home:
+    async with harness_of(model, tool, enabled=False) as home:
         reply = await home.send("go")
     assert reply and reply.text == "done"
 

@@ -1,4 +1,4 @@
-"""A conversation that grows: saved, compacted, cut, and never an error; shown through the real house."""
+"""A conversation that grows: saved, compacted, cut, and never an error; shown through the real program."""
 
 import asyncio
 import json
@@ -83,13 +83,13 @@ def words(request):
     return [block.text for m in request.messages for block in m.content if isinstance(block, Text)]
 
 
-def notices(house):
-    return [event.text for event in house.events if isinstance(event, Notice)]
+def notices(harness):
+    return [event.text for event in harness.events if isinstance(event, Notice)]
 
 
-async def talk(house, turns, chars=2000):
+async def talk(harness, turns, chars=2000):
     for n in range(turns):
-        await house.send(f"question {n} " + "y" * chars)
+        await harness.send(f"question {n} " + "y" * chars)
 
 
 # --- before the model is asked ---

@@ -268,10 +268,10 @@ def test_an_unknown_plugin_is_a_mistake_that_names_the_nearest(tmp_path):
     assert "did you mean acme?" in said.line
 
 
-# The house
+# claw as a whole
 
 
-def house(machine: Machine, *words: str, **environ: str) -> tuple[int, list[dict[str, Any]]]:
+def run_doctor(machine: Machine, *words: str, **environ: str) -> tuple[int, list[dict[str, Any]]]:
     said = machine.claw("doctor", "--json", *words, **environ)
     return said.code, json.loads(said.out)["findings"]
 
@@ -284,7 +284,7 @@ def machine(tmp_path: Path) -> Machine:
     return machine
 
 
-def test_a_house_after_a_first_chat_is_sound(machine):
+def test_a_gateway_after_a_first_chat_is_sound(machine):
     said = machine.claw("doctor")
     assert said.code == 0
     assert "nothing is wrong" in said.err
@@ -299,26 +299,26 @@ def test_what_others_may_read_is_found_and_closed(machine):
     ):
         path.chmod(mode)
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
     assert (code, kinds(found)) == (1, ["permissions"] * 3)
     assert found[0]["mend"] == f"chmod 700 {machine.home}"
 
     assert machine.claw("doctor", "--fix").code == 0
     assert machine.home.stat().st_mode & 0o777 == 0o700
     assert machine.session.stat().st_mode & 0o777 == 0o600
-    assert house(machine)[0] == 0
+    assert run_doctor(machine)[0] == 0
 
 
 def test_a_damaged_session_is_found_with_its_line_and_the_next_message_repairs_it(machine):
     with machine.session.open("ab") as file:
         file.write(b'{"torn')
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
     assert (code, kinds(found)) == (1, ["session"])
     assert found[0]["about"] == str(machine.session)
 
     machine.claw("chat", "--model", "offline/rules", "hello again")
-    assert house(machine)[0] == 0
+    assert run_doctor(machine)[0] == 0
 
 
 def test_a_damaged_database_is_found(machine):
@@ -327,7 +327,7 @@ def test_a_damaged_database_is_found(machine):
     path = machine.home / "state.db"
     path.write_bytes(b"no database at all" * 1000)
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
 
     assert (code, kinds(found)) == (1, ["state"])
     assert path.read_bytes().startswith(b"no database"), "the doctor only looks"
@@ -338,7 +338,7 @@ def test_a_wrong_config_is_told_with_its_key_and_the_rest_is_looked_at_all_the_s
     (machine.home / "config.yaml").chmod(0o600)
     machine.session.chmod(0o644)
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
 
     assert (code, kinds(found)) == (1, ["config", "permissions"])
     assert "tools.alow" in found[0]["about"]
@@ -348,11 +348,11 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
     machine.configured("agents: {defaults: {model: anthropic/claude-x}}\n")
     (machine.home / "config.yaml").chmod(0o600)
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
     assert (code, kinds(found)) == (1, ["key"])
     assert "ANTHROPIC_API_KEY" in next(one["mend"] for one in found if one["grave"])
 
-    assert house(machine, ANTHROPIC_API_KEY="sk-ant-not-a-real-one")[0] == 0
+    assert run_doctor(machine, ANTHROPIC_API_KEY="sk-ant-not-a-real-one")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_model_without_tools_or_too_small_for_them_is_told(machine, facts, cod
     )
     (machine.home / "config.yaml").chmod(0o600)
 
-    ended, found = house(machine)
+    ended, found = run_doctor(machine)
 
     [one] = [one for one in found if one["about"] == "openai/m"]
     assert (ended, one["grave"]) == (code, bool(code))
@@ -382,15 +382,15 @@ def test_what_a_provider_says_of_its_model_is_heard_when_it_is_asked(machine):
     machine.configured("agents: {defaults: {model: local/x}}\n")
     (machine.home / "config.yaml").chmod(0o600)
 
-    assert not [one for one in house(machine)[1] if one["about"] == "local/x"]
-    asked = house(machine, "--online")[1]
+    assert not [one for one in run_doctor(machine)[1] if one["about"] == "local/x"]
+    asked = run_doctor(machine, "--online")[1]
     assert [one["kind"] for one in asked if one["about"] == "local/x"] == ["tools", "model"]
 
 
 def test_a_plugin_set_aside_is_found_without_being_imported(tmp_path):
     machine = a_machine(tmp_path, "open(__file__ + '.ran', 'w')", {"api": ">=2,<3"})
 
-    code, found = house(machine)
+    code, found = run_doctor(machine)
 
     assert (code, [(one["about"], one["kind"]) for one in found if one["grave"]]) == (1, [("acme", "find")])
     assert not [*machine.path[0].rglob("*.ran")]
@@ -404,9 +404,9 @@ def test_whether_the_models_answer_is_asked_only_when_wanted(machine):
         "providers: {openai: {apiKey: sk-none, baseUrl: 'http://127.0.0.1:9/v1'}}\n"
     )
     (machine.home / "config.yaml").chmod(0o600)
-    assert house(machine)[0] == 0
+    assert run_doctor(machine)[0] == 0
 
-    code, found = house(machine, "--online")
+    code, found = run_doctor(machine, "--online")
     assert (code, kinds(found)) == (1, ["model"])
     assert found[-1]["about"] == "openai/none"
 
@@ -430,7 +430,7 @@ ASKED = "async def diagnose(self): {body}"
 def asked_of_a_channel(tmp_path: Path, diagnose: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
     manifest = {"kinds": ["channel"], "channels": ["bells"]}
     machine = a_machine(tmp_path, BELL.format(diagnose=diagnose), manifest, "channels: {bells: {}}\n")
-    return house(machine, *(words or ("bells",)))
+    return run_doctor(machine, *(words or ("bells",)))
 
 
 def test_a_channel_looks_at_itself_and_what_it_finds_stands_at_its_key(tmp_path):
@@ -471,9 +471,9 @@ def test_a_channel_without_a_check_says_so_and_that_counts_for_nothing(tmp_path)
 def test_a_channel_that_is_switched_off_or_that_nobody_brings_is_told(tmp_path):
     machine = a_machine(tmp_path, "", None, "channels: {bells: {}, gongs: {enabled: false}}\n")
 
-    assert [(one["about"], one["kind"]) for one in house(machine, "bells")[1]] == [
+    assert [(one["about"], one["kind"]) for one in run_doctor(machine, "bells")[1]] == [
         ("channels.bells", "absent")
     ]
-    assert [(one["about"], one["kind"]) for one in house(machine, "gongs")[1]] == [
+    assert [(one["about"], one["kind"]) for one in run_doctor(machine, "gongs")[1]] == [
         ("channels.gongs", "disabled")
     ]

@@ -82,7 +82,7 @@ async def test_a_cut_off_turn_that_cannot_be_taken_up_ends_with_a_notice(tmp_pat
 
 
 @contextmanager
-def no_room(home, event):
+def full_disk(home, event):
     """While this lasts, the state refuses an event, as on a full disk."""
     with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as state:
         state.execute(
@@ -93,12 +93,12 @@ def no_room(home, event):
 
 
 @pytest.mark.parametrize("event", ["INSERT ON turns", "UPDATE ON turns", "UPDATE ON inbox"])
-async def test_a_turn_whose_beginning_or_end_finds_no_room_goes_on_once_there_is_some(tmp_path, event):
+async def test_a_turn_whose_beginning_or_end_finds_no_space_goes_on_once_there_is_some(tmp_path, event):
     channel, model = FakeChannel(), FakeProvider(says("fine"), says("fine too"))
     harness = Harness(model, channels=[channel], home=tmp_path)
     async with served(harness):
         harness.app.runtime.turn_log.counts()  # its tables are made at first use
-        with no_room(tmp_path, event):
+        with full_disk(tmp_path, event):
             channel.says("hello", "user-1")
             async with asyncio.timeout(10):
                 while not any("the disk is full" in line for line in harness.log_lines):
@@ -109,12 +109,12 @@ async def test_a_turn_whose_beginning_or_end_finds_no_room_goes_on_once_there_is
     assert outcomes(tmp_path) == ["delivered", "delivered"] and len(model.requests) == 2
 
 
-async def test_a_command_whose_end_finds_no_room_loses_nothing_that_comes_behind_it(tmp_path):
+async def test_a_command_whose_end_finds_no_space_loses_nothing_that_comes_behind_it(tmp_path):
     channel = FakeChannel()
     harness = Harness(FakeProvider(says("fine")), channels=[channel], home=tmp_path)
     async with served(harness):
         harness.app.runtime.turn_log.counts()
-        with no_room(tmp_path, "UPDATE ON inbox"):
+        with full_disk(tmp_path, "UPDATE ON inbox"):
             channel.says("/status", "user-1")
             channel.says("hello", "user-1")
             async with asyncio.timeout(10):
@@ -124,8 +124,8 @@ async def test_a_command_whose_end_finds_no_room_loses_nothing_that_comes_behind
     assert outcomes(tmp_path) == ["delivered"]
 
 
-async def test_whoever_waits_at_a_terminal_hears_at_once_that_there_is_no_room(tmp_path):
+async def test_whoever_waits_at_a_terminal_hears_at_once_that_there_is_no_space(tmp_path):
     harness = Harness(FakeProvider(says("fine"), says("fine")), home=tmp_path)
     await harness.send("hello")
-    with no_room(tmp_path, "INSERT ON turns"), pytest.raises(ClawError, match="the disk is full"):
+    with full_disk(tmp_path, "INSERT ON turns"), pytest.raises(ClawError, match="the disk is full"):
         await harness.send("hello")

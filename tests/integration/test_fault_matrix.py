@@ -1,7 +1,7 @@
 """The fault matrix: what a plugin can do wrong × when × what it brings. Each cell is run, or says why it cannot be.
 
-In each cell a house starts with the faulty plugin, two channels and a sound tool; a message comes in on both, the faulty
-part is provoked, and the house stops. ``faulty.py`` is that house.
+Each cell starts a gateway with the faulty plugin, two channels and a sound tool; a message comes in on both, the faulty
+part is provoked, and claw stops. ``faulty.py`` is that gateway.
 """
 
 import json
@@ -302,7 +302,7 @@ def test_it_does_no_harm(stage, kind, cell, tmp_path, capsys):
     assert everybody_else_works(lived)
     assert capsys.readouterr().out == ""
     if cell.code == TASK:
-        assert list(tmp_path.glob("site/*/ended")), "its task was not ended with the house"
+        assert list(tmp_path.glob("site/*/ended")), "its task was not ended with claw"
 
 
 def starts_of(root: Path, stage: str, kind: str, cell: Cell) -> list[Plan]:

@@ -49,10 +49,10 @@ async def test_a_file_is_put_into_the_workspace_and_the_model_reads_where(tmp_pa
 
 
 async def test_a_file_that_says_itself_that_it_is_too_large_is_not_fetched(tmp_path):
-    fetched, there, words, house = await brought(tmp_path, 1, size_bytes=1001)
+    fetched, there, words, harness = await brought(tmp_path, 1, size_bytes=1001)
     assert (fetched, there) == (0, [])
     assert "it could not be fetched" in words
-    assert any("it is larger than" in line for line in house.log_lines)
+    assert any("it is larger than" in line for line in harness.log_lines)
 
 
 async def test_a_file_that_goes_on_is_left_at_the_limit(tmp_path):
@@ -65,9 +65,9 @@ async def test_a_file_that_goes_on_is_left_at_the_limit(tmp_path):
     "name", ["../../evil.sh", "/etc/passwd", "..", "a\\..\\b.txt", ".bashrc", "con\x00.txt", "é" * 300]
 )
 async def test_whatever_a_sender_calls_a_file_it_lies_in_our_folder(tmp_path, name):
-    _, there, words, house = await brought(tmp_path, 1, name=name)
+    _, there, words, harness = await brought(tmp_path, 1, name=name)
     assert there == [b"x" * 100]
-    [path] = (house.workspace / "incoming").iterdir()
+    [path] = (harness.workspace / "incoming").iterdir()
     assert path.name.startswith("m1-1-") and not path.name.endswith((".", " "))
     assert f"at incoming/{path.name}]" in words
 
@@ -81,7 +81,7 @@ async def answered(tmp_path, answer, **files):
     async with served(harness):
         channel.says("well?", "user-1", message_id="q1")
         await channel.until_shown()
-    return channel.sent  # a house that stops lets out what is on its way
+    return channel.sent  # a gateway that stops lets out what is on its way
 
 
 async def test_a_file_goes_out_up_to_what_the_channel_takes(tmp_path):

@@ -10,7 +10,7 @@ LOUD, QUIET = 20, 80
 FULL, SAMPLE = 10_000, 1_000
 PER_SECOND = 1_000
 GROWTH_BYTES = 200 << 20
-DEBOUNCE_SECONDS = 0.5  # for which a message waits on purpose, however idle the house
+DEBOUNCE_SECONDS = 0.5  # for which a message waits on purpose, however idle claw
 
 
 def people(count: int) -> list[tuple[float, str]]:

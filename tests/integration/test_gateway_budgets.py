@@ -32,7 +32,9 @@ MODULES = 800  # [660]
 WAKES_PER_SECOND = 40  # [10: two looks a second at the channels and at the config file]
 CPU_PERCENT = 5  # [0.3]
 IDLE_MB = 60  # [42; the design allows 45]
-TURN_CALLS = 300  # [220: two in three are SQLite's, for five commits and eight looks; two syncs, the yard]
+TURN_CALLS = (
+    300  # [220: two in three are SQLite's, for five commits and eight looks; two syncs, the plugin worker]
+)
 GROWTH = 4  # times as much for each message, where ten times as many chats wait [1.1]
 RUN = """
 import signal, sys
@@ -47,7 +49,7 @@ from claw.__main__ import main
 main()
 """
 
-# Five turns warm the house up. Between the two marks the sixth one runs: from the platform's door to its receipt.
+# Five turns warm claw up. Between the two marks the sixth one runs: from the platform's door to its receipt.
 WARM_TURN = """
 import asyncio, os, sys
 from claw.host.hookspecs import hookimpl
@@ -79,9 +81,9 @@ async def main():
     channel = FakeChannel()
     config = {"channels": {"fake": {"dmPolicy": "open", "allowFrom": ["*"]}}}
     model = FakeProvider(*[says("ok")] * 6)
-    async with Harness(model, installed=True, config=config, plugins={"channels": Channels()}) as house:
+    async with Harness(model, installed=True, config=config, plugins={"channels": Channels()}) as harness:
         stop = asyncio.Event()
-        serving = asyncio.ensure_future(ChannelServer(house.app).run(stop))
+        serving = asyncio.ensure_future(ChannelServer(harness.app).run(stop))
         for number in range(5):
             await turn(number + 1)
         os.access("/mark", 0)

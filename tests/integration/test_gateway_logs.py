@@ -94,7 +94,7 @@ def test_libraries_are_heard_from_warnings_on_and_we_from_information_on(tmp_pat
     ]
 
 
-def test_a_plugin_is_heard_as_claw_is_while_it_is_one_of_the_house(tmp_path):
+def test_a_plugin_is_heard_as_claw_is_while_it_is_loaded(tmp_path):
     plugin, other = logging.getLogger("claw_acme.channel"), logging.getLogger("claw_acme2")
     with log_in(tmp_path) as (_, sink):
         plugin.info("not yet")
@@ -242,18 +242,18 @@ def test_a_line_says_which_chat_the_work_it_comes_from_is_about(tmp_path):
         LOG_CONTEXT.set(log_context_of(Address("feishu", "oc_1", account=account), f"session of {account}"))
         await asyncio.to_thread(log.warning, "of %s", account)
 
-    async def house() -> None:
+    async def gateway() -> None:
         await asyncio.gather(work("default"), work("sales"))
-        log.warning("of the house")
+        log.warning("of claw itself")
 
     with log_in(tmp_path) as (log, _):
-        asyncio.run(house())
+        asyncio.run(gateway())
     with closing(LogReader(tmp_path / "claw.jsonl")) as reader:
         told = {one["text"]: one for one in reader.newest(LogFilter(), None)}
 
     assert (told["of sales"]["channel"], told["of sales"]["account"]) == ("feishu", "sales")
     assert told["of default"]["session"] == "session of default" and "account" not in told["of default"]
-    assert "channel" not in told["of the house"]
+    assert "channel" not in told["of claw itself"]
     assert [LogFilter(channel="feishu/default").matches(one) for one in told.values()].count(True) == 1
     assert format_line({**told["of sales"], "text": "feishu/sales: hello"}).endswith(" feishu/sales: hello")
 

@@ -76,7 +76,7 @@ def test_a_file_that_is_only_given_back_to_us_counts_too(place):
 # --- what is made of it
 
 
-def test_a_right_file_becomes_a_house_and_comes_with_its_bytes(place):
+def test_a_right_file_becomes_a_gateway_and_comes_with_its_bytes(place):
     running, environ = standing_in(place)
     (place / "config.yaml").write_text("messages: {silentToken: HUSH}\n")
 
@@ -97,7 +97,7 @@ def test_a_right_file_becomes_a_house_and_comes_with_its_bytes(place):
         ("plugins: {entries: {ghost: {required: true}}}", "ghost"),
     ],
 )
-def test_a_wrong_file_makes_no_house_and_one_line(place, text, key):
+def test_a_wrong_file_makes_no_gateway_and_one_line(place, text, key):
     running, environ = standing_in(place)
     (place / "config.yaml").write_text(text)
 

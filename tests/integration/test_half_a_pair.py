@@ -36,12 +36,12 @@ async def test_a_message_with_half_a_pair_is_answered_and_costs_its_channel_noth
     channel, model, bad = FakeChannel(), FakeProvider(says("one"), says("two")), f"half {HALF} a pair"
     about = {where: bad} if where in ("chat", "message_id", "event_id") else {}
     sender = Sender(**({"id": "u1"} | ({where: bad} if where in ("id", "name") else {})))
-    async with served(model, channel, tmp_path) as house:
+    async with served(model, channel, tmp_path) as harness:
         channel.says(bad if where == "text" else "hello", sender, **about)
         await channel.until_shown(1)
         channel.says("and now?", "u2", chat="other")
         assert await channel.until_shown(2) == ["one", "two"]
-        assert channel.connections == 1 and house.log_lines == []
+        assert channel.connections == 1 and harness.log_lines == []
     assert HALF not in str(model.requests[0].request)
 
 
@@ -62,12 +62,12 @@ async def test_an_answer_whose_pieces_part_a_pair_ends_whole(tmp_path):
             yield Finished(says(f"smile {HALF}{OTHER} and on"))
 
     channel = FakeChannel(streaming=True)
-    async with served(Parting(), channel, tmp_path) as house:
+    async with served(Parting(), channel, tmp_path) as harness:
         channel.says("hello", "u1")
         async with asyncio.timeout(20):
             while channel.shown != ["smile \U0001f600 and on"]:
                 await asyncio.sleep(0.01)
-        assert house.log_lines == []
+        assert harness.log_lines == []
     for state in channel.stream_states:
         assert state.encode()
 

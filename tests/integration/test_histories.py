@@ -88,11 +88,11 @@ class Strict:
         yield Finished(says("fine"))
 
 
-async def one_history(seed, stage, house, full):
+async def one_history(seed, stage, harness, full):
     """A few requests of one conversation; what is written between is as broken as before."""
     chaos = Chaos(seed, size=20 if seed % 2 else 120)
-    runtime = house.app.runtime
-    house.model.dice = chaos.random
+    runtime = harness.app.runtime
+    harness.model.dice = chaos.random
     session = await runtime.sessions.open(f"agent:default:h{seed}", "default")
     try:
         for _ in range(2):

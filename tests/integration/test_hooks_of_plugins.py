@@ -46,7 +46,7 @@ class Greedy:
         return [everything]
 
 
-def a_house(**plugins):
+def harness_of(**plugins):
     return Harness(FakeProvider(), plugins=plugins)
 
 
@@ -56,8 +56,8 @@ def state_of(harness, plugin):
 
 async def test_the_plugin_that_specifies_a_hook_reads_what_the_others_answered_with_their_names():
     asking = Asking()
-    async with a_house(early=Answering("front"), asking=asking, late=Answering("back", "side")) as house:
-        assert house.app
+    async with harness_of(early=Answering("front"), asking=asking, late=Answering("back", "side")) as harness:
+        assert harness.app
         assert asking.config.contributions("register_doors") == (
             ("early", "front"),
             ("late", "back"),
@@ -72,28 +72,28 @@ async def test_it_may_answer_its_own_hook_as_well():
             Answering.__init__(self, "own")
 
     both = Both()
-    async with a_house(both=both) as house:
-        assert house.app
+    async with harness_of(both=both) as harness:
+        assert harness.app
         assert both.config.contributions("register_doors") == (("both", "own"),)
 
 
 @pytest.mark.parametrize(("bad", "why"), [(Failing(), "no doors today"), (Greedy(), "everything")])
 async def test_one_that_fails_is_set_aside_with_its_name_and_the_others_answers_stand(bad, why):
     asking = Asking()
-    async with a_house(asking=asking, bad=bad, good=Answering("front")) as house:
-        assert house.app
+    async with harness_of(asking=asking, bad=bad, good=Answering("front")) as harness:
+        assert harness.app
         assert asking.config.contributions("register_doors") == (("good", "front"),)
-        assert (state_of(house, "bad").state, state_of(house, "bad").stage) == ("quarantined", "register")
-        assert why in state_of(house, "bad").why
-        assert any("bad" in line for line in house.log_lines)
+        assert (state_of(harness, "bad").state, state_of(harness, "bad").stage) == ("quarantined", "register")
+        assert why in state_of(harness, "bad").why
+        assert any("bad" in line for line in harness.log_lines)
 
 
 async def test_a_hook_that_nobody_specifies_is_asked_of_nobody_and_answered_to_nobody():
     asking, failing = Asking(), Failing()
-    async with a_house(failing=failing) as house:
-        assert state_of(house, "failing").state == "loaded"
-    async with a_house(asking=asking, other=Answering("front")) as house:
-        assert house.app
+    async with harness_of(failing=failing) as harness:
+        assert state_of(harness, "failing").state == "loaded"
+    async with harness_of(asking=asking, other=Answering("front")) as harness:
+        assert harness.app
         with pytest.raises(UsageError, match="asking specifies no hook register_windows"):
             asking.config.contributions("register_windows")
 
@@ -106,8 +106,8 @@ async def test_only_the_plugin_that_specifies_a_hook_reads_its_answers():
             return []
 
     nosy = Nosy()
-    async with a_house(asking=Asking(), nosy=nosy) as house:
-        assert house.app
+    async with harness_of(asking=Asking(), nosy=nosy) as harness:
+        assert harness.app
         with pytest.raises(UsageError, match="nosy specifies no hook"):
             nosy.config.contributions("register_doors")
 
@@ -129,8 +129,8 @@ async def test_a_hook_must_have_a_name_of_its_own_and_take_config_alone():
                 """More than anybody gets."""
 
     first = Asking()
-    async with a_house(first=first, second=Second(), core=Core(), wide=Wide()) as house:
+    async with harness_of(first=first, second=Second(), core=Core(), wide=Wide()) as harness:
         for plugin, why in {"second": "take another", "core": "take another", "wide": "config"}.items():
-            assert state_of(house, plugin).state == "quarantined"
-            assert why in state_of(house, plugin).why
+            assert state_of(harness, plugin).state == "quarantined"
+            assert why in state_of(harness, plugin).why
         assert first.config.contributions("register_doors") == ()

@@ -1,4 +1,4 @@
-"""The host: one bad plugin never stops the house, unless it is required."""
+"""The host: one bad plugin never stops claw, unless it is required."""
 
 import json
 import sys
@@ -35,7 +35,7 @@ def install(site: Path, id: str, code: str, manifest: dict | None = None):
     return find_plugin(id, f"plugin_{id}", f"claw-plugin-{id}", "1.0")
 
 
-def a_house(tmp_path: Path, *found, config: dict | None = None) -> tuple[App, list[str]]:
+def app_of(tmp_path: Path, *found, config: dict | None = None) -> tuple[App, list[str]]:
     home = tmp_path / "claw-home"
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(json.dumps({"locale": "en", **(config or {})}))
@@ -85,7 +85,7 @@ def register_tools(config):
 async def test_a_broken_plugin_is_set_aside_with_its_name_and_the_others_work(
     site, tmp_path, code, stage, says_why
 ):
-    app, log_lines = a_house(tmp_path, install(site, "bad", code), install(site, "good", GOOD))
+    app, log_lines = app_of(tmp_path, install(site, "bad", code), install(site, "good", GOOD))
 
     plugin_states = {state.id: state for state in app.host.standings}
     assert (plugin_states["bad"].state, plugin_states["bad"].stage) == ("quarantined", stage)
@@ -103,7 +103,7 @@ def test_a_required_plugin_that_is_broken_stops_the_start(site, tmp_path, code):
     bad = install(site, "bad", code)
 
     with pytest.raises(PluginError, match="required") as stopped:
-        a_house(tmp_path, bad, config={"plugins": {"entries": {"bad": {"required": True}}}})
+        app_of(tmp_path, bad, config={"plugins": {"entries": {"bad": {"required": True}}}})
     assert stopped.value.exit_code == 4
     assert stopped.value.plugin == "bad"
 
@@ -114,7 +114,7 @@ DECLARED = {"tools": [{"name": "good_news", "description": "Tell good news."}]}
 async def test_a_tool_with_a_manifest_is_offered_without_its_code_and_imported_at_its_first_call(
     site, tmp_path
 ):
-    app, _ = a_house(tmp_path, install(site, "good", GOOD, DECLARED))
+    app, _ = app_of(tmp_path, install(site, "good", GOOD, DECLARED))
 
     assert "good_news" in (await app.resolve_turn(terminal_message("hi"))).tools
     assert "plugin_good" not in sys.modules
@@ -128,7 +128,7 @@ async def test_a_tool_with_a_manifest_is_offered_without_its_code_and_imported_a
 async def test_a_declared_tool_whose_code_fails_is_an_error_result_that_names_the_plugin(
     site, tmp_path, code
 ):
-    app, _ = a_house(tmp_path, install(site, "bad", code, DECLARED))
+    app, _ = app_of(tmp_path, install(site, "bad", code, DECLARED))
 
     result = await app.call_tool("good_news", {}, terminal_message(""), TurnOptions())
 
@@ -138,7 +138,7 @@ async def test_a_declared_tool_whose_code_fails_is_an_error_result_that_names_th
 
 
 async def test_two_plugins_with_one_tool_name_keep_the_first_and_name_both(site, tmp_path):
-    app, log_lines = a_house(tmp_path, install(site, "one", GOOD), install(site, "two", GOOD))
+    app, log_lines = app_of(tmp_path, install(site, "one", GOOD), install(site, "two", GOOD))
 
     context = await app.resolve_turn(terminal_message("hi"))
     assert context.tools["good_news"].plugin == "one"
@@ -200,11 +200,11 @@ async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_com
     folder.mkdir(parents=True)
     (folder / ".deaths.json").write_text(json.dumps({"good": [time.time(), time.time()]}))
 
-    app, _ = a_house(tmp_path, good)
+    app, _ = app_of(tmp_path, good)
     [state] = [one for one in app.host.standings if one.id == "good"]
     await app.close()
     CrashGuard(folder).reset("good")
-    again, _ = a_house(tmp_path, good)
+    again, _ = app_of(tmp_path, good)
 
     assert (state.state, state.stage) == ("quarantined", "import")
     assert "claw plugins enable good" in state.fix

@@ -209,7 +209,7 @@ CHAT = {"owners": ["fake:boss"], "messages": {"queue": {"debounce": 0}}}
 async def chat():
     channel, model = FakeChannel(), Talker()
     async with Harness(model, channels=[channel], config=CHAT) as built, built.serving():
-        channel.model, channel.house = model, built
+        channel.model, channel.harness = model, built
         for n in range(4):
             channel.says(f"word {n} " + "y" * 4000, "boss")
             await channel.until_sent(n + 1)

@@ -250,7 +250,7 @@ def test_one_changed_byte_is_found_set_aside_at_start_and_brought_back(person: P
     assert str(file.name) in verified.stdout
     bad = person.plugins()["acme"]
     assert (bad["state"], bad["stage"]) == ("quarantined", "integrity")
-    assert person.types("status").returncode == 0  # the house goes on
+    assert person.types("status").returncode == 0  # claw goes on
 
     person.does("sync", "--yes")
     assert person.file("claw_plugin_acme/__init__.py").read_bytes() == content

@@ -1,4 +1,4 @@
-"""The message tool in the real house: in this chat and those that the settings name, through the ledger, never twice."""
+"""The message tool in whole turns: in this chat and those that the settings name, through the ledger, never twice."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -32,11 +32,11 @@ def result(model):
 async def test_what_it_says_goes_through_the_ledger_and_is_not_said_again_at_the_end(tmp_path):
     channel = FakeChannel()
     model = FakeProvider(calls("message", message="The build is green."), says("The build is green."))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("how is the build?", "u1")
         await channel.until_shown()
         async with asyncio.timeout(20):
-            while [(one["outcome"], one["owed"]) for one in house.app.runtime.turn_log.turns()] != [
+            while [(one["outcome"], one["owed"]) for one in harness.app.runtime.turn_log.turns()] != [
                 ("delivered", 0)
             ]:
                 await asyncio.sleep(0.01)
@@ -150,8 +150,8 @@ async def test_what_a_channel_cannot_do_is_said(tmp_path):
     model = FakeProvider(
         calls("message", action="poll", message="when?", options=["now", "later"]), says("no")
     )
-    async with served(model, FakeChannel(), Plain(inner), home=tmp_path) as house:
-        house.app.config.settings.channels["plain"] = house.app.config.settings.channels["fake"]
+    async with served(model, FakeChannel(), Plain(inner), home=tmp_path) as harness:
+        harness.app.config.settings.channels["plain"] = harness.app.config.settings.channels["fake"]
         inner.says("ask them", "u1")
         await inner.until_shown()
     assert "cannot do that: poll" in result(model)
@@ -160,12 +160,12 @@ async def test_what_a_channel_cannot_do_is_said(tmp_path):
 async def test_a_file_of_the_workspace_goes_along_as_it_was_when_it_was_said(tmp_path):
     channel = FakeChannel()
     model = FakeProvider(calls("message", message="see", attachments=["plan.txt"]), says("sent"))
-    async with served(model, channel, home=tmp_path) as house:
-        (house.workspace / "plan.txt").write_text("the plan")
+    async with served(model, channel, home=tmp_path) as harness:
+        (harness.workspace / "plan.txt").write_text("the plan")
         channel.says("send me the plan", "u1")
         await channel.until_shown(2)
         [file] = [one.attachments[0] for one in channel.sent if one.attachments]
-        (house.workspace / "plan.txt").write_text("another plan")
+        (harness.workspace / "plan.txt").write_text("another plan")
         with open(file.path, encoding="utf-8") as copy:
             assert (file.name, copy.read()) == ("plan.txt", "the plan")
 
@@ -182,7 +182,7 @@ TOKEN = "kq7-the-token-of-this-house-9w2"
     ],
     ids=["send", "edit", "poll"],
 )
-async def test_no_secret_of_the_house_is_said_whatever_the_act(call, tmp_path):
+async def test_no_secret_of_claw_is_said_whatever_the_act(call, tmp_path):
     channel = FakeChannel()
     model = FakeProvider(says("Here."), call, says("Done."))
     async with served(model, channel, home=tmp_path, gateway={"auth": {"token": TOKEN}}):

@@ -1,4 +1,4 @@
-"""What strangers get: every member as a wheel, core alone in a fresh venv, and a third-party plugin beside it."""
+"""Packages as users install them: every member as a wheel, core alone in a fresh venv, a third-party plugin beside it."""
 
 import json
 import os

@@ -286,7 +286,7 @@ def test_show_tells_an_opt_in_from_a_restriction_and_our_own_lists_from_those_of
 
 
 @pytest.mark.usefixtures("neighbours")
-def test_the_manifests_alone_say_what_a_running_house_says(home: Path) -> None:
+def test_the_manifests_alone_say_what_a_running_gateway_says(home: Path) -> None:
     shutil.copy(EXAMPLE / "config.yaml", home)
     setup = load_setup()
     here = App(setup)

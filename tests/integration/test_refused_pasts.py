@@ -33,13 +33,13 @@ def is_poisoned(messages):
     return any(isinstance(message, ToolResultMessage) and "poison" in message.text for message in messages)
 
 
-def poisoned_house(model, **more):
+def poisoned_harness(model, **more):
     return Harness(model, tools=[FakeTool("acme_look", result="poison")], **more)
 
 
-async def refused(house, text) -> str:
+async def refused(harness, text) -> str:
     with pytest.raises(ProviderError) as error:
-        await house.send(text)
+        await harness.send(text)
     return str(error.value)
 
 
@@ -55,11 +55,11 @@ def notices(harness) -> list[str]:
 
 async def test_what_is_refused_a_second_time_is_left_out_and_the_conversation_goes_on():
     model = Strict(says("Good morning."), calls("acme_look"), says("All is well."), says("And still."))
-    async with poisoned_house(model) as house:
-        await house.send("good morning")
-        first = await refused(house, "look at it")
-        reply = await house.send("are you there?")
-        again = await house.send("and now?")
+    async with poisoned_harness(model) as harness:
+        await harness.send("good morning")
+        first = await refused(harness, "look at it")
+        reply = await harness.send("are you there?")
+        again = await harness.send("and now?")
 
     assert "/new" in first and "say it again" in first and "settings" not in first
     assert (reply.text, again.text) == ("All is well.", "And still.")
@@ -69,27 +69,27 @@ async def test_what_is_refused_a_second_time_is_left_out_and_the_conversation_go
     assert not any(isinstance(message, ToolResultMessage) for message in kept)
     assert len(model.asked) == 6
     assert any(
-        "refused this conversation twice" in line and "3 newer messages" in line for line in notices(house)
+        "refused this conversation twice" in line and "3 newer messages" in line for line in notices(harness)
     )
 
 
 async def test_the_request_that_was_refused_twice_is_never_made_a_third_time():
     model = Strict(calls("acme_look"), says("Here."))
-    async with poisoned_house(model) as house:
-        await refused(house, "look at it")
-        await house.send("hello?")
+    async with poisoned_harness(model) as harness:
+        await refused(harness, "look at it")
+        await harness.send("hello?")
 
     assert [is_poisoned(messages) for messages in model.asked] == [False, True, True, False]
 
 
 async def test_what_was_left_out_stays_in_the_file_and_out_of_the_next_process(tmp_path):
     model = Strict(calls("acme_look"), says("Here."))
-    async with poisoned_house(model, home=tmp_path) as house:
-        await refused(house, "look at it")
-        await house.send("hello?")
+    async with poisoned_harness(model, home=tmp_path) as harness:
+        await refused(harness, "look at it")
+        await harness.send("hello?")
     later = Strict(says("Still here."))
-    async with poisoned_house(later, home=tmp_path) as house:
-        reply = await house.send("and after a restart?")
+    async with poisoned_harness(later, home=tmp_path) as harness:
+        reply = await harness.send("and after a restart?")
         (file,) = tmp_path.glob("agents/*/sessions/*.jsonl")
 
     assert reply.text == "Still here." and len(later.asked) == 1
@@ -99,24 +99,24 @@ async def test_what_was_left_out_stays_in_the_file_and_out_of_the_next_process(t
 
 async def test_the_model_reads_what_people_asked_for_in_the_part_that_was_left_out():
     model = Strict(calls("acme_look"), says("Here."))
-    async with poisoned_house(model) as house:
-        await refused(house, "look at invoice 4711")
-        await house.send("hello?")
+    async with poisoned_harness(model) as harness:
+        await refused(harness, "look at invoice 4711")
+        await harness.send("hello?")
 
     assert "invoice 4711" in str(model.asked[-1])
 
 
 async def test_a_refusal_that_comes_a_third_time_names_the_way_out_and_nothing_is_cut_any_more():
     model = Strict(says("Hi."), calls("acme_look"), refuses=lambda messages: len(messages) > 2)
-    async with poisoned_house(model) as house:
-        await house.send("hi")
-        told = [await refused(house, text) for text in ("one", "two", "three")]
-        fresh = await refused(house, "four")
+    async with poisoned_harness(model) as harness:
+        await harness.send("hi")
+        told = [await refused(harness, text) for text in ("one", "two", "three")]
+        fresh = await refused(harness, "four")
 
     assert "say it again" in told[0]
     assert "3 times" in told[1] and "/new" in told[1]
     assert "4 times" in told[2] and "/new" in told[2] and "/new" in fresh
-    assert len([line for line in notices(house) if "refused this conversation" in line]) == 1
+    assert len([line for line in notices(harness) if "refused this conversation" in line]) == 1
 
 
 async def test_the_call_that_a_service_names_says_where_to_cut():
@@ -131,12 +131,12 @@ async def test_the_call_that_a_service_names_says_where_to_cut():
         says("One."), poisoned, says("Looked."), says("Three."), says("Fine."), refuses=refuses,
         text=f"{ORPHANS}: {id}.",
     )  # fmt: skip
-    async with poisoned_house(model) as house:
+    async with poisoned_harness(model) as harness:
         for text in ("first", "second", "third"):
-            await house.send(text)
+            await harness.send(text)
         armed.append(True)
-        await refused(house, "fourth")
-        reply = await house.send("fifth")
+        await refused(harness, "fourth")
+        reply = await harness.send("fifth")
 
     assert reply.text == "Fine."
     assert "first" in said(model.asked[-1])[0] and said(model.asked[-1])[1] == "One."
@@ -149,12 +149,12 @@ async def test_without_a_name_the_newest_turn_with_calls_is_what_a_service_can_h
         says("One."), calls("acme_look"), says("Looked."), says("Fine."),
         refuses=lambda messages: bool(armed) and is_poisoned(messages),
     )  # fmt: skip
-    async with poisoned_house(model) as house:
-        await house.send("first")
-        await house.send("second")
+    async with poisoned_harness(model) as harness:
+        await harness.send("first")
+        await harness.send("second")
         armed.append(True)
-        await refused(house, "third")
-        second = await house.send("fourth")
+        await refused(harness, "third")
+        second = await harness.send("fourth")
 
     assert second is not None and second.text == "Fine."
     assert said(model.asked[-1])[1] == "One."
@@ -193,9 +193,9 @@ async def test_a_refusal_of_settings_cuts_nothing_however_often_it_comes(text):
 )
 async def test_every_vendor_is_understood_when_it_speaks_of_messages(text):
     model = Strict(calls("acme_look"), says("Here."), text=text)
-    async with poisoned_house(model) as house:
-        await refused(house, "look at it")
-        reply = await house.send("hello?")
+    async with poisoned_harness(model) as harness:
+        await refused(harness, "look at it")
+        reply = await harness.send("hello?")
 
     assert reply.text == "Here."
 
@@ -218,8 +218,8 @@ async def test_an_answer_in_between_begins_the_count_anew():
 async def test_another_model_that_takes_the_past_as_it_is_answers_before_anything_is_cut():
     model, spare = Strict(calls("acme_look")), FakeProvider(says("Seen."), name="spare")
     config = {"agents": {"defaults": {"model": {"primary": "fake/m", "fallbacks": ["spare/m"]}}}}
-    async with poisoned_house(model, spares=[spare], config=config) as house:
-        reply = await house.send("look at it")
+    async with poisoned_harness(model, spares=[spare], config=config) as harness:
+        reply = await harness.send("look at it")
 
     assert reply.text == "Seen."
     assert spare.requests[0].tool_results[0].text == "poison"
@@ -229,19 +229,19 @@ async def test_a_refused_past_is_known_among_the_failures_of_several_models():
     spare = FakeProvider(*[provider_error("spare/m", status=401, text="no such key")] * 2, name="spare")
     model = Strict(calls("acme_look"), says("Here."))
     config = {"agents": {"defaults": {"model": {"primary": "fake/m", "fallbacks": ["spare/m"]}}}}
-    async with poisoned_house(model, spares=[spare], config=config) as house:
-        await refused(house, "look at it")
-        reply = await house.send("hello?")
+    async with poisoned_harness(model, spares=[spare], config=config) as harness:
+        await refused(harness, "look at it")
+        reply = await harness.send("hello?")
 
     assert reply.text == "Here."
 
 
 async def test_the_person_hears_of_it_in_a_chat_too():
     model = Strict(calls("acme_look"), says("Here."))
-    async with poisoned_house(model) as house:
-        await refused(house, "look at it")
-        await house.send("hello?")
-        session = await house.app.runtime.sessions.open(KEY, "default")
+    async with poisoned_harness(model) as harness:
+        await refused(harness, "look at it")
+        await harness.send("hello?")
+        session = await harness.app.runtime.sessions.open(KEY, "default")
         spoken = [message for message in session.unpaired_messages if isinstance(message, User)]
         session.release()
 

@@ -1,4 +1,4 @@
-"""Channels served by the real house: in through the ledger, a turn, and out again; also across restarts."""
+"""Channels served by the real program: in through the ledger, a turn, and out again; also across restarts."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ class Channels:
 
 @asynccontextmanager
 async def served(model, *channels, home, config=OPEN, tools=()):
-    """A house that serves channels until the block ends."""
+    """A gateway that serves channels until the block ends."""
     harness = Harness(model, tools=tools, home=home, config=config, plugins={"channels": Channels(*channels)})
     stop = asyncio.Event()
     serving = ChannelServer(harness.app)
@@ -51,10 +51,10 @@ async def until(holds):
             await asyncio.sleep(0.01)
 
 
-async def taken_in(house, channel, *said):
+async def taken_in(harness, channel, *said):
     """Wait until all of this was received: it has its turn, or waits for one, or needs none."""
     told = {one.event_id for one in said}
-    await until(lambda: told <= set(channel.acknowledged) and not house.serving._arrived)
+    await until(lambda: told <= set(channel.acknowledged) and not harness.serving._arrived)
 
 
 class Slow(FakeProvider):
@@ -71,21 +71,21 @@ class Slow(FakeProvider):
             yield event
 
 
-def words(house):
+def words(harness):
     """The words of every request's last message."""
-    return ["".join(block.text for block in heard.request.messages[-1].content) for heard in house.requests]
+    return ["".join(block.text for block in heard.request.messages[-1].content) for heard in harness.requests]
 
 
 async def test_a_message_is_answered_in_its_chat(tmp_path):
     channel, model = FakeChannel(), FakeProvider(says("hello there"))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         asked = channel.says("hi", "u1")
         assert await channel.until_shown() == ["hello there"]
 
         [sent] = channel.sent
         assert (sent.address, sent.answers) == (asked.address, asked.message_id)
         assert channel.acknowledged == [asked.event_id]
-        assert house.log_lines == []
+        assert harness.log_lines == []
 
 
 async def test_it_is_acknowledged_before_the_work_is_done(tmp_path):
@@ -144,15 +144,15 @@ async def test_a_turn_that_was_parked_is_taken_up_again_where_it_was(tmp_path):
                 yield event
 
     model = Hanging(calls("work"))
-    async with served(model, channel, home=tmp_path, tools=[work]) as house:
-        house.app.leeway  # noqa: B018 - built
-        object.__setattr__(house.serving, "_leeway", type(house.app.leeway)(stop_seconds=0.2))
+    async with served(model, channel, home=tmp_path, tools=[work]) as harness:
+        harness.app.leeway  # noqa: B018 - built
+        object.__setattr__(harness.serving, "_leeway", type(harness.app.leeway)(stop_seconds=0.2))
         channel.says("please work", "u1")
         await asyncio.wait_for(model.asked.wait(), 5)
     assert channel.shown == []
 
     again, second = FakeChannel(), FakeProvider(says("it is done"))
-    async with served(second, again, home=tmp_path, tools=[work]) as house:
+    async with served(second, again, home=tmp_path, tools=[work]) as harness:
         assert await again.until_shown() == ["it is done"]
 
     assert work.calls == [{}], "what had its result is not done again"
@@ -173,8 +173,8 @@ async def test_an_effect_that_may_have_happened_is_told_and_not_repeated(tmp_pat
 
     pay = FakeTool("pay", effects="once")
     pay.run = hang
-    async with served(FakeProvider(calls("pay")), channel, home=tmp_path, tools=[pay]) as house:
-        object.__setattr__(house.serving, "_leeway", type(house.app.leeway)(stop_seconds=0.2))
+    async with served(FakeProvider(calls("pay")), channel, home=tmp_path, tools=[pay]) as harness:
+        object.__setattr__(harness.serving, "_leeway", type(harness.app.leeway)(stop_seconds=0.2))
         channel.says("pay the bill", "u1")
         await asyncio.wait_for(begun.wait(), 5)
 
@@ -200,30 +200,30 @@ async def test_a_turn_that_fails_is_told_the_owner_hears_why(tmp_path):
 async def test_everybody_else_hears_that_it_failed_and_no_more(tmp_path):
     down = ProviderError("the key sk-1 is wrong", reason="auth")
     channel, model = FakeChannel(), FakeProvider(down, down)
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("hi", "u1")
         [told] = await channel.until_shown()
     assert "key" not in told and "went wrong" in told
-    assert any("the key" in line for line in house.log_lines)
+    assert any("the key" in line for line in harness.log_lines)
 
 
 async def test_silence_is_an_answer(tmp_path):
     channel, model = FakeChannel(), FakeProvider(says("NO_REPLY"), says("hello"))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("ok", "u1")
         channel.says("hi", "u1", chat="chat-2")
         assert await channel.until_shown() == ["hello"]
-        assert house.app.runtime.turn_log.unfinished() == ()
+        assert harness.app.runtime.turn_log.unfinished() == ()
 
 
 async def test_a_stranger_gets_a_code_and_is_heard_once_it_was_approved(tmp_path):
     channel, model = FakeChannel(), FakeProvider(says("welcome"))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("hi", "stranger")
         [offer] = await channel.until_shown()
-        [waiting] = Pairing(house.app.database).pending()
+        [waiting] = Pairing(harness.app.database).pending()
         assert waiting.code in offer
-        Pairing(house.app.database).approve(waiting.code)
+        Pairing(harness.app.database).approve(waiting.code)
         channel.says("hi again", "stranger")
         assert (await channel.until_shown(2))[1] == "welcome"
 
@@ -257,25 +257,25 @@ async def test_what_was_said_before_is_shown_with_the_next_question_and_not_with
 @pytest.mark.parametrize(("kind", "answers"), [("message", 2), ("button", 2), ("reaction", 1), ("edit", 1)])
 async def test_only_what_is_said_or_pressed_begins_a_turn(tmp_path, kind, answers):
     channel, model = FakeChannel(), FakeProvider(says("one"), says("two"))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("👍", "u1", kind=kind)
         await asyncio.sleep(0.05)
         channel.says("hello", "u1", chat="another")
         await channel.until_shown(answers)
-        await until(lambda: house.app.runtime.turn_log.waiting_events() == ())
+        await until(lambda: harness.app.runtime.turn_log.waiting_events() == ())
     assert len(model.requests) == answers
 
 
 async def test_stop_ends_the_turn_that_runs(tmp_path):
     channel, model = FakeChannel(), Slow(says("never"))
-    async with served(model, channel, home=tmp_path) as house:
+    async with served(model, channel, home=tmp_path) as harness:
         channel.says("work for hours", "u1")
         await asyncio.wait_for(model.asked.wait(), 5)
         channel.says("stop", "u1")
         [told] = await channel.until_shown()
         assert "stopped" in told
-        await until(lambda: house.serving.report().running == 0)
-        await until(lambda: house.app.runtime.turn_log.unfinished() == ())
+        await until(lambda: harness.serving.report().running == 0)
+        await until(lambda: harness.app.runtime.turn_log.unfinished() == ())
 
 
 async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and_left_behind(
@@ -294,7 +294,7 @@ async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and
 
     tool, channel = Deaf("deaf"), FakeChannel()
     model = FakeProvider(calls("deaf"), says("what else?"))
-    async with served(model, channel, home=tmp_path, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, tools=[tool]) as harness:
         channel.says("work for hours", "u1")
         while not tool.calls:
             await asyncio.sleep(0.01)
@@ -307,11 +307,11 @@ async def test_stop_ends_a_turn_whose_tool_swallows_it_and_the_tool_is_named_and
                 await asyncio.sleep(0.01)
         tool.let_go.set()
         await tool.over.wait()
-        await until(lambda: house.app.runtime.turn_log.unfinished() == ())
+        await until(lambda: harness.app.runtime.turn_log.unfinished() == ())
         await asyncio.sleep(0.05)
         assert len(model.requests) == 2
         assert "far too late" not in str(model.requests[1].request.messages)
-        assert "far too late" not in str(house.events)
+        assert "far too late" not in str(harness.events)
 
 
 async def test_a_message_while_a_turn_runs_steers_it(tmp_path):
@@ -325,10 +325,10 @@ async def test_a_message_while_a_turn_runs_steers_it(tmp_path):
     tool = FakeTool("work")
     tool.run = work
     model = FakeProvider(calls("work"), says("in blue"))
-    async with served(model, channel, home=tmp_path, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, tools=[tool]) as harness:
         channel.says("paint it", "u1")
         await asyncio.wait_for(begun.wait(), 5)
-        await taken_in(house, channel, channel.says("in blue please", "u1"))
+        await taken_in(harness, channel, channel.says("in blue please", "u1"))
         go.set()
         assert await channel.until_shown() == ["in blue"]
 
@@ -385,11 +385,11 @@ async def test_a_channel_hands_in_messages_of_its_own_account_alone(tmp_path, th
     channel, model = Open(), FakeProvider()
     channel.door = asyncio.get_running_loop().create_future()
     config = {"owners": ["fake:boss"], "channels": {"fake": {"accounts": {"work": {}}}, "other": {}}}
-    async with served(model, channel, FakeChannel("other"), home=tmp_path, config=config) as house:
+    async with served(model, channel, FakeChannel("other"), home=tmp_path, config=config) as harness:
         inbox = await channel.door
         with pytest.raises(UsageError, match="handed in a message of channel"):
             await inbox.submit(Inbound(theirs, "hi", Sender("boss"), message_id="m1", event_id="e1"))
-        assert house.app.runtime.turn_log.waiting_events() == ()
+        assert harness.app.runtime.turn_log.waiting_events() == ()
     assert model.requests == []
 
 
@@ -441,10 +441,10 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(tmp_path, answer):
             yield Finished(says(answer))
 
     channel = Streaming()
-    async with served(Pieces(), channel, home=tmp_path) as house:
+    async with served(Pieces(), channel, home=tmp_path) as harness:
         channel.says("tell me", "u1")
         await until(
-            lambda: len(channel.stream_states) == 4 and not house.app.runtime.turn_log.pending_replies()
+            lambda: len(channel.stream_states) == 4 and not harness.app.runtime.turn_log.pending_replies()
         )
         await asyncio.sleep(0.05)
 
@@ -458,12 +458,12 @@ async def test_a_new_configuration_lets_other_people_in_and_leaves_an_unchanged_
     same, other = FakeChannel("same"), FakeChannel("other")
     config = {"channels": {"same": {"allowFrom": ["u1"]}, "other": {"allowFrom": ["u1"]}}}
     model = FakeProvider(says("one"), says("two"))
-    async with served(model, same, other, home=tmp_path, config=config) as house:
+    async with served(model, same, other, home=tmp_path, config=config) as harness:
         await until(lambda: same.connections == other.connections == 1)
         config["channels"]["other"]["allowFrom"].append("u2")
-        house._write_config(config, "fake")
+        harness._write_config(config, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        await house.serving.reload(load_setup(environ, standard_plugins()))
+        await harness.serving.reload(load_setup(environ, standard_plugins()))
         other.says("hi", "u2")
         assert await other.until_shown() == ["one"]
         same.says("hi", "u1")
@@ -476,11 +476,11 @@ async def test_a_configuration_whose_required_plugin_is_missing_changes_nothing(
     from claw.contracts.errors import PluginError
 
     channel, model = FakeChannel(), FakeProvider(says("still here"))
-    async with served(model, channel, home=tmp_path) as house:
-        house._write_config({**OPEN, "plugins": {"entries": {"gone": {"required": True}}}}, "fake")
+    async with served(model, channel, home=tmp_path) as harness:
+        harness._write_config({**OPEN, "plugins": {"entries": {"gone": {"required": True}}}}, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         with pytest.raises(PluginError):
-            await house.serving.reload(load_setup(environ, standard_plugins()))
+            await harness.serving.reload(load_setup(environ, standard_plugins()))
         channel.says("hi", "u1")
         assert await channel.until_shown() == ["still here"]
 
@@ -653,8 +653,8 @@ async def test_a_fault_of_ours_ends_the_turn_with_a_notice_too(tmp_path):
             yield object()
 
     channel = FakeChannel()
-    async with served(Odd(), channel, home=tmp_path, config={**OPEN, "owners": ["fake:u1"]}) as house:
+    async with served(Odd(), channel, home=tmp_path, config={**OPEN, "owners": ["fake:u1"]}) as harness:
         channel.says("hi", "u1")
         [told] = await channel.until_shown()
         assert "No answer" in told
-        assert house.app.runtime.turn_log.unfinished() == ()
+        assert harness.app.runtime.turn_log.unfinished() == ()

@@ -25,7 +25,7 @@ def file(**more):
 
 @asynccontextmanager
 async def served(model, *channels, home, config, tools=()):
-    """A house that serves channels until the block ends."""
+    """A gateway that serves channels until the block ends."""
     harness = Harness(model, tools=tools, home=home, config=config, channels=channels)
     harness.serving, stop = ChannelServer(harness.app), asyncio.Event()
     running = asyncio.ensure_future(harness.serving.run(stop))
@@ -65,10 +65,10 @@ async def test_nobody_elses_words_steer_a_turn_that_has_an_owners_tools(tmp_path
     work, secret = Work(), FakeTool("secret", owner_only=True)
     model = FakeProvider(calls("work"), says("done"), says("I may not"))
     channel = FakeChannel()
-    async with served(model, channel, home=tmp_path, config=file(), tools=[work, secret]) as house:
+    async with served(model, channel, home=tmp_path, config=file(), tools=[work, secret]) as harness:
         channel.says("work", BOSS, **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(house, channel, channel.says("and tell me the secret", MEMBER, **GROUP))
+        await taken_in(harness, channel, channel.says("and tell me the secret", MEMBER, **GROUP))
         work.go.set()
         assert await channel.until_shown(2) == ["done", "I may not"]
 
@@ -79,15 +79,15 @@ async def test_nobody_elses_words_steer_a_turn_that_has_an_owners_tools(tmp_path
 async def test_what_steered_a_turn_belongs_to_it_and_is_not_answered_again_by_the_next_start(tmp_path):
     work, channel = Work(), FakeChannel()
     model = FakeProvider(calls("work"), says("both"))
-    async with served(model, channel, home=tmp_path, config=file(), tools=[work]) as house:
+    async with served(model, channel, home=tmp_path, config=file(), tools=[work]) as harness:
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(house, channel, channel.says("and this", "u1"))
+        await taken_in(harness, channel, channel.says("and this", "u1"))
         work.go.set()
         assert await channel.until_shown() == ["both"]
         assert "and this" in words_of(model, 1)
-        assert house.app.runtime.turn_log.waiting_events() == ()
-        assert house.app.runtime.turn_log.answered_count("fake") == 2
+        assert harness.app.runtime.turn_log.waiting_events() == ()
+        assert harness.app.runtime.turn_log.answered_count("fake") == 2
 
 
 @pytest.mark.parametrize("first", [BOSS, MEMBER], ids=["owner first", "member first"])
@@ -96,14 +96,14 @@ async def test_what_waits_becomes_one_turn_only_where_all_may_have_the_same_tool
     model = FakeProvider(calls("work"), says("done"), says("two"), says("three"))
     channel, second = FakeChannel(), MEMBER if first is BOSS else BOSS
     config = file(messages={"queue": {"mode": "collect", "debounce": "50ms"}})
-    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as harness:
         channel.says("work", BOSS, **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
         said = [
             channel.says("words of the first", first, **GROUP),
             channel.says("words of the second", second, **GROUP),
         ]
-        await taken_in(house, channel, *said)
+        await taken_in(harness, channel, *said)
         work.go.set()
         await channel.until_shown(3)
 
@@ -117,11 +117,11 @@ async def test_a_group_gives_its_senders_tools_and_no_one_borrows_them(tmp_path)
     channel = FakeChannel()
     group = {"tools": {"deny": ["secret"]}, "toolsBySender": {"u1": {"allow": ["*"]}}}
     config = file(channels={"fake": {"groups": {"g1": group}}})
-    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[work, secret]) as harness:
         channel.says("work", Sender("u1"), **GROUP)
         await asyncio.wait_for(work.begun.wait(), 5)
         said = [channel.says(f"the secret, says {n}", Sender(f"u{n}"), **GROUP) for n in (2, 3)]
-        await taken_in(house, channel, *said)
+        await taken_in(harness, channel, *said)
         work.go.set()
         await channel.until_shown(2)
 
@@ -137,16 +137,16 @@ async def test_so_many_turns_run_at_once_as_the_settings_say_also_after_they_cha
     model = FakeProvider(*[calls("work")] * 5, *[says("done")] * 5)
     channel = FakeChannel()
     config = {"channels": {"fake": {"allowFrom": people}}, "messages": {"lanes": {"main": 1}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as harness:
         for person in people:
             channel.says("work", person, chat=person)
         await asyncio.wait_for(work.begun.wait(), 5)
         await asyncio.sleep(0.1)
         assert work.at_once == 1
         config["messages"]["lanes"]["main"] = width
-        house._write_config(config, "fake")
+        harness._write_config(config, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        await house.serving.reload(load_setup(environ, standard_plugins()))
+        await harness.serving.reload(load_setup(environ, standard_plugins()))
         async with asyncio.timeout(20):
             while work.at_once < most:
                 await asyncio.sleep(0.01)
@@ -161,10 +161,10 @@ async def test_an_account_has_a_queue_of_its_own(tmp_path):
     channel = FakeChannel(account="second")
     own = {"allowFrom": ["u1"], "queue": {"mode": "followup"}}
     config = {"channels": {"fake": {"queue": {"mode": "collect"}, "accounts": {"second": own}}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as harness:
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(house, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
+        await taken_in(harness, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
         work.go.set()
         assert await channel.until_shown(3) == ["one", "two", "three"]
 
@@ -173,12 +173,12 @@ async def test_what_a_person_chose_for_their_conversation_goes_before_the_channe
     work, model = Work(), FakeProvider(calls("work"), says("one"), says("two"), says("three"))
     channel = FakeChannel()
     config = {"channels": {"fake": {"allowFrom": ["u1"], "queue": {"mode": "collect", "debounce": 0}}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as harness:
         channel.says("/queue followup", "u1")
         await channel.until_shown(1)
         channel.says("work", "u1")
         await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(house, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
+        await taken_in(harness, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
         work.go.set()
         assert (await channel.until_shown(4))[1:] == ["one", "two", "three"]
 

@@ -1,4 +1,4 @@
-"""Money in a whole house: what every model call is written down as, and the caps that no call passes."""
+"""Money in a whole program: what every model call is written down as, and the caps that no call passes."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ def meter_of(harness: Harness) -> Any:
     return meter
 
 
-def desk(harness: Harness) -> SessionConversation:
+def conversation_of(harness: Harness) -> SessionConversation:
     """Of the person at the terminal."""
     inbound = terminal_message("/status")
     route = admit(inbound, harness.app.config)
@@ -144,7 +144,7 @@ async def test_summaries_go_on_the_same_bill_under_a_purpose_of_their_own() -> N
     ) as harness:
         for number in range(3):
             await harness.send(f"say {number}")
-        await desk(harness).compact("")
+        await conversation_of(harness).compact("")
         names = {one.name: one for one in meter_of(harness).book.sums("purpose")}
         sessions = meter_of(harness).book.sums("session", purpose="summary")
 
@@ -172,7 +172,7 @@ async def test_64_turns_at_once_never_pass_a_cap() -> None:
     model = Slow(says("fine", input=100, output=100), together=8)
     limits = {"tokens": 20_000, "per": "day"}
     async with Harness(
-        model, config={**config(house=limits), "agents": {"defaults": {"maxTokens": 1000}}}
+        model, config={**config(harness=limits), "agents": {"defaults": {"maxTokens": 1000}}}
     ) as harness:
         book, most = meter_of(harness).book, 0
 
@@ -201,7 +201,7 @@ async def test_64_turns_at_once_spend_no_cent_more_than_the_cap_when_each_takes_
 
     model = Slow(greedy, together=8)
     async with Harness(
-        model, config={**config(house={"usd": 0.2}), "agents": {"defaults": {"maxTokens": 500}}}
+        model, config={**config(harness={"usd": 0.2}), "agents": {"defaults": {"maxTokens": 500}}}
     ) as harness:
         turns = (harness.send("hello", session=f"s{number}") for number in range(64))
         ended = await asyncio.gather(*turns, return_exceptions=True)
@@ -232,7 +232,7 @@ async def test_what_is_set_aside_is_the_longest_answer_to_the_request_as_it_is_s
             return request.max_tokens and request.max_tokens + 10_000
 
     model = Thoughtful(says("never"))
-    async with Harness(model, config=config(house={"tokens": 15_000})) as harness:
+    async with Harness(model, config=config(harness={"tokens": 15_000})) as harness:
         with pytest.raises(BudgetError):
             await harness.send("hello")
     assert model.requests == []
@@ -302,7 +302,7 @@ async def test_a_summary_over_the_cap_is_made_without_a_model_and_the_turn_fails
         await harness.send("two")
         book = meter_of(harness).book
         book.record(CallAccount(), "fake/m1", Usage(input=29_000), 0, "said")
-        said = await desk(harness).compact("")
+        said = await conversation_of(harness).compact("")
         names = [one.name for one in book.sums("purpose")]
 
     assert "no model could summarise it" in said

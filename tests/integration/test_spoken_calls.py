@@ -1,4 +1,4 @@
-"""Models that only have words, or print their calls: the house runs them, and no chat ever sees one."""
+"""Models that only have words, or print their calls: claw runs them, and no chat ever sees one."""
 
 import json
 from collections.abc import AsyncIterator

@@ -17,13 +17,13 @@ from claw_gateway.supervisor import ChannelServer
 
 
 class Serves:
-    """A house that serves its channels until the block ends."""
+    """A gateway that serves its channels until the block ends."""
 
-    def __init__(self, house, timeouts=None):
-        self.house, self.stop = house, asyncio.Event()
+    def __init__(self, harness, timeouts=None):
+        self.harness, self.stop = harness, asyncio.Event()
         if timeouts:
-            house.app.leeway = timeouts
-        self.serving = ChannelServer(house.app)
+            harness.app.leeway = timeouts
+        self.serving = ChannelServer(harness.app)
 
     async def __aenter__(self):
         self.running = asyncio.ensure_future(self.serving.run(self.stop))
@@ -32,7 +32,7 @@ class Serves:
     async def __aexit__(self, *_):
         self.stop.set()
         await asyncio.wait_for(self.running, 60)
-        await self.house.close()
+        await self.harness.close()
 
 
 async def until(holds):
@@ -117,7 +117,7 @@ class Pondering:
         await asyncio.sleep(3600)
 
 
-async def test_an_answer_that_a_stop_of_the_house_cuts_short_is_sent_by_the_next_start(tmp_path):
+async def test_an_answer_that_a_stop_of_claw_cuts_short_is_sent_by_the_next_start(tmp_path):
     channel, filter = FakeChannel(), Pondering()
     model = FakeProvider(says("the answer"))
     harness = Harness(model, channels=[channel], home=tmp_path, plugins={"pondering": filter})
@@ -157,7 +157,7 @@ class Renewed:
         return [self.channels.pop(0)]
 
 
-async def test_a_house_that_stops_while_it_takes_up_a_new_configuration_begins_to_listen_nowhere(tmp_path):
+async def test_a_gateway_that_stops_while_it_takes_up_a_new_configuration_begins_to_listen_nowhere(tmp_path):
     old, new = Leaving(), FakeChannel()
     plugins = {"post": Renewed(old, new)}
     harness = Harness(FakeProvider(), home=tmp_path, config={"channels": {"fake": {}}}, plugins=plugins)
@@ -211,7 +211,7 @@ class Stepwise(FakeChannel):
 
 
 async def quiet(here, channel):
-    """Wait until nothing moves any more, or the house has stopped."""
+    """Wait until nothing moves any more, or claw has stopped."""
     looks = 0
     async with asyncio.timeout(60):
         while looks < 3 and not here.running.done():
@@ -221,7 +221,7 @@ async def quiet(here, channel):
 
 
 async def life(home, channel, mode, between, faults):
-    """One question to a house, and what comes between; True when there was such a moment."""
+    """One question to a gateway, and what comes between; True when there was such a moment."""
     model = FakeProvider(calls("look"), *[says(f"the answer {number}") for number in range(3)])
     harness = Harness(model, channels=[channel], tools=[FakeTool("look")], home=home, config=queue(mode))
     async with Serves(harness) as here:

@@ -1,4 +1,4 @@
-"""Through the whole house: a turn whose model call meets a fault ends in time, and the conversation goes on at once."""
+"""Through the whole program: a turn whose model call meets a fault ends in time, and the conversation goes on at once."""
 
 import time
 from importlib import import_module

@@ -58,9 +58,9 @@ def test_the_list_is_what_a_turn_of_that_agent_gets(home: Path) -> None:
         "model": {"primary": "offline/rules"},
     }
     configured(home, agents={"list": [entry]}, tools={"byProvider": {"offline": {"deny": ["ls"]}}})
-    house = App(load_setup())
-    context = asyncio.run(house.resolve_turn(terminal_message("")))
-    assert judge_scenario(Scenario(), house.runtime) == context.judgement
+    harness = App(load_setup())
+    context = asyncio.run(harness.resolve_turn(terminal_message("")))
+    assert judge_scenario(Scenario(), harness.runtime) == context.judgement
     listed = json.loads(claw("list", "--json").stdout)
     assert listed["schemaVersion"] == 1
     assert [tool["name"] for tool in listed["tools"]] == list(context.tools)

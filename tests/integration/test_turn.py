@@ -1,4 +1,4 @@
-"""A whole message through the real house: every room that a turn walks through is missed when it is taken out."""
+"""A whole message through the real program: every module that a turn walks through is missed when it is taken out."""
 
 import asyncio
 import json

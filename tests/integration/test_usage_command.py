@@ -14,7 +14,7 @@ from claw.testing import FakeProvider, Harness, says
 from claw_budgets.command import bar, usage_table
 from claw_budgets.ledger import UsageLedger, UsageSum
 from claw_budgets.middleware import dollars
-from integration.test_spending import desk
+from integration.test_spending import conversation_of
 from typer.testing import CliRunner
 
 DAY = 24 * 3600.0
@@ -147,7 +147,10 @@ async def test_a_chat_is_told_what_it_cost_and_how_full_it_is() -> None:
     model = FakeProvider(says("a", input=20_000, output=1000), context_tokens=200_000)
     async with Harness(model, config={"providers": price}) as harness:
         await harness.send("hello")
-        status, context = await chat("/status", desk(harness)), await chat("/context", desk(harness))
+        status, context = (
+            await chat("/status", conversation_of(harness)),
+            await chat("/context", conversation_of(harness)),
+        )
 
     assert status and "20,000 of 200,000 tokens (10 %)" in status
     assert "cost: $0.3000 in this conversation; $0.3000 today, all conversations of default" in status

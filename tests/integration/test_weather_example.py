@@ -1,4 +1,4 @@
-"""The weather: the loop by hand and the house, against both services; the same question, call, result and answer."""
+"""The weather: the loop by hand and claw, against both services; the same question, call, result and answer."""
 
 import asyncio
 import importlib
@@ -97,7 +97,7 @@ def test_what_cannot_be_called_is_told_to_the_model(example: dict[str, ModuleTyp
 @pytest.mark.parametrize("way", ["native", "prompt"])
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("service", SERVICES)
-async def test_the_house_takes_the_same_turns(
+async def test_claw_takes_the_same_turns(
     service: str, choice: str, way: str, example: dict[str, ModuleType]
 ) -> None:
     call = '<tool_call>{"name": "get_weather", "arguments": {"city": "北京"}}</tool_call>'

@@ -37,13 +37,13 @@ CLOSED = {
 async def test_no_command_counts_of_who_may_not_talk(tmp_path, why):
     config, how = CLOSED[why]
     channel, model = FakeChannel(), FakeProvider()
-    async with served(model, channel, home=tmp_path, config=config) as house:
+    async with served(model, channel, home=tmp_path, config=config) as harness:
         said = [channel.says(line, **{"sender": "u1", **how}) for line in LINES]
-        if channel.name in house.app.registry.channels:
-            await taken_in(house, channel, *said)
-            await until(lambda: not house.serving.report().owed)
+        if channel.name in harness.app.registry.channels:
+            await taken_in(harness, channel, *said)
+            await until(lambda: not harness.serving.report().owed)
         await asyncio.sleep(0.05)
-        keys = [row[0] for row in house.app._database.read("SELECT session_key FROM overrides")]
+        keys = [row[0] for row in harness.app._database.read("SELECT session_key FROM overrides")]
 
     assert keys == [], "nothing was chosen"
     assert model.requests == []
@@ -59,12 +59,12 @@ async def test_what_was_chosen_in_a_chat_holds_after_a_restart_and_also_after_ne
         await channel.until_shown()
 
     again, model = FakeChannel(), FakeProvider(*(says("here") for _ in range(4)))
-    async with served(model, again, home=tmp_path, config=config) as house:
+    async with served(model, again, home=tmp_path, config=config) as harness:
         for line, shown in (("hello", 1), ("/new", 2), ("hello again", 3), ("/reset", 4), ("and now", 5)):
             again.says(line, "u1", event_id=f"later-{shown}", message_id=f"later-{shown}")
             await again.until_shown(shown)
         key = "agent:default:fake:direct:u1"
-        assert house.app.runtime.sessions.overrides.of(key) == NO_OVERRIDE
+        assert harness.app.runtime.sessions.overrides.of(key) == NO_OVERRIDE
 
     usual = model.requests[-1].request.model
     assert [heard.request.model for heard in model.requests] == ["other", "other", usual]
@@ -105,7 +105,7 @@ async def test_where_the_file_names_approvers_an_owner_is_none_of_them(tmp_path)
 async def test_an_approver_whom_the_group_does_not_admit_decides_nothing_there(tmp_path, way):
     channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
     model = FakeProvider(calls("deploy"), says("it is out"))
-    async with served(model, channel, home=tmp_path, config=DEPLOY, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, config=DEPLOY, tools=[tool]) as harness:
         question = await asked(channel, "u1", **GROUP)
         allow = question.buttons[0].value
         id = allow.split(":")[1]
@@ -114,7 +114,7 @@ async def test_an_approver_whom_the_group_does_not_admit_decides_nothing_there(t
         else:
             channel.says(f"/approve {id} once", "boss2", **GROUP)
         await asyncio.sleep(0.1)
-        assert [one.id for one in house.app.runtime.approvals.pending()] == [id]
+        assert [one.id for one in harness.app.runtime.approvals.pending()] == [id]
         channel.says(allow, "boss2", kind="message", **GROUP)
         await asyncio.sleep(0.05)
     assert tool.calls == []
@@ -124,11 +124,11 @@ async def test_approve_with_an_id_alone_allows_once(tmp_path):
     channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
     config = {**section(allowFrom=["u1"]), "approvals": {"tools": ["deploy"]}}
     model = FakeProvider(calls("deploy"), says("it is out"))
-    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as harness:
         question = await asked(channel, "boss")
         channel.says(f"/approve {question.buttons[0].value.split(':')[1].upper()}", "boss")
         assert "deploy: allowed once" in await channel.until_shown(3)
-        assert house.app.runtime.approvals.grants() == ()
+        assert harness.app.runtime.approvals.grants() == ()
     assert len(tool.calls) == 1
 
 
@@ -136,13 +136,13 @@ async def test_approve_with_an_id_alone_allows_once(tmp_path):
 async def test_the_queue_that_was_chosen_in_a_chat_is_how_its_messages_wait(tmp_path, line, answers):
     channel, model = FakeChannel(), Slow(*(says("here") for _ in range(3)))
     config = section(allowFrom=["u1"])
-    async with served(model, channel, home=tmp_path, config=config) as house:
+    async with served(model, channel, home=tmp_path, config=config) as harness:
         said = [channel.says(line, "u1")]
         await channel.until_shown(1)
         said.append(channel.says("first", "u1"))
         await asyncio.wait_for(model.asked.wait(), 5)
         said.append(channel.says("second", "u1"))
-        await taken_in(house, channel, *said)
+        await taken_in(harness, channel, *said)
         await asyncio.sleep(0.05)
         model.gate.set()
         await channel.until_shown(1 + len(answers))
@@ -156,11 +156,11 @@ async def test_what_ends_a_turn_closes_its_question_and_a_late_button_runs_nothi
     config = {**section(allowFrom=["u1"]), "approvals": {"tools": ["deploy"]}}
     async with served(
         FakeProvider(calls("deploy")), channel, home=tmp_path, config=config, tools=[tool]
-    ) as house:
+    ) as harness:
         question = await asked(channel, "boss")
         channel.says(line, "boss")
         await channel.until_shown(2)
-        assert house.app.runtime.approvals.pending() == ()
+        assert harness.app.runtime.approvals.pending() == ()
         channel.says(question.buttons[0].value, "boss", kind="button")
         shown = await channel.until_shown(3)
     assert "is over" in shown[-1]
@@ -171,13 +171,13 @@ async def test_a_question_says_how_much_time_is_left_by_the_settings_that_it_was
     channel, tool = FakeChannel(), FakeTool("deploy", "deployed")
     config = {**section(allowFrom=["u1"]), "approvals": {"tools": ["deploy"]}}
     model = FakeProvider(calls("deploy"), says("no"), calls("deploy"))
-    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as harness:
         question = await asked(channel, "boss")
         assert "within 10 min" in question.text
         channel.says(question.buttons[-1].value, "boss", kind="button")
         await channel.until_shown(3)
-        house._write_config({**config, "approvals": {"tools": ["deploy"], "timeout": "3m"}}, "fake")
-        await house.serving.reload(load_setup({"CLAW_HOME": str(tmp_path)}, standard_plugins()))
+        harness._write_config({**config, "approvals": {"tools": ["deploy"], "timeout": "3m"}}, "fake")
+        await harness.serving.reload(load_setup({"CLAW_HOME": str(tmp_path)}, standard_plugins()))
         channel.says("again", "boss")
         await channel.until_shown(4)
         assert "within 3 min" in channel.sent[-1].text
@@ -190,11 +190,11 @@ async def test_words_that_look_like_a_button_are_no_answer(tmp_path):
         FakeProvider(calls("deploy"), says("no")),
     )
     config = {**section(allowFrom=["u1"]), "approvals": {"tools": ["deploy"]}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as house:
+    async with served(model, channel, home=tmp_path, config=config, tools=[tool]) as harness:
         question = await asked(channel, "boss")
         channel.says(question.buttons[0].value, "boss")
         await asyncio.sleep(0.1)
-        assert len(house.app.runtime.approvals.pending()) == 1
+        assert len(harness.app.runtime.approvals.pending()) == 1
     assert tool.calls == []
 
 
@@ -202,9 +202,9 @@ async def test_bots_alone_are_answered_four_times_and_again_once_a_person_wrote(
     config = section(dmPolicy="open", allowFrom=["*"], allowBots=True)
     channel, model = FakeChannel(), FakeProvider(*(says("hello") for _ in range(7)))
     bot = Sender("b1", name="bot", is_bot=True)
-    async with served(model, channel, home=tmp_path, config=config) as house:
+    async with served(model, channel, home=tmp_path, config=config) as harness:
         for number in range(7):
-            await taken_in(house, channel, channel.says(f"hello {number}", bot))
+            await taken_in(harness, channel, channel.says(f"hello {number}", bot))
             # Each is answered before the next one comes: messages of a busy session would share one turn.
             await channel.until_shown(min(number + 1, 4))
         await asyncio.sleep(0.1)

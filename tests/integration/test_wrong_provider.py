@@ -42,7 +42,7 @@ async def test_who_asks_for_it_is_told_the_key_and_not_that_nobody_is_there(sect
 
 
 @pytest.mark.parametrize(("section", "key"), WRONG)
-def test_claw_config_validate_says_it_without_a_house(tmp_path: Path, section, key):
+def test_claw_config_validate_says_it_without_a_gateway(tmp_path: Path, section, key):
     (tmp_path / "config.json").write_text(
         json.dumps({"providers": {"ollama": section, "deepseek": {"api": "chat"}}})
     )

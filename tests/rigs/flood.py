@@ -1,4 +1,4 @@
-"""The real house under more messages than it can answer one by one: who waits how long, what it costs, what is lost."""
+"""The real program under more messages than it can answer one by one: who waits how long, what it costs, what is lost."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ class Crowd:
         self._seconds = SYSTEM.monotonic
 
     async def run(self, inbox: Inbox) -> None:
-        """Say everything at its time, however long the house takes, then listen for ever."""
+        """Say everything at its time, however long claw takes, then listen for ever."""
         began = self._seconds()
         async with asyncio.TaskGroup() as people:
             for number, (second, chat) in enumerate(self._said):
@@ -112,7 +112,7 @@ class Flooded:
 async def flood(
     said: Sequence[tuple[float, str]], home: Path, queue: Mapping[str, Any] | None = None
 ) -> Flooded:
-    """Let a crowd write to a house, until all is answered."""
+    """Let a crowd write to a gateway, until all is answered."""
     crowd = Crowd(said)
     config = {"messages": {"queue": dict(queue or {})}}
     harness = Harness(Echo(), channels=[crowd], config=config, home=home)

@@ -30,7 +30,7 @@ class Medium:
     _names: set[Path] = field(default_factory=set)
 
     def disk(self) -> Disk:
-        """The system calls of a house that lives on it."""
+        """The system calls of a gateway that lives on it."""
         return Disk(sync=self._sync, sync_all=self._sync_all)
 
     def after_a_cut(self, home: Path, place: Path, dice: random.Random) -> Path:

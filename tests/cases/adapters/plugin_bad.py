@@ -1,4 +1,4 @@
-"""plugin_bad: a plugin made as the row says, in a house with two channels and a sound plugin; then a message.
+"""plugin_bad: a plugin made as the row says, in a gateway with two channels and a sound plugin; then a message.
 
 Words of the table → ours: failed = quarantined, active = loaded or idle, skipped = seen and not loadable. ``at`` →
 register = a ``register_*`` hook, before_tool_call = a reviewer, before_agent_start and agent_end = an observer,

@@ -327,7 +327,7 @@ def flood(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
-    """A supervisor starts the house again each time it dies; at the third start it lives, without the plugin."""
+    """A supervisor starts claw again each time it dies; at the third start it lives, without the plugin."""
     write(site, code)
     script = (
         "import sys\nfrom claw.app import App, load_setup\nfrom claw.host.manifest import find_plugin\n"
@@ -413,7 +413,7 @@ def imitates(code: str, site: Path, tmp_path: Path) -> Made:
 
 
 def fills_the_disk(code: str, site: Path, tmp_path: Path) -> Made:
-    """No room for the journal: the message is not acknowledged, and is answered when there is room again."""
+    """No space for the journal: the message is not acknowledged, and is answered when there is space again."""
     made = write(site, HEAD + A_TOOL + registers("tools", "[bad_tool]"))
     made.named = False
 

@@ -36,7 +36,7 @@ class Feishu:
         )  # a webhook comes again by the fake's clock alone
         self.webhook = webhook
         self.remembers: float | None = None
-        """Seconds after which the house takes a key for forgotten, in place of the hour that it is."""
+        """Seconds after which claw takes a key for forgotten, in place of the hour that it is."""
 
     async def __aenter__(self) -> Self:
         await self.fake.start()

@@ -1,4 +1,4 @@
-"""One stage for every platform: its people act, and the test looks at what they see; a real house serves it."""
+"""One stage for every platform: its people act, and the test looks at what they see; a real program serves it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Seen:
 class Stage(Protocol):
     """A platform on loopback, with its people: ``ann`` and ``ben`` may write, ``boss`` is the owner, ``eve`` a stranger.
 
-    :ivar plugin: what is registered in the house.
+    :ivar plugin: what is registered in claw.
     :ivar wrong: keys of ``section`` that hold bad credentials; ``mend`` a piece of the line that says what to do.
     :ivar patience: the shortest pause that the platform asks for, in seconds.
     :ivar largest_out: bytes of the largest file that goes out; ``too_large_in`` of one that is not fetched.
@@ -202,7 +202,7 @@ def heard(model: FakeProvider, at: int = -1) -> str:
 
 
 def config(stage: Stage, section: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """The file of a house that knows ann, ben and the boss, and one group."""
+    """The file of a gateway that knows ann, ben and the boss, and one group."""
     known = {
         "allowFrom": [stage.ann, stage.ben, stage.boss],
         "groups": {stage.group.chat: {}},
@@ -229,7 +229,7 @@ async def served(
     stop_seconds: float = 10.0,
     up: bool = True,
 ) -> AsyncIterator[Harness]:
-    """The house serves the platform until the block ends.
+    """Claw serves the platform until the block ends.
 
     :param others: further plugins, by id.
     :param stop_seconds: that turns get when it stops.
@@ -255,6 +255,6 @@ async def served(
 
 
 def states(harness: Harness, channel: str) -> list[str]:
-    """How the accounts of a channel are doing, as the house reports it."""
+    """How the accounts of a channel are doing, as claw reports it."""
     report = harness.serving.report()  # type: ignore[attr-defined]
     return [one.state.state for one in report.channels if one.name == channel]

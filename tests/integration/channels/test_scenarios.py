@@ -1,4 +1,4 @@
-"""What a chat service and the house owe each other, on every platform: its real plugin, in the real house."""
+"""What a chat service and claw owe each other, on every platform: its real plugin, in the real program."""
 
 import asyncio
 import time
@@ -170,9 +170,7 @@ async def test_an_account_with_bad_credentials_is_set_aside_and_the_other_one_go
         await until(lambda: states(harness, stage.name) == ["up", "failed"])
         await stage.says("hi", stage.ann)
         await told(harness, stage, place)
-        await asyncio.sleep(
-            0.9
-        )  # by now the house has given it up, where the channel does not wait by itself
+        await asyncio.sleep(0.9)  # by now claw has given it up, where the channel does not wait by itself
         await stage.says("still there?", stage.ann)
 
         assert texts(await told(harness, stage, place, 2)) == ["before", "after"]
@@ -258,7 +256,7 @@ async def test_a_redelivery_is_answered_once_also_after_a_restart(stage, tmp_pat
 
 
 @every_way_in
-async def test_what_people_write_while_there_is_no_house_is_answered_at_the_next_start(stage, tmp_path):
+async def test_what_people_write_while_there_is_no_gateway_is_answered_at_the_next_start(stage, tmp_path):
     place = stage.direct(stage.ann)
     async with served(stage, FakeProvider(says("before")), tmp_path) as harness:
         await stage.says("hi", stage.ann)
@@ -364,8 +362,8 @@ async def test_what_is_refused_for_good_is_not_repeated_and_is_listed_as_stuck(
     assert listed.exit_code == 1 and stuck["turn"] in listed.output
 
 
-def stuck_turns(house):
-    return house.app.runtime.turn_log.turns(open_only=True)
+def stuck_turns(harness):
+    return harness.app.runtime.turn_log.turns(open_only=True)
 
 
 # --- long, growing, stopped
@@ -429,9 +427,9 @@ async def test_what_comes_while_a_turn_runs_is_answered_in_order(stage, tmp_path
     assert asked.index("one") < asked.index("two") < asked.index("three")
 
 
-def taken_in(house, stage) -> int:
+def taken_in(harness, stage) -> int:
     """How many messages of the platform stand in the journal."""
-    journal = house.app.runtime.turn_log
+    journal = harness.app.runtime.turn_log
     return (
         journal.answered_count(stage.name)
         + journal.counts()[0]

@@ -1,4 +1,4 @@
-"""Caps and prices, without a house: what fits, what a call costs, and that nothing ever passes a cap."""
+"""Caps and prices, without a gateway: what fits, what a call costs, and that nothing ever passes a cap."""
 
 import sys
 from dataclasses import replace

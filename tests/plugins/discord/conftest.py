@@ -1,10 +1,10 @@
-"""What every test of the channel has: the service, and a house that writes down what it is handed."""
+"""What every test of the channel has: the service, and a gateway that writes down what it is handed."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from claw_discord.fake import FakeDiscord
-from plugins.discord.living import House
+from plugins.discord.living import RecordingInbox
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ async def service() -> AsyncIterator[FakeDiscord]:
 
 
 @pytest.fixture
-def harness() -> House:
-    return House()
+def harness() -> RecordingInbox:
+    return RecordingInbox()

@@ -1,4 +1,4 @@
-"""A channel that lives with the fake, and a house that writes down what it is handed."""
+"""A channel that lives with the fake, and a gateway that writes down what it is handed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,7 @@ ME = f"<@{FakeDiscord.ME}>"
 
 
 @dataclass
-class House:
+class RecordingInbox:
     """A door that remembers.
 
     :ivar taken: what was handed in and taken, in order.
@@ -43,7 +43,7 @@ class House:
 
     @property
     def texts(self) -> list[str]:
-        """What was taken, each message once, as the house's journal does it."""
+        """What was taken, each message once, as claw's journal does it."""
         return list({one.event_id: one.text for one in self.taken}.values())
 
     async def until(self, count: int, seconds: float = 20.0) -> list[Inbound]:
@@ -78,7 +78,7 @@ def channel_of(
 
 @asynccontextmanager
 async def listening(
-    channel: DiscordChannel, harness: House, *, up: bool = True
+    channel: DiscordChannel, harness: RecordingInbox, *, up: bool = True
 ) -> AsyncIterator[asyncio.Task[None]]:
     """The channel's ``run``, from being up until it is cancelled."""
     running = asyncio.ensure_future(channel.run(harness))

@@ -12,14 +12,14 @@ from claw_discord.fake.things import THREAD
 from claw_discord.inbox import pause_after
 from claw_discord.seen import ReadPositions
 from claw_discord.settings import DiscordSettings, may_be_heard_in
-from plugins.discord.living import QUICK, House, channel_of, here, listening, says, until
+from plugins.discord.living import QUICK, RecordingInbox, channel_of, here, listening, says, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 
 
 async def before(service: FakeDiscord, tmp_path: Path, **keys: Any) -> None:
     """A process that heard one message, and is gone."""
-    harness = House()
+    harness = RecordingInbox()
     async with listening(channel_of(service, tmp_path, **keys), harness):
         await service.says("before")
         await harness.until(1)
@@ -47,13 +47,13 @@ class TestWhichChats:
             ({"groupPolicy": "disabled", "groups": {"1": {}}}, False),
         ],
     )
-    def test_a_channel_counts_when_the_house_might_let_somebody_in_there(
+    def test_a_channel_counts_when_claw_might_let_somebody_in_there(
         self, section: dict[str, Any], heard: bool
     ) -> None:
         assert may_be_heard_in(DiscordSettings(**section), "1") is heard
 
     async def test_only_listed_channels_and_their_threads_are_asked(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
         elsewhere = service.place("elsewhere")
@@ -69,7 +69,7 @@ class TestWhichChats:
         assert set(archives_asked(service)) == {FakeDiscord.CHANNEL, thread}
 
     async def test_of_very_many_chats_none_is_left_out_and_what_is_said_now_does_not_wait_for_all(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         await before(service, tmp_path)
         places = [service.place(f"p{number}") for number in range(70)]
@@ -85,7 +85,7 @@ class TestWhichChats:
         assert at_that_time < 71 and set(harness.texts) == {*places, "now"}
 
     async def test_a_channel_that_may_not_be_read_holds_up_no_other(
-        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         other = service.place("other")
         await before(service, tmp_path)
@@ -106,7 +106,7 @@ class TestWhichChats:
 
 class TestAsking:
     async def test_a_service_that_does_not_answer_is_asked_again_for_all_of_it(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         other = service.place("other")
         await before(service, tmp_path)
@@ -118,7 +118,7 @@ class TestAsking:
         assert sorted(harness.texts) == ["here", "there"]
 
     async def test_more_than_one_turn_of_pages_is_asked_for_in_the_end(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         await before(service, tmp_path)
         for number in range(620):
@@ -128,7 +128,7 @@ class TestAsking:
         assert harness.texts == [f"missed {number}" for number in range(620)]
 
     async def test_what_comes_while_a_chat_is_owed_something_waits_behind_it(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         harness.answers = [False]
         async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=0.2)), harness):
@@ -157,16 +157,16 @@ class TestAsking:
         assert channel._seen.owed == {"7": 10_000}
 
     async def test_a_process_that_died_amid_its_work_asks_from_before_it(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         release = asyncio.Event()
 
-        class SlowHouse(House):
+        class SlowInbox(RecordingInbox):
             async def submit(self, inbound: Any) -> bool:
                 await release.wait()
                 return await super().submit(inbound)
 
-        slow = SlowHouse()
+        slow = SlowInbox()
         channel = channel_of(service, tmp_path)
         async with listening(channel, slow):
             await service.says("not yet on disk")
@@ -192,7 +192,7 @@ class TestOddShapes:
     async def test_what_cannot_be_read_is_left_out_and_stops_nothing(
         self,
         service: FakeDiscord,
-        harness: House,
+        harness: RecordingInbox,
         tmp_path: Path,
         event: str,
         odd: dict[str, Any],
@@ -213,13 +213,13 @@ class TestButtons:
     ) -> None:
         release = asyncio.Event()
 
-        class BusyHouse(House):
+        class BusyInbox(RecordingInbox):
             async def submit(self, inbound: Any) -> bool:
                 if inbound.kind == "message":
                     await release.wait()
                 return await super().submit(inbound)
 
-        async with listening(channel_of(service, tmp_path), BusyHouse()):
+        async with listening(channel_of(service, tmp_path), BusyInbox()):
             await service.says("a long queue")
             message = service.make_message("Run?", FakeDiscord.CHANNEL, FakeDiscord.ME)
             pressed = await service.presses(message["id"], "y")
@@ -229,7 +229,7 @@ class TestButtons:
 
 class TestBeginningAnew:
     async def test_a_server_that_answers_no_heartbeat_is_left_and_the_session_goes_on(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         async with listening(channel_of(service, tmp_path), harness):
             service.gateway.zombie = True
@@ -240,7 +240,7 @@ class TestBeginningAnew:
         assert (service.gateway.count(2), service.gateway.count(6)) == (1, 1)
 
     async def test_a_second_identify_waits_as_discord_wants_it(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, identify=0.4)
         loop = asyncio.get_running_loop()
@@ -251,7 +251,7 @@ class TestBeginningAnew:
             assert loop.time() - began >= 0.4
 
     async def test_the_pauses_between_failures_grow(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         service.fail("GET /users/@me", ForcedAnswer(503), 99)
         made = channel_of(service, tmp_path, pace=replace(QUICK, first_pause=0.05, longest_pause=30.0))
@@ -260,7 +260,7 @@ class TestBeginningAnew:
             assert 2 <= made.state.reconnects <= 6
 
     async def test_a_pause_that_discord_asks_for_is_taken(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         banned = ForcedAnswer(429, "<html>banned</html>", {"Content-Type": "text/html", "Retry-After": "1"})
         service.fail("GET /users/@me", banned)
@@ -271,7 +271,7 @@ class TestBeginningAnew:
         assert second.at - first.at >= 1
 
     async def test_a_day_without_identifies_is_no_silence(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         limit = {"total": 1000, "remaining": 0, "reset_after": 500, "max_concurrency": 1}
         service.fail("GET /gateway/bot", ForcedAnswer(body={"url": "", "session_start_limit": limit}))
@@ -281,13 +281,13 @@ class TestBeginningAnew:
         assert len(service.asked("GET", "/users/@me")) == 1 and made.state.reconnects == 0
 
     async def test_an_intent_that_is_not_wanted_is_not_asked_for(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         async with listening(channel_of(service, tmp_path, messageContent=False), harness):
             assert service.gateway.intents == 37377 & ~(1 << 15)
 
     async def test_a_service_that_cannot_be_reached_has_certainly_taken_nothing(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         from claw import DeliveryError
         from claw_discord.client import point_at

@@ -12,13 +12,15 @@ from claw import Attachment, Button, DeliveryError, UsageError
 from claw_channel_sdk import split_text
 from claw_discord.channel import DiscordChannel
 from claw_discord.fake import FakeDiscord, ForcedAnswer
-from plugins.discord.living import ME, QUICK, House, channel_of, here, listening, says, until
+from plugins.discord.living import ME, QUICK, RecordingInbox, channel_of, here, listening, says, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 
 
 @pytest.fixture
-async def channel(service: FakeDiscord, harness: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
+async def channel(
+    service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
+) -> AsyncIterator[DiscordChannel]:
     made = channel_of(service, tmp_path)
     async with listening(made, harness):
         yield made
@@ -32,7 +34,7 @@ class TestConnecting:
         assert channel.state.state == "up" and channel.state.last_frame_at is not None
 
     async def test_a_wrong_token_is_said_once_and_not_tried_again(
-        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         made = channel_of(service, tmp_path, token="wrong-token-1234567")
         async with listening(made, harness, up=False) as running:
@@ -45,14 +47,14 @@ class TestConnecting:
 
     @pytest.mark.parametrize("code", [4010, 4011, 4012, 4013])
     async def test_what_only_a_person_can_mend_fails_with_a_clear_line(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel, code: int
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, code: int
     ) -> None:
         await service.drop(code)
         await until(lambda: channel.state.state == "failed")
         assert channel.state.detail and service.gateway.count(2) == 1
 
     async def test_without_the_content_intent_it_goes_on_and_says_so(
-        self, service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         service.gateway.granted = 0
         made = channel_of(service, tmp_path)
@@ -67,7 +69,7 @@ class TestConnecting:
         assert len(lines) == 1
 
     async def test_no_identify_is_spent_while_none_is_left(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         limit = {"total": 1000, "remaining": 0, "reset_after": 300, "max_concurrency": 1}
         service.fail("GET /gateway/bot", ForcedAnswer(body={"url": "", "session_start_limit": limit}))
@@ -80,7 +82,7 @@ class TestConnecting:
         assert time.monotonic() - began >= 0.3
 
     async def test_it_stops_at_once_and_leaves_no_task(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         before = asyncio.all_tasks()
         async with listening(channel_of(service, tmp_path), harness):
@@ -91,7 +93,7 @@ class TestConnecting:
         assert {task for task in left if "aiohttp" not in repr(task)} == set()
 
     async def test_a_server_that_is_dead_does_not_hold_up_the_stop(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         async with listening(channel_of(service, tmp_path), harness):
             service.gateway.zombie = True
@@ -102,7 +104,7 @@ class TestConnecting:
 class TestComingBack:
     @pytest.mark.parametrize("code", [None, 4000, 4009])
     async def test_a_break_is_resumed_and_the_missed_message_arrives(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel, code: int | None
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, code: int | None
     ) -> None:
         await service.says("before")
         await harness.until(1)
@@ -113,7 +115,7 @@ class TestComingBack:
         assert service.gateway.count(6) >= 1 and channel.state.reconnects >= 1
 
     async def test_after_a_fresh_identify_what_was_missed_is_asked_for(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         direct = service.direct_with(FakeDiscord.ALICE)["id"]
         quiet = service.place("never-heard-of")
@@ -135,7 +137,7 @@ class TestComingBack:
         assert channel.state.state == "up"
 
     async def test_a_new_process_asks_for_what_came_while_there_was_none(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         async with listening(channel_of(service, tmp_path), harness):
             await service.says("before")
@@ -143,13 +145,13 @@ class TestComingBack:
         await service.drop()
         for number in range(120):
             service.make_message(f"missed {number}", FakeDiscord.CHANNEL, FakeDiscord.ALICE)
-        later = House()
+        later = RecordingInbox()
         async with listening(channel_of(service, tmp_path), later):
             await later.until(120)
         assert later.texts == [f"missed {number}" for number in range(120)]
 
     async def test_a_process_that_is_killed_has_noted_who_wrote_to_it(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         direct = service.direct_with(FakeDiscord.ALICE)["id"]
         made = channel_of(service, tmp_path)
@@ -159,7 +161,7 @@ class TestComingBack:
             await until(lambda: direct in made._notes.read_text())
 
     async def test_the_first_start_ever_leaves_the_past_alone(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         service.make_message("long ago", FakeDiscord.CHANNEL, FakeDiscord.ALICE)
         async with listening(channel_of(service, tmp_path), harness):
@@ -168,7 +170,7 @@ class TestComingBack:
         assert harness.texts == ["now"]
 
     async def test_catching_up_can_be_switched_off(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, catchUpMinutes=0)
         async with listening(made, harness):
@@ -183,7 +185,7 @@ class TestComingBack:
         assert harness.texts == ["before", "after"]
 
     async def test_resumes_that_are_never_granted_end_in_a_fresh_identify(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         service.gateway.resume_answer = 4000
         await service.drop(4000)
@@ -194,7 +196,7 @@ class TestComingBack:
         await harness.until(1)
 
     async def test_a_connection_that_went_silent_is_left(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, heartbeat=30.0, silence=0.6)
         async with listening(channel_of(service, tmp_path, pace=pace), harness):
@@ -204,7 +206,7 @@ class TestComingBack:
             await service.gateway.until(lambda: service.gateway.connected)
 
     async def test_a_dispatch_that_discord_py_stumbles_over_ends_nothing(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         await service.gateway.dispatch("MESSAGE_CREATE", {"id": "1", "channel_id": FakeDiscord.CHANNEL})
         await service.gateway.until(lambda: service.gateway.count(2) == 2)
@@ -213,7 +215,11 @@ class TestComingBack:
         assert "KeyError" in channel.state.last_error
 
     async def test_a_service_that_cannot_be_reached_is_told_at_once_and_its_return_too(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel, caplog: pytest.LogCaptureFixture
+        self,
+        service: FakeDiscord,
+        harness: RecordingInbox,
+        channel: DiscordChannel,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         caplog.set_level("INFO", "claw_discord")
         await service.stop()
@@ -224,7 +230,7 @@ class TestComingBack:
         assert channel.state.detail == "" and caplog.messages[-1] == "discord: hears again"
 
     async def test_an_outage_of_everything_is_waited_out(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         pace = replace(QUICK, silence=0.5)
         made = channel_of(service, tmp_path, pace=pace)
@@ -243,7 +249,7 @@ class TestComingBack:
 
 class TestHearing:
     async def test_a_message_says_who_where_and_whether_it_is_for_us(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says(f"{ME} hello")
         [inbound] = await harness.until(1)
@@ -257,7 +263,7 @@ class TestHearing:
         assert inbound.address == here()
 
     async def test_another_bot_is_flagged_and_our_own_words_are_not_handed_in(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         await channel.send(says("mine"))
         await service.says("theirs", author=service.person("robot", bot=True))
@@ -265,7 +271,7 @@ class TestHearing:
         assert inbound.text == "theirs" and inbound.sender.is_bot
 
     async def test_a_thread_belongs_to_its_channel_also_when_nobody_told_of_it(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         thread = service.place("talk", kind=11, parent=FakeDiscord.CHANNEL)
         await service.says(f"{ME} go", channel=thread)
@@ -274,7 +280,7 @@ class TestHearing:
         assert (inbound.around.chat_name, inbound.around.thread_name) == ("general", "talk")
 
     async def test_a_message_that_was_not_taken_comes_again_and_before_what_follows_it(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         harness.answers = [False, RuntimeError("disk full"), False]
         elsewhere = service.place("elsewhere")
@@ -287,20 +293,20 @@ class TestHearing:
         assert [text for text in harness.texts if text != "other"] == ["one", "two", "three"]
 
     async def test_what_was_not_taken_is_still_owed_after_a_restart(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         harness.answers = [True, False]
         async with listening(channel_of(service, tmp_path, pace=replace(QUICK, again=30.0)), harness):
             for text in ("one", "two", "three"):
                 await service.says(text)
             await until(lambda: not harness.answers)
-        later = House()
+        later = RecordingInbox()
         async with listening(channel_of(service, tmp_path), later):
             await later.until(2)
         assert later.texts == ["two", "three"]
 
     async def test_an_edit_is_told_and_an_unfolded_link_is_not(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says("see https://example.com")
         service.messages[said["id"]]["embeds"] = [{"type": "link", "url": "https://example.com"}]
@@ -310,7 +316,7 @@ class TestHearing:
         assert (edit.kind, edit.text, edit.message_id) == ("edit", "see elsewhere", said["id"])
 
     async def test_reactions_are_heard_when_they_are_asked_for(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, reactionNotifications="own")
         async with listening(made, harness):
@@ -324,7 +330,7 @@ class TestHearing:
         assert reaction.sender.name == "Alice" and reaction.event_id
 
     async def test_a_pressed_button_is_handed_in_and_then_confirmed(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         buttons = (Button("Yes", "ap:1:yes", "primary"), Button("No", "ap:1:no", "danger"))
         [id] = (await channel.send(says("Run?", buttons=buttons))).message_ids
@@ -337,7 +343,7 @@ class TestHearing:
         assert kind == 6 and seconds < 3
 
     async def test_a_button_that_was_not_taken_is_not_confirmed(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         [id] = (await channel.send(says("Run?", buttons=(Button("Yes", "y"),)))).message_ids
         harness.answers = [False]
@@ -347,7 +353,7 @@ class TestHearing:
         assert service.rest.confirmed == {}
 
     async def test_a_file_is_fetched_in_pieces(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         await service.says("look", files={"a.png": b"x" * 300_000})
         [inbound] = await harness.until(1)
@@ -356,7 +362,7 @@ class TestHearing:
         assert b"".join([piece async for piece in channel.fetch(inbound, file)]) == b"x" * 300_000
 
     async def test_a_file_beyond_the_limit_is_not_fetched(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, mediaMaxMb=1)
         async with listening(made, harness):
@@ -372,7 +378,7 @@ class TestHearing:
                         pass
 
     async def test_a_file_that_breaks_off_is_not_taken_for_whole(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         await service.says("look", files={"a.png": b"x" * 300_000})
         [inbound] = await harness.until(1)
@@ -383,7 +389,7 @@ class TestHearing:
         assert "hm=" not in str(broken.value) and not broken.value.permanent
 
     async def test_a_file_that_is_gone_is_told(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says("look", files={"a.png": b"x"})
         [inbound] = await harness.until(1)
@@ -394,7 +400,7 @@ class TestHearing:
         assert gone.value.permanent
 
     async def test_a_file_is_fetched_only_from_where_discord_keeps_files(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says("look", files={"a.png": b"x"})
         service.messages[said["id"]]["attachments"][0]["url"] = "http://127.0.0.2:1/secret"
@@ -406,7 +412,7 @@ class TestHearing:
 
 class TestSaying:
     async def test_an_answer_stands_where_the_question_was_and_quotes_it(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says(f"{ME} hi")
         await harness.until(1)
@@ -458,7 +464,7 @@ class TestSaying:
         assert service.shown(service.direct_with(FakeDiscord.ALICE)["id"]) == ["hello", "hello"]
         assert len(service.asked("POST", "/users/@me/channels")) == 1
 
-    async def test_a_long_answer_is_cut_by_the_house_and_refused_whole(
+    async def test_a_long_answer_is_cut_by_claw_and_refused_whole(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:
         text = "\n".join(f"line {number}" for number in range(600))
@@ -521,7 +527,7 @@ class TestSaying:
             await channel.poll(here(), "Which?", ())
 
     async def test_a_mention_is_answered_in_a_thread_of_its_own_when_that_is_set(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, autoThread=True)
         async with listening(made, harness):
@@ -540,7 +546,7 @@ class TestSaying:
         assert harness.taken[1].address == question.address
 
     async def test_a_thread_that_somebody_opened_meanwhile_is_the_place_of_the_answer(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, autoThread=True)
         async with listening(made, harness):
@@ -578,7 +584,7 @@ class TestRefusals:
             ),
         ],
     )
-    async def test_a_long_pause_is_the_houses_business(
+    async def test_a_long_pause_is_claws_business(
         self, service: FakeDiscord, channel: DiscordChannel, answer: ForcedAnswer, pause: float
     ) -> None:
         service.fail("POST /channels/*/messages", answer)
@@ -610,7 +616,7 @@ class TestRefusals:
         assert service.shown() == ["once"]
 
     async def test_a_service_that_does_not_answer_is_not_waited_for(
-        self, service: FakeDiscord, harness: House, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, pace=replace(QUICK, call=0.2))
         async with listening(made, harness):
@@ -705,7 +711,7 @@ class TestStreaming:
 
 
 async def test_the_token_is_in_no_log(
-    service: FakeDiscord, harness: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: FakeDiscord, harness: RecordingInbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "claw_discord")
     async with listening(channel_of(service, tmp_path), harness):

@@ -12,7 +12,7 @@ from claw_discord.commands import line_of, menu, registration
 from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.fake.rest import check_command
 from claw_discord.fake.things import THREAD
-from plugins.discord.living import House, channel_of, here, listening, until
+from plugins.discord.living import RecordingInbox, channel_of, here, listening, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 COMMANDS = f"/applications/{FakeDiscord.ME}/commands"
@@ -20,7 +20,9 @@ FOREIGN = {"id": "1", "type": 1, "name": "weather", "description": "Another prog
 
 
 @pytest.fixture
-async def channel(service: FakeDiscord, harness: House, tmp_path: Path) -> AsyncIterator[DiscordChannel]:
+async def channel(
+    service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
+) -> AsyncIterator[DiscordChannel]:
     made = channel_of(service, tmp_path)
     async with listening(made, harness):
         await until(lambda: service.rest.registered)
@@ -65,17 +67,19 @@ class TestTheMenu:
         assert line_of(chosen) == line
 
     async def test_it_is_registered_once_and_not_again_when_it_is_there(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel, tmp_path: Path
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, tmp_path: Path
     ) -> None:
         service.gateway.forget()
         await service.drop()
         await service.gateway.until(lambda: service.gateway.count(2) == 2)
-        async with listening(channel_of(service, tmp_path), House()):
+        async with listening(channel_of(service, tmp_path), RecordingInbox()):
             await until(lambda: len(service.asked("GET", COMMANDS)) == 2)
             await asyncio.sleep(0.05)
         assert len(service.asked("PUT", COMMANDS)) == 1 and len(service.asked("GET", COMMANDS)) == 2
 
-    async def test_it_may_be_left_out(self, service: FakeDiscord, harness: House, tmp_path: Path) -> None:
+    async def test_it_may_be_left_out(
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
+    ) -> None:
         async with listening(channel_of(service, tmp_path, commands=False), harness):
             await service.says("hi")
             await harness.until(1)
@@ -92,7 +96,7 @@ class TestTheMenu:
     async def test_a_service_that_will_not_list_them_ends_nothing(
         self,
         service: FakeDiscord,
-        harness: House,
+        harness: RecordingInbox,
         tmp_path: Path,
         answer: ForcedAnswer,
         caplog: pytest.LogCaptureFixture,
@@ -106,7 +110,7 @@ class TestTheMenu:
 
 class TestChoosing:
     async def test_a_command_is_heard_as_its_line_and_shown_as_thought_about_to_that_person_alone(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         id = await service.commands("model", "openai/gpt")
         [inbound] = await harness.until(1)
@@ -120,7 +124,7 @@ class TestChoosing:
         await until(lambda: service.rest.thinking == {})
 
     async def test_one_that_is_answered_before_it_is_confirmed_is_not_thought_about_for_long(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         service.fail("POST /interactions/*", ForcedAnswer(body={}, hang_seconds=0.1, done=True))
         id = await service.commands("status")
@@ -130,7 +134,7 @@ class TestChoosing:
         await until(lambda: service.rest.thinking == {})
 
     async def test_one_that_was_not_taken_is_not_confirmed(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         harness.answers = [False]
         await service.commands("status")
@@ -139,7 +143,7 @@ class TestChoosing:
         assert service.rest.confirmed == {}
 
     async def test_one_that_comes_twice_ends_nothing(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         id = await service.commands("status")
         assert service.gateway.session
@@ -153,7 +157,7 @@ class TestChoosing:
 
     @pytest.mark.parametrize("told", [True, False])
     async def test_in_a_thread_it_belongs_to_the_threads_channel(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel, told: bool
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, told: bool
     ) -> None:
         thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
         if told:
@@ -164,7 +168,7 @@ class TestChoosing:
         assert harness.taken[-1].address == here(thread=thread)
 
     async def test_in_private_it_is_private(
-        self, service: FakeDiscord, harness: House, channel: DiscordChannel
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         await service.commands("status", channel=service.direct_with(FakeDiscord.ALICE)["id"])
         [inbound] = await harness.until(1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from claw import DeliveryError
 from claw_discord.fake import FakeDiscord
-from plugins.discord.living import House, channel_of, here, listening, says
+from plugins.discord.living import RecordingInbox, channel_of, here, listening, says
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 ODD = ["..", ".", "", "../../910", "%2e%2e", "1?x", "12a", "\u0661", "9" * 30]
@@ -13,7 +13,7 @@ ODD = ["..", ".", "", "../../910", "%2e%2e", "1?x", "12a", "\u0661", "9" * 30]
 
 @pytest.mark.parametrize("what", ["edit", "delete", "react", "take off", "react with"])
 async def test_an_id_is_no_path_to_the_channel_itself(
-    what: str, service: FakeDiscord, harness: House, tmp_path: Path
+    what: str, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
 ) -> None:
     made = channel_of(service, tmp_path)
     async with listening(made, harness):
@@ -35,7 +35,7 @@ async def test_an_id_is_no_path_to_the_channel_itself(
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_an_answer_to_no_message_is_said_all_the_same(
-    odd: str, service: FakeDiscord, harness: House, tmp_path: Path
+    odd: str, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
 ) -> None:
     made = channel_of(service, tmp_path)
     async with listening(made, harness):

@@ -15,7 +15,7 @@ from claw_discord.channel import DiscordChannel
 from claw_discord.client import quota_wait
 from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.inbound import READ, to_inbound
-from plugins.discord.living import House, channel_of, here, listening, says, until
+from plugins.discord.living import RecordingInbox, channel_of, here, listening, says, until
 
 KINDS = {"action": "button", "reaction": "reaction", "edit": "edit"}
 HEARTBEAT, IDENTIFY, RESUME = 1, 2, 6
@@ -41,11 +41,11 @@ async def understood(path: Path) -> None:
 
 
 @asynccontextmanager
-async def living(service: FakeDiscord) -> AsyncIterator[tuple[DiscordChannel, House]]:
+async def living(service: FakeDiscord) -> AsyncIterator[tuple[DiscordChannel, RecordingInbox]]:
     # A note that a thread is still writing when the channel ends is written to its end.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         async with service:
-            channel, harness = channel_of(service, Path(home)), House()
+            channel, harness = channel_of(service, Path(home)), RecordingInbox()
             async with listening(channel, harness, up=False):
                 yield channel, harness
 
@@ -118,7 +118,7 @@ async def a_frame(fixture: dict[str, Any]) -> None:
             await a_turn_of_the_gateway(service, harness, frame)
 
 
-async def a_turn_of_the_gateway(service: FakeDiscord, harness: House, frame: dict[str, Any]) -> None:
+async def a_turn_of_the_gateway(service: FakeDiscord, harness: RecordingInbox, frame: dict[str, Any]) -> None:
     """Reconnect, invalid session, and the resume that follows the one and not the other."""
     gateway, op = service.gateway, frame["op"]
     fresh = op == 9 and frame["d"] is False

@@ -225,7 +225,7 @@ async def test_the_same_event_may_come_in_parts_again() -> None:
 
 
 class Busy(Door):
-    """A house that takes its time.
+    """A gateway that takes its time.
 
     :ivar most: how many it was asked to take at once.
     """

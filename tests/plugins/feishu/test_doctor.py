@@ -211,7 +211,7 @@ async def test_a_webhook_without_an_encrypt_key_is_found(tmp_path: Path) -> None
         assert "channels.feishu.encryptKey" in one["problem"] and one["mend"]
 
 
-async def test_a_house_that_is_looked_at_without_online_calls_nobody(tmp_path: Path) -> None:
+async def test_a_gateway_that_is_looked_at_without_online_calls_nobody(tmp_path: Path) -> None:
     async with FakeFeishu() as feishu:
         machine = a_machine(tmp_path, feishu)
         await asyncio.to_thread(machine.claw, "doctor")

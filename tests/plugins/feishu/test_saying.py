@@ -102,7 +102,7 @@ def test_a_file_is_sent_as_what_it_is(name: str, kind: str, size: int, voice: bo
     assert kind_of(name, kind, size, voice) == sent_as
 
 
-async def test_a_long_answer_is_cut_by_the_house_and_each_piece_is_one_message() -> None:
+async def test_a_long_answer_is_cut_by_claw_and_each_piece_is_one_message() -> None:
     from claw_channel_sdk import split_text
 
     text = "\n\n".join(f"{n}: " + "word " * 100 for n in range(30))

@@ -33,7 +33,7 @@ async def test_a_message_comes_in_and_the_answer_quotes_it_in_the_same_chat(mode
 
 
 @both
-async def test_a_message_that_the_house_does_not_take_comes_again(mode: str) -> None:
+async def test_a_message_that_claw_does_not_take_comes_again(mode: str) -> None:
     asked: list[Inbound] = []
     async with (
         FakeFeishu(ack_seconds=0.1) as feishu,
@@ -473,7 +473,7 @@ async def test_it_stops_at_once_and_leaves_no_task(mode: str) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_message_that_the_house_chokes_on_is_not_acknowledged_and_ends_nothing() -> None:
+async def test_a_message_that_claw_chokes_on_is_not_acknowledged_and_ends_nothing() -> None:
     def choke(inbound: Inbound) -> None:
         if inbound.text == "bad":
             raise RuntimeError("disk full")

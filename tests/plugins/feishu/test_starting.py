@@ -129,7 +129,7 @@ def test_a_blank_account_id_is_missing() -> None:
         check("default", FeishuSettings(appId="  ", appSecret="s"))
 
 
-async def test_two_houses_in_one_process_do_not_share_a_channel(tmp_path: Path) -> None:
+async def test_two_gateways_in_one_process_do_not_share_a_channel(tmp_path: Path) -> None:
     network = HttpClients()
     here, there = tmp_path / "a", tmp_path / "b"
     mine = channels(HOOK, home=here)

@@ -196,7 +196,7 @@ async def test_a_final_write_that_fails_for_now_can_be_finished_by_a_later_send(
         assert receipt.message_ids == writer.shown
 
 
-async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_new_house() -> None:
+async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_new_gateway() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
@@ -207,7 +207,7 @@ async def test_a_card_that_was_written_hundreds_of_times_can_be_finished_by_a_ne
         await writer.abandon()
 
 
-async def test_what_a_dead_house_wrote_at_last_comes_too_late_for_a_card_that_a_new_one_finishes() -> None:
+async def test_what_a_dead_gateway_wrote_at_last_comes_too_late_for_a_card_that_a_new_one_finishes() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
@@ -220,7 +220,7 @@ async def test_what_a_dead_house_wrote_at_last_comes_too_late_for_a_card_that_a_
         await writer.abandon()
 
 
-async def test_another_text_for_a_card_is_no_repeat_whichever_house_counts_as_far() -> None:
+async def test_another_text_for_a_card_is_no_repeat_whichever_gateway_counts_as_far() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("some")
@@ -266,7 +266,7 @@ async def test_a_card_that_cannot_be_taken_back_looks_finished() -> None:
         assert feishu.text_of(post.message_id) == "some **text**"
 
 
-async def test_a_new_house_finishes_the_card_that_another_began() -> None:
+async def test_a_new_gateway_finishes_the_card_that_another_began() -> None:
     async with FakeFeishu() as feishu:
         async with channel(feishu) as died:
             writer = died.stream(outbound())
@@ -355,7 +355,7 @@ async def test_a_next_card_that_may_stand_there_goes_when_the_answer_needs_none(
         assert shown(feishu) == ["short in the end"]
 
 
-async def test_an_answer_that_no_card_took_is_the_same_messages_when_the_house_sends_it_again() -> None:
+async def test_an_answer_that_no_card_took_is_the_same_messages_when_claw_sends_it_again() -> None:
     text = "\n\n".join(f"{n}: " + "word " * 100 for n in range(20))
     async with FakeFeishu() as feishu, channel(feishu) as us:
         pieces = split_text(text, us.limits)

@@ -1,4 +1,4 @@
-"""The way to the API: how long a token is kept, and what the house and the operator are told of refusals."""
+"""The way to the API: how long a token is kept, and what claw and the operator are told of refusals."""
 
 import asyncio
 from pathlib import Path

@@ -24,7 +24,7 @@ SOMEBODY, ANOTHER = "ou_881e8247625e31527b4d15a31471504c", "ou_another"
 
 
 @dataclass
-class Desk:
+class Office:
     """The tools, and the platform that they work on."""
 
     feishu: FakeFeishu
@@ -56,10 +56,10 @@ def said(result: ToolResult) -> str:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
     async with FakeFeishu() as feishu, channel(feishu) as one:
         tools = {tool.name: tool for tool in office_tools(lambda: {"default": one})}
-        yield Desk(feishu, tools, tmp_path)
+        yield Office(feishu, tools, tmp_path)
 
 
 # What they are
@@ -78,13 +78,13 @@ async def test_the_plugin_brings_them_with_the_accounts_of_the_file(tmp_path: Pa
         tree = {"channels": {"feishu": feishu.config}}
         async with plugin_contributions(claw_feishu, tree, "feishu", home=tmp_path) as brought:
             tools = {tool.name: tool for tool in brought["register_tools"]}
-            own = Desk(feishu, tools, tmp_path)
+            own = Office(feishu, tools, tmp_path)
             assert (await own.do("feishu_doc_write", action="create", title="a"))["title"] == "a"
 
 
 async def test_without_an_account_they_say_which_keys_are_missing(tmp_path: Path) -> None:
     async with plugin_contributions(claw_feishu, {}, "feishu", home=tmp_path) as brought:
-        own = Desk(None, {tool.name: tool for tool in brought["register_tools"]}, tmp_path)
+        own = Office(None, {tool.name: tool for tool in brought["register_tools"]}, tmp_path)
         told = await own.refused("feishu_wiki_read", action="spaces")
         assert "channels.feishu" in told and "appId" in told
 
@@ -99,82 +99,88 @@ async def test_the_sdk_is_imported_at_the_first_call_and_its_absence_names_the_c
 
     async with FakeFeishu() as feishu, channel(feishu) as one:
         tools = {tool.name: tool for tool in DocumentTools(Sdk(lambda: {"default": one}, absent)).tools()}
-        told = await Desk(feishu, tools, tmp_path).refused("feishu_doc_read", action="text", document="docx1")
+        told = await Office(feishu, tools, tmp_path).refused(
+            "feishu_doc_read", action="text", document="docx1"
+        )
         assert "lark-oapi" in told and "install 'claw-feishu[tools]'" in told
 
 
 # Documents
 
 
-async def test_a_document_is_made_written_and_read(desk: Desk) -> None:
-    made = await desk.do("feishu_doc_write", action="create", title="周报", markdown="# 本周\n- 一\n正文")
+async def test_a_document_is_made_written_and_read(office: Office) -> None:
+    made = await office.do("feishu_doc_write", action="create", title="周报", markdown="# 本周\n- 一\n正文")
     id = made["document_id"]
-    assert desk.feishu.office.documents.all[id].title == "周报"
+    assert office.feishu.office.documents.all[id].title == "周报"
 
-    await desk.do("feishu_doc_write", action="append", document=id, markdown="> later")
-    assert (await desk.do("feishu_doc_read", action="text", document=id))["content"].split("\n")[:5] == [
+    await office.do("feishu_doc_write", action="append", document=id, markdown="> later")
+    assert (await office.do("feishu_doc_read", action="text", document=id))["content"].split("\n")[:5] == [
         "周报", "本周", "一", "正文", "later",
     ]  # fmt: skip
-    info = await desk.do("feishu_doc_read", action="info", document=f"https://x.feishu.cn/docx/{id}?from=a")
+    info = await office.do("feishu_doc_read", action="info", document=f"https://x.feishu.cn/docx/{id}?from=a")
     assert (info["document"]["title"], info["document"]["revision_id"]) == ("周报", 3)
-    blocks = (await desk.do("feishu_doc_read", action="blocks", document=id))["items"]
+    blocks = (await office.do("feishu_doc_read", action="blocks", document=id))["items"]
     assert [one["block_type"] for one in blocks] == [1, 3, 12, 2, 15]
 
 
-async def test_blocks_come_in_pages_and_go_in_as_many_calls_as_it_takes(desk: Desk) -> None:
+async def test_blocks_come_in_pages_and_go_in_as_many_calls_as_it_takes(office: Office) -> None:
     lines = "\n".join(f"line {number}" for number in range(120))
-    id = (await desk.do("feishu_doc_write", action="create", title="long", markdown=lines))["document_id"]
-    assert len(desk.feishu.calls(f"POST /open-apis/docx/v1/documents/{id}/blocks")) == 3
+    id = (await office.do("feishu_doc_write", action="create", title="long", markdown=lines))["document_id"]
+    assert len(office.feishu.calls(f"POST /open-apis/docx/v1/documents/{id}/blocks")) == 3
 
-    first = await desk.do("feishu_doc_read", action="blocks", document=id)
-    rest = await desk.do("feishu_doc_read", action="blocks", document=id, page_token=first["page_token"])
+    first = await office.do("feishu_doc_read", action="blocks", document=id)
+    rest = await office.do("feishu_doc_read", action="blocks", document=id, page_token=first["page_token"])
     assert (len(first["items"]), first["has_more"], len(rest["items"])) == (100, True, 21)
 
 
-async def test_a_document_is_made_in_a_folder_and_written_below_one_of_its_blocks(desk: Desk) -> None:
+async def test_a_document_is_made_in_a_folder_and_written_below_one_of_its_blocks(office: Office) -> None:
     folder = "https://x.feishu.cn/drive/folder/fld1"
-    made = await desk.do("feishu_doc_write", action="create", title="t", folder=folder, markdown="- a\n- b")
+    made = await office.do("feishu_doc_write", action="create", title="t", folder=folder, markdown="- a\n- b")
     id = made["document_id"]
-    assert desk.feishu.office.documents.all[id].folder == "fld1"
-    first = (await desk.do("feishu_doc_read", action="blocks", document=id))["items"][1]["block_id"]
-    await desk.do("feishu_doc_write", action="append", document=id, under=first, markdown="below a")
-    text = (await desk.do("feishu_doc_read", action="text", document=id))["content"]
+    assert office.feishu.office.documents.all[id].folder == "fld1"
+    first = (await office.do("feishu_doc_read", action="blocks", document=id))["items"][1]["block_id"]
+    await office.do("feishu_doc_write", action="append", document=id, under=first, markdown="below a")
+    text = (await office.do("feishu_doc_read", action="text", document=id))["content"]
     assert text.split("\n")[:4] == ["t", "a", "below a", "b"]
 
 
-async def test_what_makes_something_carries_a_key_by_which_the_service_knows_a_repeat(desk: Desk) -> None:
+async def test_what_makes_something_carries_a_key_by_which_the_service_knows_a_repeat(office: Office) -> None:
     lines = "\n".join(f"line {number}" for number in range(120))
-    await desk.do("feishu_doc_write", action="create", title="long", markdown=lines)
-    base, table = desk.feishu.office.bases.make("t", title="Text")
+    await office.do("feishu_doc_write", action="create", title="long", markdown=lines)
+    base, table = office.feishu.office.bases.make("t", title="Text")
     record = {"base": base, "table": table, "fields": {"title": "x"}}
-    await desk.do("feishu_bitable_write", action="create", **record)
+    await office.do("feishu_bitable_write", action="create", **record)
     day = {"start": "2026-10-01", "end": "2026-10-02"}
-    await desk.do("feishu_calendar_write", action="create", summary="holiday", **day)
-    calls = [*desk.feishu.calls("/children"), *desk.feishu.calls("/records"), *desk.feishu.calls("/events")]
+    await office.do("feishu_calendar_write", action="create", summary="holiday", **day)
+    calls = [
+        *office.feishu.calls("/children"),
+        *office.feishu.calls("/records"),
+        *office.feishu.calls("/events"),
+    ]
     keys = [call.query.get("client_token") or call.query.get("idempotency_key") for call in calls]
     assert len(keys) == len(set(keys)) == 5 and all(uuid.UUID(str(key)).version == 4 for key in keys)
 
-    desk.facts["call_id"] = "the same call"
+    office.facts["call_id"] = "the same call"
     for _ in range(2):
-        await desk.do("feishu_bitable_write", action="create", **record)
-    desk.facts["session_key"] = "of another conversation"
-    await desk.do("feishu_bitable_write", action="create", **record)
-    found = await desk.do("feishu_bitable_read", action="records", base=base, table=table)
+        await office.do("feishu_bitable_write", action="create", **record)
+    office.facts["session_key"] = "of another conversation"
+    await office.do("feishu_bitable_write", action="create", **record)
+    found = await office.do("feishu_bitable_read", action="records", base=base, table=table)
     assert len(found["items"]) == 3, (
         "the first, the one that was repeated, and that of the other conversation"
     )
 
 
-async def test_what_the_app_made_can_be_shared(desk: Desk) -> None:
-    id = (await desk.do("feishu_doc_write", action="create", title="ours"))["document_id"]
-    await desk.do("feishu_doc_write", action="share", document=id, people=[SOMEBODY, ANOTHER], perm="view")
-    assert desk.feishu.office.shared[id] == {SOMEBODY: "view", ANOTHER: "view"}
+async def test_what_the_app_made_can_be_shared(office: Office) -> None:
+    id = (await office.do("feishu_doc_write", action="create", title="ours"))["document_id"]
+    await office.do("feishu_doc_write", action="share", document=id, people=[SOMEBODY, ANOTHER], perm="view")
+    assert office.feishu.office.shared[id] == {SOMEBODY: "view", ANOTHER: "view"}
 
 
-async def test_a_document_whose_text_is_refused_is_named_so_that_it_is_not_made_twice(desk: Desk) -> None:
-    desk.feishu.fail("/children", FakeAnswer(400, {"code": 1770001, "msg": "invalid param"}))
-    told = await desk.refused("feishu_doc_write", action="create", title="half", markdown="x")
-    [id] = desk.feishu.office.documents.all
+async def test_a_document_whose_text_is_refused_is_named_so_that_it_is_not_made_twice(office: Office) -> None:
+    office.feishu.fail("/children", FakeAnswer(400, {"code": 1770001, "msg": "invalid param"}))
+    told = await office.refused("feishu_doc_write", action="create", title="half", markdown="x")
+    [id] = office.feishu.office.documents.all
     assert id in told and "1770001" in told
 
 
@@ -221,96 +227,96 @@ def test_an_address_is_as_good_as_a_token(text: str) -> None:
     ],
 )
 async def test_an_id_that_would_lead_elsewhere_is_asked_of_nobody(
-    tool: str, arguments: dict[str, Any], desk: Desk
+    tool: str, arguments: dict[str, Any], office: Office
 ) -> None:
-    assert "is no id of Feishu" in await desk.refused(f"feishu_{tool}", **arguments)
-    assert not [call for call in desk.feishu.calls("/") if "/auth/" not in call.path]
+    assert "is no id of Feishu" in await office.refused(f"feishu_{tool}", **arguments)
+    assert not [call for call in office.feishu.calls("/") if "/auth/" not in call.path]
 
 
 # Sheets
 
 
-async def test_a_spreadsheet_is_made_written_and_read(desk: Desk) -> None:
-    made = (await desk.do("feishu_sheet_write", action="create", title="账"))["spreadsheet"]
+async def test_a_spreadsheet_is_made_written_and_read(office: Office) -> None:
+    made = (await office.do("feishu_sheet_write", action="create", title="账"))["spreadsheet"]
     token = made["spreadsheet_token"]
-    [sheet] = (await desk.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
+    [sheet] = (await office.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
     where = {"spreadsheet": token, "range": f"{sheet['sheet_id']}!A1:B2"}
 
     rows = [["name", "n"], ["张三", 3]]
-    assert (await desk.do("feishu_sheet_write", action="write", values=rows, **where))["updatedCells"] == 4
-    await desk.do("feishu_sheet_write", action="append", values=[["李四", 4.5]], **where)
-    await desk.do("feishu_sheet_write", action="write", values=[[None]], spreadsheet=token,
+    assert (await office.do("feishu_sheet_write", action="write", values=rows, **where))["updatedCells"] == 4
+    await office.do("feishu_sheet_write", action="append", values=[["李四", 4.5]], **where)
+    await office.do("feishu_sheet_write", action="write", values=[[None]], spreadsheet=token,
                   range=f"{sheet['sheet_id']}!B1:B1")  # fmt: skip
 
     whole = {"spreadsheet": token, "range": sheet["sheet_id"]}
-    read = await desk.do("feishu_sheet_read", action="range", **whole)
+    read = await office.do("feishu_sheet_read", action="range", **whole)
     assert read["valueRange"]["values"] == [["name", None], ["张三", 3], ["李四", 4.5]]
-    found = await desk.do("feishu_sheet_read", action="find", text="李", **whole)
+    found = await office.do("feishu_sheet_read", action="find", text="李", **whole)
     assert found["find_result"]["matched_cells"] == ["A3"]
     area = {"spreadsheet": token, "range": f"{sheet['sheet_id']}!A1:B3"}
-    found = await desk.do("feishu_sheet_read", action="find", text="NAME", **area)
+    found = await office.do("feishu_sheet_read", action="find", text="NAME", **area)
     assert found["find_result"]["matched_cells"] == ["A1"], "large and small letters are the same"
-    [appended], [asked] = desk.feishu.calls("values_append"), desk.feishu.calls("/values/")
+    [appended], [asked] = office.feishu.calls("values_append"), office.feishu.calls("/values/")
     assert appended.query == {"insertDataOption": "INSERT_ROWS"}, "what stands below stays"
     assert asked.query == {"valueRenderOption": "ToString", "dateTimeRenderOption": "FormattedString"}
 
 
-async def test_a_sheet_is_added_and_the_file_shared(desk: Desk) -> None:
-    token = desk.feishu.office.sheets.make("books")
-    added = await desk.do("feishu_sheet_write", action="add_sheet", spreadsheet=token, title="Q2")
-    sheets = (await desk.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
+async def test_a_sheet_is_added_and_the_file_shared(office: Office) -> None:
+    token = office.feishu.office.sheets.make("books")
+    added = await office.do("feishu_sheet_write", action="add_sheet", spreadsheet=token, title="Q2")
+    sheets = (await office.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
     assert added["replies"][0]["addSheet"]["properties"]["sheetId"] == sheets[1]["sheet_id"]
     assert [one["title"] for one in sheets] == ["Sheet1", "Q2"]
 
-    await desk.do("feishu_sheet_write", action="share", spreadsheet=token, people=[SOMEBODY])
-    assert desk.feishu.office.shared[token] == {SOMEBODY: "edit"}
+    await office.do("feishu_sheet_write", action="share", spreadsheet=token, people=[SOMEBODY])
+    assert office.feishu.office.shared[token] == {SOMEBODY: "edit"}
 
 
-async def test_a_range_of_another_sheet_is_refused_in_the_words_of_the_service(desk: Desk) -> None:
-    token = desk.feishu.office.sheets.make("books")
-    told = await desk.refused("feishu_sheet_read", action="range", spreadsheet=token, range="nosuch!A1:B2")
+async def test_a_range_of_another_sheet_is_refused_in_the_words_of_the_service(office: Office) -> None:
+    token = office.feishu.office.sheets.make("books")
+    told = await office.refused("feishu_sheet_read", action="range", spreadsheet=token, range="nosuch!A1:B2")
     assert "90215" in told and "20260101fake" in told, "the code, and the log id"
 
 
 # Bases
 
 
-async def test_records_are_made_changed_found_and_deleted(desk: Desk) -> None:
-    base, table = desk.feishu.office.bases.make("任务", 标题="Text", 状态="SingleSelect", 点数="Number")
+async def test_records_are_made_changed_found_and_deleted(office: Office) -> None:
+    base, table = office.feishu.office.bases.make("任务", 标题="Text", 状态="SingleSelect", 点数="Number")
     place = {"base": base, "table": table}
-    assert (await desk.do("feishu_bitable_read", action="tables", base=base))["items"][0]["name"] == "任务"
-    fields = (await desk.do("feishu_bitable_read", action="fields", **place))["items"]
+    assert (await office.do("feishu_bitable_read", action="tables", base=base))["items"][0]["name"] == "任务"
+    fields = (await office.do("feishu_bitable_read", action="fields", **place))["items"]
     assert [one["field_name"] for one in fields] == ["标题", "状态", "点数"]
 
     ids = []
     for title, points in (("a", 1), ("b", 5), ("c", 8)):
         given = {"标题": title, "状态": "开", "点数": points}
-        made = await desk.do("feishu_bitable_write", action="create", fields=given, **place)
+        made = await office.do("feishu_bitable_write", action="create", fields=given, **place)
         ids.append(made["record"]["record_id"])
-    await desk.do("feishu_bitable_write", action="update", record=ids[1], fields={"状态": "关"}, **place)
+    await office.do("feishu_bitable_write", action="update", record=ids[1], fields={"状态": "关"}, **place)
 
     conditions = [
         {"field": "点数", "operator": "isGreater", "values": ["2"]},
         {"field": "状态", "operator": "is", "values": ["开"]},
     ]
-    found = await desk.do(
+    found = await office.do(
         "feishu_bitable_read", action="records", conditions=conditions, fields=["标题"], **place
     )
     assert [one["fields"] for one in found["items"]] == [{"标题": "c"}]
-    either = await desk.do(
+    either = await office.do(
         "feishu_bitable_read", action="records", conditions=conditions, match="or", **place
     )
     assert len(either["items"]) == 3
 
-    await desk.do("feishu_bitable_write", action="delete", record=ids[0], **place)
-    first = await desk.do("feishu_bitable_read", action="records", page_size=1, **place)
-    rest = await desk.do("feishu_bitable_read", action="records", page_token=first["page_token"], **place)
+    await office.do("feishu_bitable_write", action="delete", record=ids[0], **place)
+    first = await office.do("feishu_bitable_read", action="records", page_size=1, **place)
+    rest = await office.do("feishu_bitable_read", action="records", page_token=first["page_token"], **place)
     assert [one["record_id"] for one in first["items"] + rest["items"]] == ids[1:]
 
 
-async def test_an_unknown_field_is_named(desk: Desk) -> None:
-    base, table = desk.feishu.office.bases.make("t", name="Text")
-    told = await desk.refused(
+async def test_an_unknown_field_is_named(office: Office) -> None:
+    base, table = office.feishu.office.bases.make("t", name="Text")
+    told = await office.refused(
         "feishu_bitable_write", action="create", base=base, table=table, fields={"nmae": "x"}
     )
     assert "FieldNameNotFound: nmae" in told
@@ -319,29 +325,29 @@ async def test_an_unknown_field_is_named(desk: Desk) -> None:
 # Wikis
 
 
-async def test_a_wiki_is_looked_through_and_grows(desk: Desk) -> None:
-    space = desk.feishu.office.wiki.space("手册")
-    assert (await desk.do("feishu_wiki_read", action="spaces"))["items"][0]["space_id"] == space
+async def test_a_wiki_is_looked_through_and_grows(office: Office) -> None:
+    space = office.feishu.office.wiki.space("手册")
+    assert (await office.do("feishu_wiki_read", action="spaces"))["items"][0]["space_id"] == space
 
-    top = (await desk.do("feishu_wiki_write", action="create", space=space, title="部署"))["node"]
-    below = await desk.do(
+    top = (await office.do("feishu_wiki_write", action="create", space=space, title="部署"))["node"]
+    below = await office.do(
         "feishu_wiki_write", action="create", space=space, title="表", node=top["node_token"], kind="sheet"
     )
-    await desk.do("feishu_wiki_write", action="rename", space=space, node=top["node_token"], title="上线")
+    await office.do("feishu_wiki_write", action="rename", space=space, node=top["node_token"], title="上线")
 
-    node = (await desk.do("feishu_wiki_read", action="node", node=top["node_token"]))["node"]
+    node = (await office.do("feishu_wiki_read", action="node", node=top["node_token"]))["node"]
     assert (node["title"], node["has_child"]) == ("上线", True)
-    nodes = await desk.do("feishu_wiki_read", action="nodes", space=space, node=top["node_token"])
+    nodes = await office.do("feishu_wiki_read", action="nodes", space=space, node=top["node_token"])
     assert [one["obj_type"] for one in nodes["items"]] == ["sheet"] == [below["node"]["obj_type"]]
-    text = await desk.do("feishu_doc_read", action="text", document=node["obj_token"])
+    text = await office.do("feishu_doc_read", action="text", document=node["obj_token"])
     assert text["content"].startswith("部署")
 
 
 # Calendars
 
 
-async def test_an_event_is_made_moved_and_deleted_and_people_are_invited(desk: Desk) -> None:
-    made = await desk.do(
+async def test_an_event_is_made_moved_and_deleted_and_people_are_invited(office: Office) -> None:
+    made = await office.do(
         "feishu_calendar_write", action="create", summary="评审", start="2026-06-15T14:00",
         end="2026-06-15T15:00:00+08:00", people=[SOMEBODY],
     )  # fmt: skip
@@ -349,47 +355,47 @@ async def test_an_event_is_made_moved_and_deleted_and_people_are_invited(desk: D
     assert made["invited"] == [SOMEBODY]
     event = made["event_id"]
 
-    await desk.do(
+    await office.do(
         "feishu_calendar_write", action="update", event=event, end="2026-06-15T16:00", description="d"
     )
-    await desk.do("feishu_calendar_write", action="invite", event=event, people=[ANOTHER])
+    await office.do("feishu_calendar_write", action="invite", event=event, people=[ANOTHER])
     window = {"start": "2026-06-15", "end": "2026-06-16T00:00"}
-    [seen] = (await desk.do("feishu_calendar_read", action="events", **window))["items"]
+    [seen] = (await office.do("feishu_calendar_read", action="events", **window))["items"]
     assert (seen["end_time"]["timestamp"], seen["description"]) == ("1781510400", "d")
     assert [one["user_id"] for one in seen["attendees"]] == [SOMEBODY, ANOTHER]
-    assert (await desk.do("feishu_calendar_read", action="events", start="2026-07-01"))["items"] == []
+    assert (await office.do("feishu_calendar_read", action="events", start="2026-07-01"))["items"] == []
 
-    await desk.do("feishu_calendar_write", action="delete", event=event)
-    assert desk.feishu.log[-1].query == {"need_notification": "true"}, "those who were invited hear of it"
-    assert all(call.body["need_notification"] for call in desk.feishu.calls("/attendees"))
-    assert (await desk.do("feishu_calendar_read", action="events", **window))["items"] == []
+    await office.do("feishu_calendar_write", action="delete", event=event)
+    assert office.feishu.log[-1].query == {"need_notification": "true"}, "those who were invited hear of it"
+    assert all(call.body["need_notification"] for call in office.feishu.calls("/attendees"))
+    assert (await office.do("feishu_calendar_read", action="events", **window))["items"] == []
 
 
-async def test_a_day_alone_is_the_whole_day(desk: Desk) -> None:
+async def test_a_day_alone_is_the_whole_day(office: Office) -> None:
     day = {"start": "2026-10-01", "end": "2026-10-02"}
-    made = await desk.do("feishu_calendar_write", action="create", summary="holiday", **day)
+    made = await office.do("feishu_calendar_write", action="create", summary="holiday", **day)
     assert (made["start_time"], made["end_time"]) == ({"date": "2026-10-01"}, {"date": "2026-10-02"})
 
 
-async def test_busy_times_and_calendars_are_read(desk: Desk) -> None:
+async def test_busy_times_and_calendars_are_read(office: Office) -> None:
     times = {"start_time": "2026-06-15T06:00:00Z", "end_time": "2026-06-15T07:00:00Z"}
-    desk.feishu.office.calendars.busy[SOMEBODY] = [times]
+    office.feishu.office.calendars.busy[SOMEBODY] = [times]
     asked = {"start": "2026-06-15T00:00", "end": "2026-06-16T00:00", "person": SOMEBODY}
-    assert (await desk.do("feishu_calendar_read", action="freebusy", **asked))["freebusy_list"] == [times]
-    [call] = desk.feishu.calls("freebusy")
+    assert (await office.do("feishu_calendar_read", action="freebusy", **asked))["freebusy_list"] == [times]
+    [call] = office.feishu.calls("freebusy")
     assert call.body["time_min"] == "2026-06-15T00:00:00+08:00"
 
-    calendars = (await desk.do("feishu_calendar_read", action="calendars"))["calendar_list"]
-    assert calendars[0]["calendar_id"] == desk.feishu.office.calendars.own
+    calendars = (await office.do("feishu_calendar_read", action="calendars"))["calendar_list"]
+    assert calendars[0]["calendar_id"] == office.feishu.office.calendars.own
 
 
 @pytest.mark.parametrize("start", ["tomorrow", "2026-13-01T10:00"])
-async def test_what_is_no_time_is_refused_before_anything_is_asked(desk: Desk, start: str) -> None:
-    told = await desk.refused(
+async def test_what_is_no_time_is_refused_before_anything_is_asked(office: Office, start: str) -> None:
+    told = await office.refused(
         "feishu_calendar_read", action="freebusy", person="ou_1", start=start, end="2026-06-15"
     )
     assert start in told
-    assert desk.feishu.log == []
+    assert office.feishu.log == []
 
 
 # What goes wrong
@@ -409,10 +415,10 @@ async def test_what_is_no_time_is_refused_before_anything_is_asked(desk: Desk, s
     ],
 )
 async def test_arguments_that_an_action_needs_are_named(
-    desk: Desk, name: str, arguments: dict[str, str], missing: str
+    office: Office, name: str, arguments: dict[str, str], missing: str
 ) -> None:
-    assert f"needs {missing}" in await desk.refused(name, **arguments)
-    assert desk.feishu.log == []
+    assert f"needs {missing}" in await office.refused(name, **arguments)
+    assert office.feishu.log == []
 
 
 @pytest.mark.parametrize(
@@ -428,69 +434,69 @@ async def test_arguments_that_an_action_needs_are_named(
     ],
 )
 async def test_the_next_page_of_every_list_can_be_asked_for(
-    desk: Desk, name: str, arguments: dict[str, str]
+    office: Office, name: str, arguments: dict[str, str]
 ) -> None:
-    base, table = desk.feishu.office.bases.make("t", title="Text")
-    given = {"BASE": base, "TABLE": table, "SPACE": desk.feishu.office.wiki.space("s")}
+    base, table = office.feishu.office.bases.make("t", title="Text")
+    given = {"BASE": base, "TABLE": table, "SPACE": office.feishu.office.wiki.space("s")}
     arguments = {key: given.get(value, value) for key, value in arguments.items()}
-    told = await desk.do(name, page_token="1", **arguments)
-    assert desk.feishu.log[-1].query["page_token"] == "1"
+    told = await office.do(name, page_token="1", **arguments)
+    assert office.feishu.log[-1].query["page_token"] == "1"
     assert not any(told.get(key) for key in ("items", "calendar_list")), "there is one, on the first page"
 
 
-async def test_a_missing_scope_is_named_with_what_to_do(desk: Desk) -> None:
-    desk.feishu.missing_scopes.add("docx:document")
-    told = await desk.refused("feishu_doc_write", action="create", title="x")
+async def test_a_missing_scope_is_named_with_what_to_do(office: Office) -> None:
+    office.feishu.missing_scopes.add("docx:document")
+    told = await office.refused("feishu_doc_write", action="create", title="x")
     assert "99991672" in told and "docx:document" in told and "developer console" in told
 
 
-async def test_a_field_that_the_service_refuses_is_named(desk: Desk) -> None:
-    told = await desk.refused("feishu_bitable_read", action="tables", base="nosuch")
+async def test_a_field_that_the_service_refuses_is_named(office: Office) -> None:
+    told = await office.refused("feishu_bitable_read", action="tables", base="nosuch")
     assert "1254040" in told
-    desk.feishu.office.bases.make("t", name="Text")
-    [app] = desk.feishu.office.bases.apps
-    [table] = desk.feishu.office.bases.apps[app]
-    told = await desk.refused("feishu_bitable_read", action="records", base=app, table=table, page_size=501)
+    office.feishu.office.bases.make("t", name="Text")
+    [app] = office.feishu.office.bases.apps
+    [table] = office.feishu.office.bases.apps[app]
+    told = await office.refused("feishu_bitable_read", action="records", base=app, table=table, page_size=501)
     assert "page_size" in told
 
 
-async def test_each_field_that_is_wrong_is_told_with_its_reason(desk: Desk) -> None:
+async def test_each_field_that_is_wrong_is_told_with_its_reason(office: Office) -> None:
     wrong = [
         {"field": "title", "description": "is too long"},
         {"field": "folder_token", "description": "is gone"},
     ]
     body = {"code": 99992402, "msg": "field validation failed", "error": {"field_violations": wrong}}
-    desk.feishu.fail("/docx/", FakeAnswer(400, body))
-    told = await desk.refused("feishu_doc_write", action="create", title="x" * 9000)
+    office.feishu.fail("/docx/", FakeAnswer(400, body))
+    told = await office.refused("feishu_doc_write", action="create", title="x" * 9000)
     assert "title: is too long; folder_token: is gone" in told
 
 
-async def test_a_stale_token_is_renewed_once(desk: Desk) -> None:
-    space = desk.feishu.office.wiki.space("s")
-    await desk.do("feishu_wiki_read", action="spaces")
-    desk.feishu.expire_token()
-    assert (await desk.do("feishu_wiki_read", action="spaces"))["items"][0]["space_id"] == space
-    assert len(desk.feishu.calls("tenant_access_token")) == 2
+async def test_a_stale_token_is_renewed_once(office: Office) -> None:
+    space = office.feishu.office.wiki.space("s")
+    await office.do("feishu_wiki_read", action="spaces")
+    office.feishu.expire_token()
+    assert (await office.do("feishu_wiki_read", action="spaces"))["items"][0]["space_id"] == space
+    assert len(office.feishu.calls("tenant_access_token")) == 2
 
 
-async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_told(desk: Desk) -> None:
+async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_told(office: Office) -> None:
     limit = {"code": 99991400, "msg": "request trigger frequency limit"}
-    desk.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "0"}))
-    await desk.do("feishu_wiki_read", action="spaces")
-    desk.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "60"}))
-    assert "99991400" in await desk.refused("feishu_wiki_read", action="spaces")
+    office.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "0"}))
+    await office.do("feishu_wiki_read", action="spaces")
+    office.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "60"}))
+    assert "99991400" in await office.refused("feishu_wiki_read", action="spaces")
 
 
-async def test_a_connection_that_breaks_says_that_it_may_have_been_done(desk: Desk) -> None:
-    desk.feishu.cut("POST /open-apis/docx", after=3)
-    told = await desk.refused("feishu_doc_write", action="create", title="x")
+async def test_a_connection_that_breaks_says_that_it_may_have_been_done(office: Office) -> None:
+    office.feishu.cut("POST /open-apis/docx", after=3)
+    told = await office.refused("feishu_doc_write", action="create", title="x")
     assert "may have been done" in told
-    assert len(desk.feishu.office.documents.all) == 1
+    assert len(office.feishu.office.documents.all) == 1
 
 
-async def test_an_answer_that_is_no_json_is_told(desk: Desk) -> None:
-    desk.feishu.fail("/wiki/", FakeAnswer(502, b"<html>bad gateway</html>", content_type="text/html"))
-    assert "JSON" in await desk.refused("feishu_wiki_read", action="spaces")
+async def test_an_answer_that_is_no_json_is_told(office: Office) -> None:
+    office.feishu.fail("/wiki/", FakeAnswer(502, b"<html>bad gateway</html>", content_type="text/html"))
+    assert "JSON" in await office.refused("feishu_wiki_read", action="spaces")
 
 
 async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path: Path) -> None:
@@ -500,7 +506,7 @@ async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path:
 
     async with FakeFeishu() as one, FakeFeishu(app_id="cli_two") as two, channel(one) as a, channel(two) as b:
         tools = {tool.name: tool for tool in office_tools(lambda: {"default": a, "second": b})}
-        own = Desk(one, tools, tmp_path)
+        own = Office(one, tools, tmp_path)
         await own.do("feishu_wiki_read", action="spaces")
         await own.do("feishu_wiki_read", action="spaces", account="second")
         own.facts["talk"] = There()
@@ -510,34 +516,34 @@ async def test_an_account_is_that_of_the_chat_or_the_one_that_is_named(tmp_path:
 
 
 async def test_the_sdk_never_holds_the_app_secret_and_says_nothing_on_stdout(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    office: Office, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.feishu.fail("/wiki/", FakeAnswer(400, {"code": 131002, "msg": "param err"}))
-    await desk.refused("feishu_wiki_read", action="spaces")
+    office.feishu.fail("/wiki/", FakeAnswer(400, {"code": 131002, "msg": "param err"}))
+    await office.refused("feishu_wiki_read", action="spaces")
     assert capsys.readouterr().out == ""
 
 
 # The fake
 
 
-async def test_the_fake_refuses_a_field_that_the_service_does_not_know(desk: Desk) -> None:
-    base, table = desk.feishu.office.bases.make("t", title="Text")
-    token = desk.feishu.office.sheets.make("books")
-    space = desk.feishu.office.wiki.space("s")
-    [sheet] = (await desk.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
+async def test_the_fake_refuses_a_field_that_the_service_does_not_know(office: Office) -> None:
+    base, table = office.feishu.office.bases.make("t", title="Text")
+    token = office.feishu.office.sheets.make("books")
+    space = office.feishu.office.wiki.space("s")
+    [sheet] = (await office.do("feishu_sheet_read", action="sheets", spreadsheet=token))["sheets"]
     rows = {"spreadsheet": token, "range": sheet["sheet_id"]}
     record = {"base": base, "table": table}
-    await desk.do("feishu_doc_write", action="create", title="t", markdown="x")
-    await desk.do("feishu_sheet_write", action="append", values=[[1]], **rows)
-    await desk.do("feishu_sheet_read", action="find", text="1", **rows)
-    await desk.do("feishu_bitable_write", action="create", fields={"title": "x"}, **record)
-    await desk.do("feishu_bitable_read", action="records", **record)
-    await desk.do("feishu_wiki_write", action="create", space=space, title="t")
+    await office.do("feishu_doc_write", action="create", title="t", markdown="x")
+    await office.do("feishu_sheet_write", action="append", values=[[1]], **rows)
+    await office.do("feishu_sheet_read", action="find", text="1", **rows)
+    await office.do("feishu_bitable_write", action="create", fields={"title": "x"}, **record)
+    await office.do("feishu_bitable_read", action="records", **record)
+    await office.do("feishu_wiki_write", action="create", space=space, title="t")
     times = {"start": "2026-06-15T14:00", "end": "2026-06-15T15:00"}
-    await desk.do("feishu_calendar_write", action="create", summary="s", people=[SOMEBODY], **times)
-    await desk.do("feishu_calendar_read", action="events")
+    await office.do("feishu_calendar_write", action="create", summary="s", people=[SOMEBODY], **times)
+    await office.do("feishu_calendar_read", action="events")
 
-    sent = [call for call in desk.feishu.log if "/auth/" not in call.path]
+    sent = [call for call in office.feishu.log if "/auth/" not in call.path]
     assert len(sent) > 12
     for call in sent:
         strange = [replace(call, query={**call.query, "surprise": "1"})]
@@ -545,7 +551,7 @@ async def test_the_fake_refuses_a_field_that_the_service_does_not_know(desk: Des
             strange.append(replace(call, body={**call.body, "surprise": 1}))
             strange.append(replace(call, body={name: [[]] for name in call.body}))
         for one in strange:
-            answer = desk.feishu.serve(one)
+            answer = office.feishu.serve(one)
             assert answer.body["code"] == 99992402, call
             assert answer.body["error"]["field_violations"][0]["description"]
 

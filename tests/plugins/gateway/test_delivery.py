@@ -515,7 +515,7 @@ async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_re
     assert harness.repeated() == [rows[0].key]
 
 
-async def test_what_is_on_its_way_when_the_house_stops_stays_owed(harness):
+async def test_what_is_on_its_way_when_claw_stops_stays_owed(harness):
     rows = harness.owe("one", "two")
     delivery = harness.delivery(Service(DeliveryError("away", retry_after_seconds=60)))
     delivery.enqueue(rows)

@@ -17,7 +17,7 @@ def queue(mode, **more):
     return QueueSettings.model_validate({"mode": mode, "debounce": 0.0, **more})
 
 
-class House:
+class QueueBench:
     """A backlog whose turns last until they are let go, and whose turns are written down."""
 
     def __init__(self, width=None, **widths):
@@ -60,7 +60,7 @@ class House:
 
 
 async def test_collect_makes_one_turn_of_all_that_came_meanwhile():
-    harness = House()
+    harness = QueueBench()
     for text in ("one", "two", "three"):
         harness.say(text, queue("collect"))
         await asyncio.sleep(0.005)
@@ -72,7 +72,7 @@ async def test_collect_makes_one_turn_of_all_that_came_meanwhile():
 
 
 async def test_followup_makes_one_turn_of_each():
-    harness = House()
+    harness = QueueBench()
     for text in ("one", "two", "three"):
         harness.say(text, queue("followup"))
     harness.let_go(3)
@@ -83,7 +83,7 @@ async def test_followup_makes_one_turn_of_each():
 
 
 async def test_steer_puts_it_into_the_turn_that_runs():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("steer"))
     await harness.until_runs(1)
     harness.say("and be quick", queue("steer"))
@@ -99,7 +99,7 @@ async def test_steer_puts_it_into_the_turn_that_runs():
     ids=["another place", "other rights"],
 )
 async def test_a_turn_is_steered_from_its_own_place_and_with_its_own_rights_alone(where, rights):
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("steer"), rights="the owner")
     await harness.until_runs(1)
     harness.say(
@@ -114,7 +114,7 @@ async def test_a_turn_is_steered_from_its_own_place_and_with_its_own_rights_alon
 
 
 async def test_who_waits_longer_in_a_place_is_not_passed_by_who_could_steer():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("steer"), rights="the owner")
     await harness.until_runs(1)
     harness.say("mine first", queue("steer"), rights="a member")
@@ -127,7 +127,7 @@ async def test_who_waits_longer_in_a_place_is_not_passed_by_who_could_steer():
 
 
 async def test_messages_whose_senders_have_other_rights_are_not_joined():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     for text, rights in (
@@ -145,7 +145,7 @@ async def test_messages_whose_senders_have_other_rights_are_not_joined():
 
 
 async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_its_sender_hears_of_it():
-    harness, two = House(), queue("collect", cap=2)
+    harness, two = QueueBench(), queue("collect", cap=2)
     harness.say("one", two)
     await harness.until_runs(1)
     harness.say("of a member", two)
@@ -163,7 +163,7 @@ async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_i
 
 
 async def test_each_hears_in_short_of_what_came_with_their_own_rights():
-    harness, two = House(), queue("collect", cap=2)
+    harness, two = QueueBench(), queue("collect", cap=2)
     harness.say("one", two)
     await harness.until_runs(1)
     for text in ("first", "second"):
@@ -188,7 +188,7 @@ async def test_each_hears_in_short_of_what_came_with_their_own_rights():
     ],
 )
 async def test_sub_agents_and_scheduled_tasks_leave_people_room(key, kind):
-    harness = House(width=2, **{kind: 1})
+    harness = QueueBench(width=2, **{kind: 1})
     for number in range(3):
         harness.say(str(number), queue("collect"), key=f"{key}{number}")
     harness.say("hello?", queue("collect"))
@@ -202,7 +202,7 @@ async def test_sub_agents_and_scheduled_tasks_leave_people_room(key, kind):
 
 
 async def test_what_steered_too_late_gets_a_turn_of_its_own():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("steer"))
     await harness.until_runs(1)
     harness.say("late", queue("steer"))
@@ -214,7 +214,7 @@ async def test_what_steered_too_late_gets_a_turn_of_its_own():
 
 
 async def test_interrupt_stops_the_turn_and_answers_the_newest():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("interrupt"))
     await harness.until_runs(1)
     harness.say("two", queue("interrupt"))
@@ -229,7 +229,7 @@ async def test_interrupt_stops_the_turn_and_answers_the_newest():
 
 
 async def test_messages_for_another_place_are_not_joined():
-    harness, thread = House(), Address("fake", "chat-1", thread="t1")
+    harness, thread = QueueBench(), Address("fake", "chat-1", thread="t1")
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     harness.say("two", queue("collect"))
@@ -243,7 +243,7 @@ async def test_messages_for_another_place_are_not_joined():
 
 
 async def test_beyond_the_cap_the_oldest_are_told_in_short():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     for number in range(5):
@@ -261,7 +261,7 @@ async def test_beyond_the_cap_the_oldest_are_told_in_short():
 
 async def test_the_cap_can_drop_the_oldest_or_the_newest_instead():
     for drop, gone in (("old", "a"), ("new", "c")):
-        harness = House()
+        harness = QueueBench()
         harness.say("one", queue("collect"))
         await harness.until_runs(1)
         for text in ("a", "b", "c"):
@@ -274,7 +274,7 @@ async def test_the_cap_can_drop_the_oldest_or_the_newest_instead():
 
 
 async def test_waiting_messages_become_a_turn_when_it_has_been_quiet_for_a_while():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     harness.say("two", queue("collect", debounce=0.6))
@@ -289,7 +289,7 @@ async def test_waiting_messages_become_a_turn_when_it_has_been_quiet_for_a_while
 
 
 async def test_stop_ends_the_turn_and_forgets_what_waits():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     harness.say("two", queue("collect"))
@@ -308,7 +308,7 @@ async def until_it_is_to_begin(harness):
 
 
 async def test_what_a_turn_took_that_is_stopped_before_its_first_step_is_forgotten_too():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await until_it_is_to_begin(harness)
 
@@ -319,7 +319,7 @@ async def test_what_a_turn_took_that_is_stopped_before_its_first_step_is_forgott
 
 
 async def test_a_turn_that_is_interrupted_before_its_first_step_settles_what_it_took():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("interrupt"))
     await until_it_is_to_begin(harness)
     harness.say("two", queue("interrupt"))
@@ -331,7 +331,7 @@ async def test_a_turn_that_is_interrupted_before_its_first_step_settles_what_it_
 
 
 async def test_stop_forgets_what_was_put_into_the_turn_and_not_looked_at():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("steer"))
     await harness.until_runs(1)
     harness.say("and this", queue("steer"))
@@ -342,7 +342,7 @@ async def test_stop_forgets_what_was_put_into_the_turn_and_not_looked_at():
 
 
 async def test_a_turn_whose_end_is_written_down_is_not_stopped():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("interrupt"))
     await harness.until_runs(1)
     harness.turns[0].over = True
@@ -355,7 +355,7 @@ async def test_a_turn_whose_end_is_written_down_is_not_stopped():
 
 
 async def test_what_a_person_stopped_is_not_left_for_the_next_start():
-    harness = House()
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     harness.backlog.stop(KEY)
@@ -364,8 +364,8 @@ async def test_what_a_person_stopped_is_not_left_for_the_next_start():
     assert not harness.turns[0].parked and harness.stopped == [harness.turns[0].id]
 
 
-async def test_no_turn_begins_while_the_house_stops():
-    harness = House(width=1)
+async def test_no_turn_begins_while_claw_stops():
+    harness = QueueBench(width=1)
     harness.say("one", queue("collect"))
     harness.say("two", queue("collect"), key=f"{KEY}0")
     await harness.until_runs(1)
@@ -377,8 +377,8 @@ async def test_no_turn_begins_while_the_house_stops():
     assert (harness.said(), harness.dropped) == ([["one"]], [])
 
 
-async def test_conversations_run_beside_each_other_as_far_as_the_house_is_wide():
-    harness = House(width=2)
+async def test_conversations_run_beside_each_other_as_far_as_claw_is_wide():
+    harness = QueueBench(width=2)
     for number in range(3):
         harness.say(str(number), queue("collect"), key=f"agent:default:fake:direct:u{number}")
     await harness.until_runs(2)
@@ -390,8 +390,8 @@ async def test_conversations_run_beside_each_other_as_far_as_the_house_is_wide()
     await harness.until_idle()
 
 
-async def test_a_house_that_stops_leaves_what_waits_and_marks_what_runs():
-    harness = House()
+async def test_a_gateway_that_stops_leaves_what_waits_and_marks_what_runs():
+    harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)
     harness.say("two", queue("collect"))

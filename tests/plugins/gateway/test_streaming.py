@@ -113,7 +113,7 @@ async def test_a_slow_service_holds_up_nothing_and_its_first_post_is_waited_for_
     assert channel.stream_states == ["one"]
 
 
-async def test_signs_of_life_end_with_the_turn_also_when_the_house_does_not_wait_for_its_last_words(
+async def test_signs_of_life_end_with_the_turn_also_when_claw_does_not_wait_for_its_last_words(
     tmp_path,
 ):
     channel = Growing()

@@ -134,7 +134,7 @@ async def test_a_caller_may_say_whether_a_tool_is_to_be_called(written, choice):
     assert harness.door.heard[-1].tool_choice == choice
 
 
-async def test_text_and_images_come_as_one_message_and_the_house_fetches_the_bytes():
+async def test_text_and_images_come_as_one_message_and_claw_fetches_the_bytes():
     url = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
     parts = [
         {"type": "text", "text": "what is"},
@@ -207,7 +207,7 @@ def test_any_model_names_an_agent_that_is_there_or_the_default(model):
 # --- how the answer comes back
 
 
-async def test_a_stream_grows_as_the_house_shows_it_and_ends_with_the_final_text():
+async def test_a_stream_grows_as_claw_shows_it_and_ends_with_the_final_text():
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(
             harness.chat("tell", stream=True, stream_options={"include_usage": True})
@@ -382,7 +382,7 @@ async def test_who_waits_too_long_is_told_so_and_the_turn_goes_on(stream):
     assert b"channels.http.answerSeconds" in said.body
 
 
-async def test_while_the_house_takes_nothing_in_a_caller_is_asked_to_come_again():
+async def test_while_claw_takes_nothing_in_a_caller_is_asked_to_come_again():
     async with listening() as harness:
         harness.door.takes = False
         said = await harness.chat()

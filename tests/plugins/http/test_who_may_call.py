@@ -227,7 +227,7 @@ async def test_the_token_stands_in_no_log(caplog):
     assert TOKEN not in caplog.text
 
 
-async def test_the_house_stops_within_two_seconds_and_tells_who_waits():
+async def test_claw_stops_within_two_seconds_and_tells_who_waits():
     async with listening(answer=None) as harness:
         waits = asyncio.ensure_future(harness.chat("hello"))
         streams = asyncio.ensure_future(harness.chat("hello", stream=True))

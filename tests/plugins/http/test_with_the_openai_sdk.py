@@ -1,4 +1,4 @@
-"""The vendor's own client against a whole house: config, policy, session, loop; only the model is a fake."""
+"""The vendor's own client against a whole program: config, policy, session, loop; only the model is a fake."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ class Broken:
 
 @asynccontextmanager
 async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
-    """A house that serves, and the SDK's client for it."""
+    """A gateway that serves, and the SDK's client for it."""
     tree = {**GATEWAY, **(config or {})}
     brought = {"http": claw_http, **plugins}
     async with Harness(model or FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as harness:

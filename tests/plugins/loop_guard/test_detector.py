@@ -115,7 +115,7 @@ def test_nothing_is_seen_where_less_than_the_warning_happened(
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_house_that_wants_no_detection_has_none(enabled: bool) -> None:
+def test_a_gateway_that_wants_no_detection_has_none(enabled: bool) -> None:
     history = [call_record("read", {}) for _ in range(12)]
     for one in history:
         one.outcome = "x"

@@ -53,7 +53,7 @@ def text(result: ToolResult) -> str:
 
 @contextlib.asynccontextmanager
 async def fleet(tmp_path: Path, servers: dict[str, Any], **environ: str) -> AsyncIterator[Fleet]:
-    """The servers without a house round them."""
+    """The servers without a gateway round them."""
     network = HttpClients()
     place = SessionEnvironment(tmp_path / "work", {"PATH": os.environ["PATH"], **environ}, network.client)
     ours = Fleet(

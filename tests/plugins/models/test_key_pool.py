@@ -269,7 +269,7 @@ def test_a_rest_that_could_not_be_written_is_kept_while_others_write(tmp_path: P
     assert gateway.all_cooling_down("fake", [ONE, TWO], "m")
 
 
-def test_who_was_used_last_is_written_when_the_house_stops_and_not_before(tmp_path: Path):
+def test_who_was_used_last_is_written_when_claw_stops_and_not_before(tmp_path: Path):
     time, database = Time(), Database(tmp_path / "state.db")
     provider = FakeProvider(keys=[ONE, TWO])
     keys = KeyPool(database, time.clock)

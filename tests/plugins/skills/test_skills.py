@@ -21,11 +21,11 @@ from hypothesis import given, strategies as st
 
 READ = (ToolSpec("read", "", {}),)
 LINUX = Machine("linux", {"TOKEN": "x"}, {"git": "/bin/git"}.get, {"channels.telegram"}.__contains__)
-House = Callable[..., PromptFacts]
+FactsBuilder = Callable[..., PromptFacts]
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> House:
+def harness(tmp_path: Path) -> FactsBuilder:
     """The facts of an agent with these skill settings; its workspace is ``tmp_path/ws``, the home ``tmp_path/claw``."""
 
     def build(**skills: Any) -> PromptFacts:
@@ -61,7 +61,7 @@ def section(environ: dict[str, str] | None = None) -> SkillCatalogue:
 
 
 def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_and_first_paragraph(
-    tmp_path: Path, harness: House
+    tmp_path: Path, harness: FactsBuilder
 ):
     skill(
         tmp_path / "ws/skills/create-python-script",
@@ -78,13 +78,13 @@ def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_
     )
 
 
-def test_a_version_is_told_when_there_is_one(tmp_path: Path, harness: House):
+def test_a_version_is_told_when_there_is_one(tmp_path: Path, harness: FactsBuilder):
     skill(tmp_path / "ws/skills/a", front("a", description="does a", version="1.2"))
 
     assert "<version>1.2</version>" in section().render(harness())
 
 
-def test_of_one_name_the_higher_place_wins(tmp_path: Path, harness: House):
+def test_of_one_name_the_higher_place_wins(tmp_path: Path, harness: FactsBuilder):
     people = tmp_path / "people"
     skill(tmp_path / "ws/skills/x", front("one", description="of the workspace"))
     skill(people / ".agents/skills/y", front("one", description="of the person"))
@@ -99,14 +99,14 @@ def test_of_one_name_the_higher_place_wins(tmp_path: Path, harness: House):
     assert told == [f"<description>of the {who}</description>" for who in ("workspace", "agent", "person")]
 
 
-def test_extra_folders_come_last(tmp_path: Path, harness: House):
+def test_extra_folders_come_last(tmp_path: Path, harness: FactsBuilder):
     skill(tmp_path / "more/one", front("one", description="extra"))
 
     assert "<description>extra</description>" in section().render(harness(extraDirs=[str(tmp_path / "more")]))
 
 
 def test_a_skill_outside_of_the_workspace_is_told_by_its_whole_path_and_may_be_read(
-    tmp_path: Path, harness: House
+    tmp_path: Path, harness: FactsBuilder
 ):
     folder = skill(tmp_path / "claw/skills/a", front("a", description="x"))
     skill(tmp_path / "ws/skills/b", front("b", description="x"))
@@ -116,7 +116,7 @@ def test_a_skill_outside_of_the_workspace_is_told_by_its_whole_path_and_may_be_r
     assert section().readable(facts.agent) == (folder.resolve(),)
 
 
-def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: Path, harness: House):
+def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: Path, harness: FactsBuilder):
     facts = harness()
     assert section().render(facts) == ""
 
@@ -127,7 +127,7 @@ def test_without_skills_or_without_the_read_tool_there_is_no_section(tmp_path: P
 
 
 def test_an_agent_that_lists_skills_has_only_those_and_with_an_empty_list_none(
-    tmp_path: Path, harness: House
+    tmp_path: Path, harness: FactsBuilder
 ):
     for name in ("a", "b"):
         skill(tmp_path / f"claw/skills/{name}", front(name, description=name))
@@ -167,7 +167,7 @@ def test_an_operator_may_switch_one_off_by_its_key():
     assert "skills.entries.a.enabled" in obstacle(parse_skill("# a", "a"), LINUX, {"enabled": False})
 
 
-def test_a_skill_that_no_model_may_choose_is_not_listed(tmp_path: Path, harness: House):
+def test_a_skill_that_no_model_may_choose_is_not_listed(tmp_path: Path, harness: FactsBuilder):
     skill(tmp_path / "ws/skills/a", "---\nname: a\ndescription: x\ndisable-model-invocation: true\n---\n")
 
     assert section().render(harness()) == ""
@@ -201,7 +201,7 @@ def test_no_name_can_end_its_element_and_the_list_stays_within_its_size(names: l
     assert inside.count("<name>") == inside.count("</skill>")
 
 
-def test_too_many_skills_are_cut_from_the_end(tmp_path: Path, harness: House):
+def test_too_many_skills_are_cut_from_the_end(tmp_path: Path, harness: FactsBuilder):
     for number in range(5):
         skill(tmp_path / f"claw/skills/s{number}", front(f"s{number}", description="x"))
 
@@ -210,7 +210,7 @@ def test_too_many_skills_are_cut_from_the_end(tmp_path: Path, harness: House):
     assert "<name>s1</name>" in text and "<name>s2</name>" not in text
 
 
-def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path, harness: House):
+def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path, harness: FactsBuilder):
     secret = tmp_path / "secret"
     secret.write_text("the key")
     folder = tmp_path / "ws/skills/evil"
@@ -227,7 +227,7 @@ def _age(path: Path) -> None:
 
 
 def test_a_second_look_at_an_unchanged_shelf_reads_nothing_and_a_change_is_seen(
-    tmp_path: Path, harness: House
+    tmp_path: Path, harness: FactsBuilder
 ):
     folder = skill(tmp_path / "ws/skills/a", front("a", description="old"))
     _age(tmp_path / "ws")
@@ -252,7 +252,7 @@ def test_an_unreadable_place_is_an_empty_one(tmp_path: Path):
     assert SkillSource(SkillFolder("x", tmp_path / "absent")).look() == ()
 
 
-def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, harness: House):
+def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, harness: FactsBuilder):
     bins = tmp_path / "bin"
     bins.mkdir()
     metadata = json.dumps({"requires": {"bins": ["gh-of-tests"]}})

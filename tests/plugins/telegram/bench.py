@@ -1,4 +1,4 @@
-"""A Telegram channel as the house makes it, and a door that writes down what it hears."""
+"""A Telegram channel as claw makes it, and a door that writes down what it hears."""
 
 import asyncio
 import contextlib

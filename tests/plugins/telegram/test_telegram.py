@@ -67,7 +67,7 @@ async def test_what_is_not_taken_is_not_confirmed_and_comes_again() -> None:
         assert inbox.texts == ["one", "two", "two", "three"]
 
 
-async def test_nothing_is_confirmed_while_the_house_still_writes_it_down() -> None:
+async def test_nothing_is_confirmed_while_claw_still_writes_it_down() -> None:
     written = asyncio.Event()
 
     class SlowDoor(RecordingInbox):
@@ -84,7 +84,7 @@ async def test_nothing_is_confirmed_while_the_house_still_writes_it_down() -> No
         await soon(lambda: not fake.pending)
 
 
-async def test_a_house_in_trouble_gets_the_message_again_and_an_unknown_shape_stops_nothing() -> None:
+async def test_a_gateway_in_trouble_gets_the_message_again_and_an_unknown_shape_stops_nothing() -> None:
     class TroubledDoor(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             if not self.heard:

@@ -133,7 +133,7 @@ async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
         await network.aclose()
 
 
-async def test_a_house_that_cannot_write_it_down_is_asked_again() -> None:
+async def test_a_gateway_that_cannot_write_it_down_is_asked_again() -> None:
     class TroubledDoor(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             if not self.heard:

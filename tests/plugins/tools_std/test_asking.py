@@ -176,10 +176,10 @@ async def test_without_a_swap_it_runs(bench, program: Path) -> None:
     assert await run(bench, Person(), "tell a b", {}) == (False, "allowed\n")
 
 
-# --- in a whole house
+# --- in a whole program
 
 
-async def test_in_a_house_the_person_sees_the_command_and_always_is_for_that_one(tmp_path: Path) -> None:
+async def test_in_a_gateway_the_person_sees_the_command_and_always_is_for_that_one(tmp_path: Path) -> None:
     import claw_tools_std
     from claw.contracts.messages import Sender
     from claw.testing import FakeProvider, Harness, calls, says

@@ -1,4 +1,4 @@
-"""exec starts what may start, within walls of time and size; only what process looks after outlives the call."""
+"""exec starts what may start, within limits of time and size; only what process looks after outlives the call."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A month lived with the real house: sessions, flush, compaction, pruning, tools and memory, on a clock of its own."""
+"""A month lived with the real program: sessions, flush, compaction, pruning, tools and memory, on a clock of its own."""
 
 import asyncio
 from collections import Counter
@@ -101,7 +101,7 @@ class Lived:
 
     :param found: when questions were answered rightly; ``lost`` the questions of the others, with what was said instead.
     :param sources: where the right answers stood.
-    :param outcomes: of all turns, with counts; ``complaints`` what the house complained about.
+    :param outcomes: of all turns, with counts; ``complaints`` what claw complained about.
     """
 
     found: list[int] = field(default_factory=list)

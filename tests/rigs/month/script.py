@@ -22,7 +22,7 @@ class Line:
     :param at: seconds since 1970.
     :param told: the fact in it; ``asked`` the fact that it asks for.
     :param cut: the person stops the turn while a tool runs.
-    :param restart: the house was started anew before it.
+    :param restart: claw was started anew before it.
     """
 
     at: float

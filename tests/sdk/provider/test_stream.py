@@ -274,7 +274,7 @@ def test_arguments_without_a_bottom_are_none(levels, taken, opens, closes):
     assert tool_arguments(json.dumps({"v": text, "w": [[]] * 200})) == {"v": text, "w": [[]] * 200}
 
 
-def test_a_null_is_dropped_where_the_schema_has_no_room_for_it():
+def test_a_null_is_dropped_where_the_schema_has_no_space_for_it():
     schema = {
         "type": "object",
         "properties": {

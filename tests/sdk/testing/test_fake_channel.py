@@ -57,7 +57,7 @@ async def test_what_people_say_comes_in_order_with_ids_of_its_own(channel: FakeC
     assert len({first.event_id, second.event_id, first.message_id, second.message_id}) == 4
 
 
-async def test_what_the_house_did_not_take_is_delivered_again(channel: FakeChannel) -> None:
+async def test_what_claw_did_not_take_is_delivered_again(channel: FakeChannel) -> None:
     door = Door(False, False, True)
     running = asyncio.create_task(channel.run(door))
     told = channel.says("hello")
@@ -148,7 +148,7 @@ async def test_a_reply_grows_in_its_messages_and_every_state_is_kept() -> None:
     assert [one.text for one in channel.sent] == ["one two three"]
 
 
-async def test_in_a_house_that_serves_it_a_reply_grows_and_ends() -> None:
+async def test_in_a_gateway_that_serves_it_a_reply_grows_and_ends() -> None:
     channel = FakeChannel(streaming=True)
     async with Harness(FakeProvider(says("Hello there.")), channels=[channel]) as harness, harness.serving():
         asked = channel.says("hi")
@@ -159,7 +159,7 @@ async def test_in_a_house_that_serves_it_a_reply_grows_and_ends() -> None:
     assert channel.acknowledged == [asked.event_id]
 
 
-async def test_a_house_lets_in_who_writes_unless_the_test_says_who_may() -> None:
+async def test_a_gateway_lets_in_who_writes_unless_the_test_says_who_may() -> None:
     channel, listed = FakeChannel(), {"channels": {"fake": {"allowFrom": ["ann"], "dmPolicy": "allowlist"}}}
     async with Harness(FakeProvider(says("Hello.")), channels=[channel]) as harness, harness.serving():
         channel.says_in_group("hi", "us")
@@ -189,7 +189,7 @@ async def test_an_answer_takes_the_place_of_what_it_replaces(channel: FakeChanne
     assert receipt.message_ids == (ids[0],)
 
 
-async def test_what_else_the_house_does_is_written_down(channel: FakeChannel) -> None:
+async def test_what_else_claw_does_is_written_down(channel: FakeChannel) -> None:
     here = channel.address()
     [id] = (await channel.send(say(channel, "one"))).message_ids
     await channel.typing(here, "message-1")

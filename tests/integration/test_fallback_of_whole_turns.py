@@ -1,4 +1,4 @@
-"""A model that fails in a whole house: another key, another model, said once; half an answer is never shown twice."""
+"""A model that fails in a whole program: another key, another model, said once; half an answer is never shown twice."""
 
 import asyncio
 import json
@@ -211,7 +211,7 @@ async def test_an_accident_is_asked_for_once_more_before_anybody_sees_it(acciden
         assert [event.reason for event in harness.events if isinstance(event, Retrying)] == [accident.reason]
 
 
-async def test_a_house_that_was_told_of_no_credit_knows_it_after_a_restart(tmp_path):
+async def test_a_gateway_that_was_told_of_no_credit_knows_it_after_a_restart(tmp_path):
     broke = ProviderError("no credit", reason="billing")
     for answers in ([broke], []):
         model = FakeProvider(*answers, keys=[Credential("main", "sk-1")])

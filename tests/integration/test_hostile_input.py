@@ -1,4 +1,4 @@
-"""What strangers, other people's words and a model that obeys them try on the whole house, and what comes of it."""
+"""What strangers, other people's words and a model that obeys them try on the whole program, and what comes of it."""
 
 import asyncio
 import io
