@@ -69,9 +69,9 @@ _NAMES = {
     "claw.security.command_line": "CommandStep split_single_command split_commands",
     "claw.security.http_client": "HttpClients is_loopback",
     "claw.storage.files": "make_folder replace_file",
+    "claw.storage.history": "IncrementalCache",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
     "claw.storage.usage": "Price usage_of",
-    "claw_context.incremental": "IncrementalCache",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

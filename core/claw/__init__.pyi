@@ -1,7 +1,5 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw_context.incremental import IncrementalCache as IncrementalCache
-
 from claw.agent.chat_commands import chat_menu as chat_menu
 from claw.agent.credentials import configured_keys as configured_keys
 from claw.app import load_setup as load_setup
@@ -29,6 +27,40 @@ from claw.contracts.errors import (
     ProviderError as ProviderError,
     ToolError as ToolError,
     UsageError as UsageError,
+)
+from claw.contracts.events import (
+    AttemptFailed as AttemptFailed,
+    Event as Event,
+    MessageRecorded as MessageRecorded,
+    Notice as Notice,
+    Retrying as Retrying,
+    RunEnded as RunEnded,
+    StepEnded as StepEnded,
+    StepStarted as StepStarted,
+    TextStreamed as TextStreamed,
+    ThinkingStreamed as ThinkingStreamed,
+    ToolBegan as ToolBegan,
+    ToolEnded as ToolEnded,
+    ToolProgress as ToolProgress,
+    TurnEnded as TurnEnded,
+    TurnStarted as TurnStarted,
+)
+from claw.contracts.extensions import (
+    Approver as Approver,
+    CallContext as CallContext,
+    ChatCommand as ChatCommand,
+    ContextEngine as ContextEngine,
+    Diagnostic as Diagnostic,
+    ModelOptions as ModelOptions,
+    ModelSelector as ModelSelector,
+    Observer as Observer,
+    ProviderMiddleware as ProviderMiddleware,
+    Review as Review,
+    Reviewer as Reviewer,
+    Service as Service,
+    SessionStore as SessionStore,
+    ToolTraits as ToolTraits,
+    TurnLog as TurnLog,
 )
 from claw.contracts.messages import (
     AcceptedEvent as AcceptedEvent,
@@ -110,6 +142,7 @@ from claw.security.command_line import (
 )
 from claw.security.http_client import HttpClients as HttpClients, is_loopback as is_loopback
 from claw.storage.files import make_folder as make_folder, replace_file as replace_file
+from claw.storage.history import IncrementalCache as IncrementalCache
 from claw.storage.provenance import (
     is_foreign as is_foreign,
     is_origin_mark as is_origin_mark,
@@ -119,38 +152,3 @@ from claw.storage.provenance import (
 from claw.storage.usage import Price as Price, usage_of as usage_of
 
 __version__: str
-__all__: list[str]
-from claw.contracts.events import (
-    AttemptFailed as AttemptFailed,
-    Event as Event,
-    MessageRecorded as MessageRecorded,
-    Notice as Notice,
-    Retrying as Retrying,
-    RunEnded as RunEnded,
-    StepEnded as StepEnded,
-    StepStarted as StepStarted,
-    TextStreamed as TextStreamed,
-    ThinkingStreamed as ThinkingStreamed,
-    ToolBegan as ToolBegan,
-    ToolEnded as ToolEnded,
-    ToolProgress as ToolProgress,
-    TurnEnded as TurnEnded,
-    TurnStarted as TurnStarted,
-)
-from claw.contracts.extensions import (
-    Approver as Approver,
-    CallContext as CallContext,
-    ChatCommand as ChatCommand,
-    ContextEngine as ContextEngine,
-    Diagnostic as Diagnostic,
-    ModelOptions as ModelOptions,
-    ModelSelector as ModelSelector,
-    Observer as Observer,
-    ProviderMiddleware as ProviderMiddleware,
-    Review as Review,
-    Reviewer as Reviewer,
-    Service as Service,
-    SessionStore as SessionStore,
-    ToolTraits as ToolTraits,
-    TurnLog as TurnLog,
-)

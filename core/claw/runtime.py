@@ -31,7 +31,7 @@ _NAMES = {
     "claw.host.manifest": "providers_of variables_of",  # commands: what manifests declare
     "claw.storage.clock": "Clock DailyTask local_time parse_duration",  # the time, which a test replaces
     "claw.storage.database": "Database",  # tables in state.db
-    "claw.storage.files": "Lock cannot_write",  # durable files
+    "claw.storage.files": "Lock archive_results cannot_write delete_older delete_results results_folder safe_file_name",
 }
 """Each module, its public names, and who needs them."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -36,4 +36,12 @@ from claw.storage.clock import (
     parse_duration as parse_duration,
 )
 from claw.storage.database import Database as Database
-from claw.storage.files import Lock as Lock, cannot_write as cannot_write
+from claw.storage.files import (
+    Lock as Lock,
+    archive_results as archive_results,
+    cannot_write as cannot_write,
+    delete_older as delete_older,
+    delete_results as delete_results,
+    results_folder as results_folder,
+    safe_file_name as safe_file_name,
+)

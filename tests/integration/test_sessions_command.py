@@ -30,7 +30,7 @@ from claw.contracts.transcript import (
 )
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.files import lock_holder
+from claw.storage.files import lock_holder, results_folder
 from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record, parse_session
 from claw.storage.sessions import SessionStore
 from claw_context import results
@@ -614,19 +614,17 @@ def test_damages_are_counted_behind_a_byte_order_mark() -> None:
 def test_long_answers_of_tools_stay_with_the_conversation_that_they_belong_to(home: Path, way: str) -> None:
     path = wrote(home, MAIN, *TOOLS)
     agent = home / "agents" / "default"
-    asyncio.run(results.store_result(results.results_folder(agent, MAIN), "c1", "long"))
+    asyncio.run(results.store_result(results_folder(agent, MAIN), "c1", "long"))
     if way == "in the chat":
         asyncio.run(begun_anew(home))
     else:
         claw(way, MAIN)
 
-    assert not results.results_folder(agent, MAIN).exists(), (
-        "the next conversation under this key reads them no more"
-    )
+    assert not results_folder(agent, MAIN).exists(), "the next conversation under this key reads them no more"
     [answer] = agent.glob("results/*/c1.txt")
     assert answer.read_text() == "long"
 
-    other = results.results_folder(agent, "agent:default:other")
+    other = results_folder(agent, "agent:default:other")
     asyncio.run(results.store_result(other, "c1", "another's"))
     apply_retention(home, Retention(removeAfter="1d"), Clock(now=lambda: time.time() + 2 * DAY))
     assert not list(path.parent.glob(f"{path.stem}.jsonl.*"))

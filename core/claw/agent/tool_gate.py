@@ -9,7 +9,7 @@ from typing import Any
 
 from claw_approvals.approver import CallApproval
 from claw_approvals.rule_files import RuleFileGuard, is_untrusted_result, provenance_of_turn
-from claw_context.results import results_folder, store_result
+from claw_context.results import store_result
 
 from claw.agent.loop import Emit, PreparedCall
 from claw.agent.turn_context import Runtime, TurnContext
@@ -25,6 +25,7 @@ from claw.i18n import t
 from claw.policy import Judgement
 from claw.security.child_env import child_environment
 from claw.security.untrusted_text import wrap_untrusted
+from claw.storage.files import results_folder
 from claw.storage.turn_log import reached
 
 _READ = "read"

@@ -8,8 +8,6 @@ from typing import Any
 
 from claw_approvals.approvals import Approvals
 from claw_context.cut import TokenCosts
-from claw_context.incremental import IncrementalCache
-from claw_context.results import results_folder
 
 from claw.agent.credentials import unknown_key_error
 from claw.agent.models import candidates, missing_model_error, select_models, selector_of, split_key
@@ -35,7 +33,8 @@ from claw.security.redaction import Redactor
 from claw.security.rule_files import Watch
 from claw.security.untrusted_text import group_context, trusted_facts
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
-from claw.storage.files import make_folder, safe_file_name
+from claw.storage.files import make_folder, results_folder, safe_file_name
+from claw.storage.history import IncrementalCache
 from claw.storage.overrides import Override
 from claw.storage.sessions import SessionStore
 

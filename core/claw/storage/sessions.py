@@ -17,7 +17,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import msgspec
-from claw_context import results
 
 from claw.contracts.errors import ClawError
 from claw.contracts.transcript import Assistant, Message, User, sendable
@@ -28,6 +27,7 @@ from claw.storage.database import Database
 from claw.storage.files import (
     Disk,
     Lock,
+    archive_results,
     cannot_open_session,
     cannot_write,
     file_state,
@@ -204,7 +204,7 @@ class Session:
         new_lock.take()
         with suppress(FileNotFoundError):
             self._sessions.disk.set_aside(old_path, "reset", self._sessions.clock)
-        results.archive_results(old_path.parent.parent, self.key, self.id)
+        archive_results(old_path.parent.parent, self.key, self.id)
         self._sessions.assign(self.key, self.agent_id, new_id)
         self._close_file()
         if old_lock:

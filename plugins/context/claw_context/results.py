@@ -6,14 +6,12 @@ they stay with it, unreadable for the next session, and are deleted with its las
 """
 
 import asyncio
-import hashlib
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from claw.storage import files as store
-from claw.storage.files import safe_file_name
+from claw import make_folder, replace_file
+from claw.runtime import safe_file_name
 
 MAX_FILES = 500
 MAX_BYTES = 256 << 20
@@ -23,38 +21,6 @@ LINE_CHARS = 1500
 """Limit of a stored line: longer ones are broken, because ``read`` shows lines, with at most 2,000 characters
 of each.
 """
-
-_FOLDER = "results"
-
-
-def results_folder(agent_dir: Path, session_key: str) -> Path:
-    """Return the folder of one session's results; it may not exist. Other sessions of the agent cannot read
-    it.
-    """
-    return agent_dir / _FOLDER / hashlib.sha256(session_key.encode()).hexdigest()[:16]
-
-
-def archive_results(agent_dir: Path, session_key: str, session_id: str) -> None:
-    """Move the results of an ended session below its id, where no agent reads.
-
-    :raises OSError: the disk refused.
-    """
-    folder = results_folder(agent_dir, session_key)
-    with suppress(FileNotFoundError):
-        folder.rename(folder.with_name(safe_file_name(session_id)))
-
-
-def delete_results(agent_dir: Path, session_id: str) -> None:
-    """Delete the results of a session that is deleted."""
-    shutil.rmtree(agent_dir / _FOLDER / safe_file_name(session_id), ignore_errors=True)
-
-
-def delete_older(folder: Path, oldest: float) -> None:
-    """Delete the files of a folder that were written before ``oldest``, seconds since 1970."""
-    for file in folder.iterdir():
-        with suppress(OSError):
-            if file.stat().st_mtime < oldest:
-                file.unlink()
 
 
 async def store_result(folder: Path, name: str, text: str) -> tuple[Path, int]:
@@ -76,8 +42,8 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    store.make_folder(path.parent)
-    store.replace_file(path, data)
+    make_folder(path.parent)
+    replace_file(path, data)
     files = []
     for file in path.parent.parent.glob("*/*.txt"):
         with suppress(FileNotFoundError):

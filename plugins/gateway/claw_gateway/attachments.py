@@ -14,10 +14,10 @@ from claw.contracts.errors import ClawError, ToolError
 from claw.contracts.messages import Attachment, Inbound
 from claw.host.isolation import describe_exception
 from claw.i18n import t
+from claw.runtime import delete_older
 from claw.security.workspace_fs import WorkspaceFiles
 from claw.storage.clock import SYSTEM
 from claw.storage.files import make_folder, replace_file, safe_file_name
-from claw_context.results import delete_older
 
 INCOMING = "incoming"
 """The folder of the workspace for files of messages."""

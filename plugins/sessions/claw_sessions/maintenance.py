@@ -9,13 +9,13 @@ from uuid import uuid4
 
 from claw.config.models import Retention
 from claw.contracts.errors import UsageError
+from claw.runtime import archive_results, delete_results
 from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM as DISK, cannot_write, dated_name
 from claw.storage.overrides import Overrides
 from claw.storage.records import SessionHeader, lines_of, without_bad_lines
 from claw.storage.sessions import SessionStore
-from claw_context import results
 
 from claw_sessions.index import (
     CURRENT,
@@ -78,7 +78,7 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = SYSTEM_C
         delete = "DELETE FROM sessions WHERE key = ? AND id = ?", (kept.key, kept.id)
         renew = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (kept.key, str(uuid4()), kept.agent)
         if kept.key and kept.state == CURRENT:
-            results.archive_results(kept.path.parent.parent, kept.key, kept.id)
+            archive_results(kept.path.parent.parent, kept.key, kept.id)
             database.write_all(delete if tag == "deleted" else renew)
             Overrides(database).clear(kept.key)
     return place
@@ -199,4 +199,4 @@ def _remove_remains(kept: SessionFile) -> None:
     if all(path.suffix == ".lock" for path in kept.path.parent.glob(f"{kept.id}.jsonl*")):
         with suppress(FileNotFoundError):
             kept.path.with_name(f"{kept.id}.jsonl.lock").unlink()
-        results.delete_results(kept.path.parent.parent, kept.id)
+        delete_results(kept.path.parent.parent, kept.id)

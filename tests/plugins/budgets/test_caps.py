@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from claw import IncrementalCache
 from claw.contracts.provider import Request, SystemPrompt
 from claw.contracts.transcript import (
     Assistant,
@@ -35,7 +36,6 @@ from claw_budgets.caps import (
 )
 from claw_budgets.ledger import UsageLedger
 from claw_budgets.middleware import UsageMeter
-from claw_context.incremental import IncrementalCache
 from hypothesis import given, settings, strategies as st
 
 NOON = datetime(2026, 3, 14, 12, 0).timestamp()
