@@ -2,17 +2,21 @@
 that they match.
 """
 
+import ast
 import inspect
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import claw_http
 import claw_memory
 import msgspec
+import pytest_claw
 from claw.config.models import Settings
+from claw.contracts import channel, extensions, prompt, provider, tool
 from claw.host import hookspecs
 from claw.host.manifest import (
     API_VERSION,
@@ -26,28 +30,122 @@ from claw.host.manifest import (
 HERE = Path(__file__).parent
 
 
+HOOKS = {
+    name: hook
+    for name, hook in vars(hookspecs).items()
+    if inspect.isfunction(hook) and hasattr(hook, "claw_spec")
+}
+EXAMPLES = sorted((HERE.parent / "examples").glob("*/claw_plugin_*/__init__.py"))
+
+
 def hooks() -> str:
-    """Return every hook with its signature and its docstring."""
-    parts = ["# Hooks\n", inspect.getdoc(hookspecs) or "", "", *_hooks_of(hookspecs, "##")]
+    """Return the list of all hooks, and the hooks that claw's own plugins specify."""
+    parts = [
+        "# Hooks\n",
+        _as_markdown(inspect.getdoc(hookspecs) or ""),
+        "",
+        "| hook | plugins |",
+        "| --- | --- |",
+    ]
+    for name, hook in HOOKS.items():
+        summary = (inspect.getdoc(hook) or "").partition("\n\n")[0]
+        parts.append(f"| [`{name}`](hooks/{_page_of(name)}) | {_as_markdown(' '.join(summary.split()))} |")
     parts += ["\n## Hooks of plugins\n", "They are asked while the plugin that specifies them is loaded."]
-    parts += [*_hooks_of(claw_http.hookspecs, "###"), *_hooks_of(claw_memory.hookspecs, "###")]
+    for specs in (claw_http.hookspecs, claw_memory.hookspecs):
+        for name, hook in vars(specs).items():
+            if inspect.isfunction(hook) and hasattr(hook, "claw_spec"):
+                parts += [f"\n### `{name}(config)`\n", _as_markdown(inspect.getdoc(hook) or "")]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _hooks_of(specs: ModuleType, head: str) -> Iterator[str]:
-    for name, hook in vars(specs).items():
-        if inspect.isfunction(hook) and hasattr(hook, "claw_spec"):
-            given = ", ".join(inspect.signature(hook).parameters)
-            yield f"\n{head} `{name}({given})`\n"
-            yield _as_list(inspect.getdoc(hook) or "")
+def hook_page(name: str) -> str:
+    """Return the manual of one hook: its docstring, the protocol of its objects, an example, and its test suite."""
+    hook = HOOKS[name]
+    given = ", ".join(inspect.signature(hook).parameters)
+    parts = [f"# `{name}({given})`\n", _as_markdown(inspect.getdoc(hook) or "")]
+    if contract := _contract_of(hook):
+        parts += ["\n## The objects\n", f"```python\n{contract}\n```"]
+    for path in EXAMPLES:
+        if code := _example_of(name, path):
+            folder = path.parents[1].name
+            parts += [
+                f"\n## Example\n\nFrom [`examples/{folder}`](../../examples/{folder}), a package with tests:\n"
+            ]
+            parts += [f"```python\n{code}\n```"]
+            break
+    if suite := pytest_claw.SUITE_OF_HOOK.get(name):
+        checks = [test for test in dir(getattr(pytest_claw, suite)) if test.startswith("test_")]
+        parts += [f"\n## Tests\n\n`{suite}` of [pytest-claw](../../plugins/pytest-claw/README.md) checks:\n"]
+        parts += [f"- {test.removeprefix('test_').replace('_', ' ')}" for test in checks]
+    return "\n".join(parts).rstrip() + "\n"
 
 
-def _as_list(doc: str) -> str:
-    """Return a docstring as Markdown: its fields become a list."""
-    doc = re.sub(r"^:param (\w+):", r"- *\1*:", doc, flags=re.M)
-    doc = re.sub(r"^:returns:", "- *answers with*:", doc, flags=re.M)
-    doc = re.sub(r"^:raises (\w+):", r"- *raises `\1`*:", doc, flags=re.M)
-    return re.sub(r"^\.\. versionadded:: (.*)$", r"Since \1.", doc, flags=re.M)
+def _page_of(hook: str) -> str:
+    return f"{hook.removeprefix('register_').replace('_', '-')}.md"
+
+
+def _contract_of(hook: Callable[..., Any]) -> str:
+    """Return the source of the class of a hook's objects."""
+    kind = re.search(r"(\w+)\]$", str(hook.__annotations__.get("return")))
+    modules = (extensions, channel, provider, tool, prompt)
+    named = [getattr(module, kind[1]) for module in modules if hasattr(module, kind[1])] if kind else []
+    return inspect.getsource(named[0]).rstrip() if named else ""
+
+
+def _example_of(hook: str, path: Path) -> str:
+    """Return the part of an example that answers a hook: its function, and what that uses of the file."""
+    source = path.read_text(encoding="utf-8")
+    nodes = ast.parse(source).body
+    defined = {name: node for node in nodes for name in _names_made(node)}
+    wanted, todo = set[ast.stmt](), [hook]
+    while todo:
+        node = defined.get(todo.pop())
+        if node is not None and node not in wanted:
+            wanted.add(node)
+            todo += [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+    if hook not in defined:
+        return ""
+    shown = sorted(wanted, key=lambda node: node.lineno)
+    blocks = []
+    for node, before in zip(shown, [None, *shown], strict=False):
+        start = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
+        gap = 1 if before is None or (_is_import(node) and _is_import(before)) else 3
+        blocks.append("\n" * gap + "\n".join(source.splitlines()[start - 1 : node.end_lineno]))
+    return "".join(blocks).strip("\n")
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _names_made(node: ast.stmt) -> list[str]:
+    """Return the names that a statement at the top of a file defines or imports."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return [name] if (name := getattr(node, "name", "")) else []
+
+
+_FIELDS = {
+    "returns": "Answers with",
+    "when": "When",
+    "order": "Order",
+    "limits": "Limits",
+    "failure": "On failure",
+    "default": "Without an answer",
+}
+
+
+def _as_markdown(doc: str) -> str:
+    """Return a docstring as Markdown: its fields become a list, an example becomes a block of code."""
+    doc, _, example = doc.partition("\n\nExample::\n\n")
+    doc = re.sub(r":(?:class|attr|func):`([\w.]+)`", r"`\1`", doc).replace("``", "`")
+    doc = re.sub(r"^:param (\w+):", r"- **\1**:", doc, flags=re.M)
+    doc = re.sub(r"^:raises (\w+):", r"- **raises `\1`**:", doc, flags=re.M)
+    doc = re.sub(r"^:(\w+):", lambda field: f"- **{_FIELDS[field[1]]}**:", doc, flags=re.M)
+    doc = re.sub(r"^\.\. versionadded:: (.*)$", r"Since \1.", doc, flags=re.M)
+    return f"{doc}\n\n```python\n{textwrap.dedent(example).strip()}\n```" if example else doc
 
 
 def settings() -> str:
@@ -166,8 +264,11 @@ def _holds(body: dict[str, Any]) -> str:
     return words.get(kind, str(kind)) if isinstance(kind, str) else "anything"
 
 
-PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings}
+PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings} | {
+    f"hooks/{_page_of(name)}": partial(hook_page, name) for name in HOOKS
+}
 
 if __name__ == "__main__":
+    (HERE / "hooks").mkdir(exist_ok=True)
     for page, write in PAGES.items():
         (HERE / page).write_text(write(), encoding="utf-8")

@@ -43,8 +43,8 @@ _NAMES = {
         "ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ChatCommand ContextEngine Diagnostic ModelOptions ModelSelector Observer "
-        "ProviderMiddleware Review Reviewer Service SessionStore ToolTraits TurnLog"
+        "Approver CallContext ChatCommand ContextEngine Diagnostic MessageFilter ModelOptions ModelSelector "
+        "Observer ProviderMiddleware Review Reviewer Service SessionStore ToolTraits TurnLog"
     ),
     "claw.contracts.messages": (
         "AcceptedEvent Address MessageContext Attachment Button QuotedMessage Inbound Outbound Receipt Sender"

@@ -51,6 +51,7 @@ from claw.contracts.extensions import (
     ChatCommand as ChatCommand,
     ContextEngine as ContextEngine,
     Diagnostic as Diagnostic,
+    MessageFilter as MessageFilter,
     ModelOptions as ModelOptions,
     ModelSelector as ModelSelector,
     Observer as Observer,

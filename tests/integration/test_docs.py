@@ -24,5 +24,7 @@ def test_every_setting_says_what_it_means_or_is_named_by_its_section():
 
 def test_the_site_leads_to_every_page_and_to_no_other():
     listed = re.findall(r"[\w./-]+\.md", NAV)
-    assert {page for page in listed if (DOCS / page).exists()} == {path.name for path in DOCS.glob("*.md")}
+    assert {page for page in listed if (DOCS / page).exists()} == {
+        path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")
+    }
     assert [page for page in listed if not (DOCS / page).exists() and not (DOCS.parent / page).exists()] == []

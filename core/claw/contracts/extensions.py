@@ -224,8 +224,23 @@ class Approver(Protocol):
         ...
 
 
+class MessageFilter(Protocol):
+    """A filter of messages. It has ``inbound``, ``outbound`` or both.
+
+    The address of a message, its sender, its ids and its delivery key stay as they are.
+    """
+
+    def inbound(self, message: Inbound) -> "Inbound | Awaitable[Inbound | None] | None":
+        """Return the message, a changed copy, or None to drop it, so that no turn begins."""
+        ...
+
+    def outbound(self, message: Outbound) -> "Outbound | Awaitable[Outbound | None] | None":
+        """Return the reply, a changed copy, or None to drop it, so that nobody reads it."""
+        ...
+
+
 class Observer(Protocol):
-    """A listener to the events of turns (``claw.contracts.events`` has every class)."""
+    """A listener to the events of turns (``claw.Event`` and its subclasses)."""
 
     def on_event(self, event: "Event") -> "Awaitable[None] | None":
         """Take note of an event."""

@@ -1,16 +1,25 @@
 """The hook specifications: every question that claw asks a plugin.
 
-A hook is asked once, at start, and answers with objects (a list, or a generator); nothing asynchronous crosses a hook.
-Each plugin is asked apart, so that an error names its plugin. A hook marked "chosen" below has one answer in force: the
-operator picks it with ``plugins.slots.SLOT: NAME`` (the object's ``name`` or the plugin's id), else the lowest position
-stands. All other answers are joined in order of ``position`` (a number on the object, 100 when absent), then plugin id;
-``@hookimpl(tryfirst=True)`` and ``trylast=True`` put a plugin before or behind all positions. ``claw hooks list`` prints
-who answers each hook, in which order.
+A hook is asked once and answers with objects (a list, or a generator); nothing asynchronous crosses a hook. Each
+plugin is asked apart, so that an error names its plugin. ``config`` is the config file as this plugin may see it
+(:class:`claw.PluginConfig`); a plugin reads its own settings with ``config.plugin(Model)``. A ``ConfigError`` that a
+hook raises quarantines the plugin with the key and the fix, and the others start; with ``plugins.entries.ID.required:
+true`` the start stops. Each hook has 10 s.
 
-A plugin may specify hooks of its own: its package has an attribute ``hookspecs``, a module (or any object) with functions
-marked ``@hookspec`` that take ``config`` and nothing else. Every loaded plugin with a ``@hookimpl`` of that name is asked
-after all plugins were loaded, within the same limits; one that fails is quarantined, the others go on. The plugin that
-specified the hook reads ``config.answers("register_routes")`` while it runs: pairs of plugin id and object.
+Answers are joined in order of ``position`` (a number on the object, 100 when absent), then plugin id;
+``@hookimpl(tryfirst=True)`` and ``trylast=True`` put a plugin before or behind all positions. Of a hook with a *slot*
+one answer is in force: the operator chooses it with ``plugins.slots.SLOT: NAME`` (the object's ``name`` or the
+plugin's id), else it is the first in order. ``claw hooks list`` prints who answers each hook, in which order.
+
+A plugin may specify hooks of its own: its package has an attribute ``hookspecs``, a module (or any object) with
+functions marked ``@hookspec`` that take ``config`` and nothing else. Every loaded plugin with a ``@hookimpl`` of that
+name is asked after all plugins were loaded, within the same limits; one that fails is quarantined, the others go on.
+The plugin that specified the hook reads ``config.answers("register_routes")`` while it runs: pairs of plugin id and
+object.
+
+The fields of each docstring below: ``when`` the hook is asked and its objects are called, the ``order`` of the
+answers, the ``limits`` of the objects' code, the consequence of a ``failure``, and the ``default`` when no plugin
+answers.
 """
 
 from collections.abc import Iterable
@@ -20,20 +29,8 @@ import pluggy
 
 if TYPE_CHECKING:
     from claw.config.plugin_view import PluginConfig
+    from claw.contracts import extensions
     from claw.contracts.channel import Channel
-    from claw.contracts.extensions import (
-        Approver,
-        ChatCommand,
-        ContextEngine,
-        Diagnostic,
-        ModelSelector,
-        Observer,
-        ProviderMiddleware,
-        Reviewer,
-        Service,
-        SessionStore,
-        TurnLog,
-    )
     from claw.contracts.prompt import PromptSection
     from claw.contracts.provider import Provider
     from claw.contracts.tool import Sandbox, Tool
@@ -44,217 +41,396 @@ hookimpl = pluggy.HookimplMarker("claw")
 
 @hookspec
 def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
-    """Answer with the chat services this plugin can talk to.
+    """Contribute chat services: the accounts in which people write and read.
 
-    Asked once, at start, before any message moves; answers are joined in load order.
+    ``name`` (text), ``capabilities`` (set of words), ``limits``, ``async run(inbox)``, ``async send(outbound)``;
+    everything of :class:`claw.OptionalChannelMethods` as the service supports it.
 
-    :param config: the file as this plugin may see it; take your part with ``config.channel("telegram", Model)``.
-    :returns: channels, their names unique in the house; empty when your section is absent.
-    :raises ConfigError: a key of yours is wrong. The host sets this plugin aside, says which key and how to mend
-        it, and starts the others; ``plugins.entries.ID.required: true`` stops the start.
+    :param config: take your part with ``config.channel("telegram", Model)`` or ``config.accounts(…)``.
+    :returns: one object for each account; none when the section is absent. Names are unique.
+    :when: at the start of a gateway, when ``channels.NAME`` is configured; ``run`` then listens until it is
+        cancelled.
+    :limits: ``run`` none; ``send`` 30 s; a cancelled ``run`` has 1 s to end.
+    :failure: a channel that stops is started again with growing pauses, and quarantined after five times in a row.
+    :default: no chat service; ``claw chat`` still talks to the terminal. Since 0.1.
 
-    .. versionadded:: 0.1
+    Example::
+
+        if settings := config.channel("acme", AcmeSettings):
+            yield AcmeChannel(settings, config.http(settings.base_url))
     """
     return ()
 
 
 @hookspec
 def register_providers(config: "PluginConfig") -> "Iterable[Provider]":
-    """Answer with the model services this plugin can ask.
+    """Contribute model services.
 
-    Asked once, when a model of this plugin is configured. Do not import the vendor's SDK here: do it at the first call.
+    ``name`` (text), ``stream(request)`` (an async iterator of model events), ``context_tokens(model)`` (an int) and
+    ``credentials()`` (the keys to try, in order).
 
     :param config: take your part with ``config.provider("anthropic", Model)``.
-    :returns: providers, their names unique in the house.
+    :returns: providers; names are unique.
+    :when: at start, when a model of this plugin is configured. Import the vendor's library at the first call, not
+        here.
+    :limits: 3600 s between two events of one answer; the provider has shorter limits of its own.
+    :failure: what ``stream`` raises becomes a ``ProviderError`` that names the provider; the model selector goes on
+        from it.
+    :default: no models; the error names the packages that bring them. Since 0.1.
 
-    .. versionadded:: 0.1
+    Example::
+
+        yield Acme(config.provider("acme", AcmeSettings) or AcmeSettings())
     """
     return ()
 
 
 @hookspec
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    """Answer with the tools this plugin brings, each required or ``optional=True``.
-
-    With a manifest that names them, asked at the first call of one of them; without, at start.
+    """Contribute tools: functions that a model may call, marked with ``@tool``.
 
     :param config: take your part with ``config.plugin(Model)``.
-    :returns: tools; one whose name a core tool or an earlier plugin has is skipped, both owners named.
+    :returns: tools (:class:`claw.Tool`), at most 500.
+    :when: with a manifest that declares them, at the first call of one of them; without one, at start.
+    :order: the first plugin in load order has a name; a later tool of that name is skipped, and both owners are
+        named.
+    :limits: ``timeout_seconds`` of the tool; none by default.
+    :failure: the model gets the error as the result, and the turn goes on.
+    :default: the model only answers. Since 0.1.
 
-    .. versionadded:: 0.1
+    Example::
+
+        @tool(optional=True, description="Restart a service.")
+        async def acme_restart(name: str) -> str:
+            return f"{name} is restarting"
     """
     return ()
 
 
 @hookspec
 def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]":
-    """Answer with the pieces of the system prompt this plugin writes.
+    """Contribute sections of the system prompt.
 
-    Each has a name, a position, says whether it is stable (before the cache boundary), in which modes it stands, and
-    renders from facts alone: the same facts must give the same bytes.
+    ``PromptSection(name, position, render)``: ``render(facts)`` returns the text with its heading. A ``stable``
+    section stands before the cache boundary: it depends on the facts of the conversation only, and the same facts
+    give the same bytes.
 
-    .. versionadded:: 0.1
+    :returns: sections; one with the name of a section of core replaces it.
+    :when: rendered for each turn; the text of a stable section is kept for 3 s.
+    :order: ``position`` in the prompt (claw's own: 10, 20 …), which ``prompt.positions`` of the config file may change.
+    :limits: 5 s for all sections of a plugin, 24,000 characters each, in the plugin's own thread.
+    :failure: the section is left out, and ``claw prompt show`` names the error.
+    :default: the sections of claw-prompt; without it, one sentence of core. Since 0.1.
+
+    Example::
+
+        yield PromptSection("mood", 500, lambda facts: "## Mood\\nBe friendly and brief.")
     """
     return ()
 
 
 @hookspec
 def register_sandboxes(config: "PluginConfig") -> "Iterable[Sandbox]":
-    """Answer with the places where commands can run inside walls.
+    """Contribute isolated environments for the commands of tools.
 
-    .. versionadded:: 0.1
+    ``name`` (text), ``async probe()`` (empty text = it works here, else the reason) and ``wrap(argv, *, workspace,
+    environment)`` (the command line that runs ``argv`` with write access below ``workspace`` only).
+
+    :when: for each command of an agent whose ``sandbox.mode`` asks for isolation.
+    :order: ``sandbox.backend`` names the one to use; else the first.
+    :limits: ``wrap`` is called in the turn's own thread: it must not block.
+    :failure: the command does not run.
+    :default: ``sandbox.mode`` other than ``off`` is an error; commands never run without the isolation that is
+        configured. Since 0.1.
+
+    Example::
+
+        def wrap(self, argv, *, workspace, environment):
+            return ["bwrap", "--ro-bind", "/", "/", "--bind", str(workspace), str(workspace), *argv]
     """
     return ()
 
 
 @hookspec
-def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMiddleware]":
-    """Answer with wrappers round every provider: metering, limits, tracing, another way of calling tools.
+def register_provider_middleware(config: "PluginConfig") -> "Iterable[extensions.ProviderMiddleware]":
+    """Contribute wrappers round every provider: metering, limits, tracing, another way of calling tools.
 
-    ``wrap(provider)`` is called once for each provider. The lowest ``position`` is the outermost: it sees a request first
-    and the answer last; one that measures what a service really gets has a high position. What a wrapper does not change
-    it passes on, unknown attributes too. Secrets are masked outside of all of them, by core.
+    ``name`` (text) and ``wrap(provider)``, which returns a provider. It passes on what it does not change: attributes
+    that it does not know, each event as soon as it comes, errors, and the closing of a stream. Secrets are masked
+    outside of it.
 
-    .. versionadded:: 0.2
+    :when: ``wrap`` once for each provider, at start; the wrapped ``stream`` for every model call, also for summaries.
+    :order: the lowest ``position`` is the outermost: it sees a request first and the answer last. One that measures
+        what a service really gets has a high position.
+    :limits: none of its own; it runs in the turn's own loop and must not block.
+    :failure: an exception of ``wrap`` quarantines the plugin; one of ``stream`` is a failed model call.
+    :default: requests reach the provider as they are: no ledger, no budgets. Since 0.2.
+
+    Example::
+
+        def wrap(self, provider):
+            return TimedProvider(provider)  # its stream measures; __getattr__ passes on the rest
     """
     return ()
 
 
 @hookspec
-def register_model_selectors(config: "PluginConfig") -> "Iterable[ModelSelector]":
-    """Answer with a choice of model and key: which is asked, and what follows when it fails. Chosen; slot ``models``.
+def register_model_selectors(config: "PluginConfig") -> "Iterable[extensions.ModelSelector]":
+    """Contribute the choice of model and key for each call, and of the next one after a failure.
 
-    Without one, core asks the first model with its first key, and a failure ends the turn.
+    ``name`` (text), ``select(models, providers, request, options)``, which returns a ``ModelCall``, and
+    ``credentials(provider, agent_dir)``, the keys that would be tried, in order.
 
-    .. versionadded:: 0.2
+    :when: ``select`` once for each turn and each call beside it (a summary, a memory flush).
+    :order: slot ``models``: one is in force.
+    :limits: none of its own; it runs in the turn's own loop and must not block.
+    :failure: the error ends the turn.
+    :default: the first model that has a key, with its first key; a failure ends the turn. Since 0.2.
+
+    Example::
+
+        def select(self, models, providers, request, options):
+            first = random.choice(models)
+            return one_call(providers[first.provider], first.model, request)
     """
     return ()
 
 
 @hookspec
-def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]":
-    """Answer with what a model is shown of a long conversation. Chosen; slot ``context``.
+def register_context_engines(config: "PluginConfig") -> "Iterable[extensions.ContextEngine]":
+    """Contribute the part of a long conversation that a model is shown.
 
-    Without one, core shows the newest turns that fit into the model's window.
+    ``name`` (text), ``wrap(call, turn)``, which returns a ``ModelCall`` with a history that fits, ``async
+    compact(turn, focus)``, which shortens the history now and returns a line for the person, and ``async
+    before_reset(turn)``. A call is never separated from its result, and the newest message is always shown.
 
-    .. versionadded:: 0.2
+    :when: ``wrap`` once for each turn; ``compact`` on ``/compact``; ``before_reset`` on ``/new`` and ``/reset``.
+    :order: slot ``context``: one is in force.
+    :limits: none of its own; it runs in the turn's own loop and must not block.
+    :failure: the error ends the turn.
+    :default: the newest turns that fit into the model's window; ``/compact`` names the package that brings it. Since
+        0.2.
+
+    Example::
+
+        def wrap(self, call, turn):
+            return lambda messages, tool_choice: call(newest_turns(messages, 20), tool_choice)
     """
     return ()
 
 
 @hookspec
-def register_reviewers(config: "PluginConfig") -> "Iterable[Reviewer]":
-    """Answer with reviewers of tool calls: ``before(call, context)`` allows, asks, denies, or changes the arguments.
+def register_reviewers(config: "PluginConfig") -> "Iterable[extensions.Reviewer]":
+    """Contribute reviewers of tool calls, which allow, refuse or change a call, or put it before a person.
 
-    The strictest answer wins; changed arguments are handed on to the next reviewer. An optional
-    ``after(call, result, context)`` may replace the result. The context names the turn, session, agent, address, sender,
-    owner, the tool's traits and what the model has read (:class:`claw.CallContext`).
+    ``before(call, context)`` returns None or a :class:`claw.Review`: the strictest verdict wins, and changed
+    arguments are passed on to the next reviewer; a ``note`` is added to the result, and ``deny`` may end the turn
+    (``end_turn``). An optional ``after(call, result, context)`` may return another result. Both may be async; neither
+    changes its arguments in place. With ``all_calls = True`` a reviewer also gets the calls that cannot run
+    (:attr:`claw.CallContext.problem`).
 
-    A call that cannot run, because there is no such tool or its arguments are invalid, is put only before reviewers with
-    the attribute ``all_calls = True``; they are also given the results of calls that did not run. A review may add a
-    ``note`` to the result, and with ``deny`` it may end the turn (``end_turn``). Both methods are called in the plugin's
-    own thread, about 0.1 ms each.
+    :when: for every tool call that the policy allows, before it runs, and after it.
+    :order: ``position``; a reviewer that compares what the model wrote has a low one.
+    :limits: 5 s for each call, in the plugin's own thread; about 0.1 ms for the thread.
+    :failure: a reviewer that raises or is late denies; one whose ``after`` does makes the result an error.
+    :default: policy alone decides. Since 0.1; in 0.2 ``before`` and ``after`` are given a context, and ``position``
+        orders them.
 
-    A reviewer that raises, or takes longer than 5 s, denies; one whose ``after`` raises makes the result an error.
+    Example::
 
-    .. versionadded:: 0.1
-    .. versionchanged:: 0.2 ``before`` and ``after`` are given a context; ``position`` orders them.
+        def before(self, call, context):
+            if call.name == "exec" and not context.owner:
+                return Review("ask", "somebody else than the owner wants to run a command")
     """
     return ()
 
 
 @hookspec
-def register_approvers(config: "PluginConfig") -> "Iterable[Approver]":
-    """Answer with a way to ask a person about a call. Chosen; slot ``approvals``.
+def register_approvers(config: "PluginConfig") -> "Iterable[extensions.Approver]":
+    """Contribute a way to ask a person about a tool call.
 
-    Without one, every call that needs a person is refused.
+    ``name`` (text) and ``async ask(request)``, which shows the request, waits and returns a ``Decision``.
 
-    .. versionadded:: 0.2
+    :when: for each call that the policy, a setting or a reviewer puts before a person.
+    :order: slot ``approvals``: one is in force.
+    :limits: it waits as long as it needs; it is cancelled with the turn.
+    :failure: the call is refused.
+    :default: every such call is refused, and the text names the package that asks. Since 0.2.
+
+    Example::
+
+        async def ask(self, request):
+            return await self.pager.question(request)
     """
     return ()
 
 
 @hookspec
-def register_filters(config: "PluginConfig") -> "Iterable[Any]":
-    """Answer with filters of messages: ``inbound(message)`` and ``outbound(message)`` change or drop one (None).
+def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilter]":
+    """Contribute filters of messages, which change a message or drop it.
 
-    A filter that raises, or takes longer than 5 s, leaves the message as it was.
+    ``inbound(message)``, ``outbound(message)`` or both, sync or async: each returns the message, a changed copy, or
+    None to drop it. The address of a message, its sender, its ids and its delivery key stay as they are.
 
-    .. versionadded:: 0.1
+    :when: ``inbound`` for each message before its turn; ``outbound`` for each reply before it enters the outbox.
+    :order: ``position``; each filter is given what the one before it returned.
+    :limits: 5 s for each message, in the plugin's own thread.
+    :failure: the message stays as it was, and the log names the plugin.
+    :default: messages are not changed. Since 0.1.
+
+    Example::
+
+        def outbound(self, message):
+            return replace(message, text=message.text.replace("**", ""))
     """
     return ()
 
 
 @hookspec
-def register_observers(config: "PluginConfig") -> "Iterable[Observer]":
-    """Answer with observers: ``on_event(event)`` is given every event of every turn.
+def register_observers(config: "PluginConfig") -> "Iterable[extensions.Observer]":
+    """Contribute observers of turns.
 
-    The classes of events are public (``claw.TurnStarted`` and the others). What an observer raises is logged with the
-    plugin's name and never spreads; each has 2 s.
+    ``on_event(event)``, sync or async, is given every event of every turn: :class:`claw.TurnStarted` and the other
+    classes of :class:`claw.Event`. New classes may come with each version, so an observer ignores those that it does
+    not know.
 
-    .. versionadded:: 0.1
-    .. versionchanged:: 0.2 the method is named ``on_event``.
+    :when: while a turn runs; the events of one turn come in order.
+    :order: ``position``.
+    :limits: 2 s for each event, in the plugin's own thread.
+    :failure: the log names the plugin; the turn goes on.
+    :default: nobody listens. Since 0.1; in 0.2 the method is named ``on_event``.
+
+    Example::
+
+        def on_event(self, event):
+            if isinstance(event, TurnEnded):
+                self.turns += 1
     """
     return ()
 
 
 @hookspec
-def register_services(config: "PluginConfig") -> "Iterable[Service]":
-    """Answer with background tasks of the gateway process: ``async run(runtime, stop)`` until ``stop`` is set.
+def register_services(config: "PluginConfig") -> "Iterable[extensions.Service]":
+    """Contribute background tasks of the gateway process.
 
-    Asked when a gateway starts, not for a chat in the terminal. A service that fails is quarantined, the others go on.
+    ``name`` (text) and ``async run(runtime, stop)``, which runs until ``stop`` (an ``asyncio.Event``) is set; an
+    optional ``health()`` returns plain data for ``claw status``.
 
-    .. versionadded:: 0.2
+    :when: from the start to the stop of a gateway; not for a chat in the terminal.
+    :order: all run side by side.
+    :limits: it shares the gateway's event loop and must not block it; after ``stop`` it has 1 s, then it is
+        cancelled.
+    :failure: the plugin is quarantined, and the other services go on.
+    :default: the gateway serves its channels only. Since 0.2.
+
+    Example::
+
+        async def run(self, runtime, stop):
+            async with self.listening():
+                await stop.wait()
     """
     return ()
 
 
 @hookspec
-def register_turn_logs(config: "PluginConfig") -> "Iterable[TurnLog]":
-    """Answer with a durable log of turns, from which a restart goes on. Chosen; slot ``turnLog``.
+def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]":
+    """Contribute a durable log of turns, from which a restart goes on.
 
-    Without one, a turn that a crash cuts off is lost.
+    ``name`` (text), ``began``, ``joined``, ``once`` (false when the call was started before, also by the process
+    before), ``not_begun`` and ``ended``, which writes the outcome, the replies and the statements of others in one
+    commit.
 
-    .. versionadded:: 0.2
+    :when: at the start of a turn, before each call that must not run twice, and at the end of the turn.
+    :order: slot ``turnLog``: one is in force.
+    :limits: every call returns when the record is written; it blocks the turn, so it takes microseconds.
+    :failure: a call that cannot write raises ``ClawError``; the turn waits and tries again where nobody can be told.
+    :default: a log of this process only: a turn that a crash cuts off is lost. Since 0.2.
+
+    Example::
+
+        def once(self, turn, call):
+            return self.database.write("INSERT OR IGNORE INTO acme_calls VALUES (?, ?)", turn, call) == 1
     """
     return ()
 
 
 @hookspec
-def register_session_stores(config: "PluginConfig") -> "Iterable[SessionStore]":
-    """Answer with a place for transcripts. Chosen; slot ``sessions``. Without one, core keeps JSONL files.
+def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.SessionStore]":
+    """Contribute a place for the transcripts of conversations.
 
-    .. versionadded:: 0.2
+    ``name`` (text) and ``async open(key, agent_id)``, which returns a session for one turn.
+
+    :when: ``open`` at the start of each turn.
+    :order: slot ``sessions``: one is in force.
+    :limits: none of its own; it runs in the turn's own loop.
+    :failure: the error ends the turn before a model is called.
+    :default: core keeps one JSONL file for each conversation. Since 0.2.
+
+    Example::
+
+        async def open(self, key, agent_id):
+            return AcmeSession(self.rows.setdefault(key, []))
     """
     return ()
 
 
 @hookspec
-def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
-    """Answer with commands for chats: ``name``, ``summary``, ``owner_only`` and ``async run(arguments, conversation)``.
+def register_chat_commands(config: "PluginConfig") -> "Iterable[extensions.ChatCommand]":
+    """Contribute commands that people type in chats, ``/name``.
 
-    The first plugin in order has the name; ``/help`` lists them all. Only what an admitted person typed is a command,
-    never quoted or forwarded text.
+    ``name``, ``summary`` (texts), ``owner_only`` (bool) and ``async run(arguments, conversation)``, which returns the
+    answer.
 
-    .. versionadded:: 0.2
+    :when: at the first word with a slash; only what an admitted person typed is a command, never quoted or forwarded
+        text.
+    :order: the first plugin in order has the name; ``/help`` and the menus of channels list all commands.
+    :limits: none of its own; it runs in the turn's own loop and must not block.
+    :failure: the person gets the error, which names the plugin.
+    :default: the commands of core. Since 0.2.
+
+    Example::
+
+        async def run(self, arguments, conversation):
+            return f"pong {arguments}"
     """
     return ()
 
 
 @hookspec
-def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
-    """Answer with checks for ``claw doctor``: ``check(runtime)`` returns findings, each with a fix.
+def register_diagnostics(config: "PluginConfig") -> "Iterable[extensions.Diagnostic]":
+    """Contribute checks of ``claw doctor``.
 
-    Asked only by ``claw doctor``; a check that raises is a finding about its plugin.
+    ``name`` (text) and ``check(runtime)``, sync or async, which returns findings (:class:`claw.Finding`), each with a
+    fix. A check changes nothing.
 
-    .. versionadded:: 0.2
+    :when: asked by ``claw doctor`` only.
+    :order: ``position``.
+    :limits: none of its own; the check is part of a command that a person waits for.
+    :failure: a check that raises is a finding about its plugin.
+    :default: the checks of claw's own plugins. Since 0.2.
+
+    Example::
+
+        def check(self, runtime):
+            return [] if self.key else [Finding("acme", "no-key", "acme has no key", "set ACME_KEY")]
     """
     return ()
 
 
 @hookspec
 def register_commands(app: Any) -> None:
-    """Add sub-commands to ``app``, a typer application. Asked only when the command is not one of claw's own.
+    """Add commands to ``app``, a typer application; the manifest names them in ``commands``.
 
-    .. versionadded:: 0.1
+    :param app: ``app.command("greet")(greet)`` makes ``claw greet``; ``app.add_typer(group, name="acme")`` a group.
+    :when: a command is typed that is not one of core's own.
+    :order: load order; the first plugin has the name.
+    :limits: none: a person waits for the command.
+    :failure: a ``ClawError`` is printed in one line; another exception names the plugin.
+    :default: core's own commands. Since 0.1.
+
+    Example::
+
+        @app.command()
+        def greet(name: str):
+            typer.echo(f"Good day, {name}.")
     """

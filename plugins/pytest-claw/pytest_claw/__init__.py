@@ -31,6 +31,13 @@ _MODULES = {
     "SectionSuite": "section",
     "ToolSuite": "tool",
 }
+SUITE_OF_HOOK = {
+    "register_channels": "ChannelSuite",
+    "register_providers": "ProviderSuite",
+    "register_tools": "ToolSuite",
+    "register_prompt_sections": "SectionSuite",
+}
+"""Each hook and the suite for the objects that answer it."""
 __all__ = sorted(_MODULES)  # noqa: PLE0605
 
 # An editable install does not list its files, so pytest would not find the modules whose asserts it rewrites.
