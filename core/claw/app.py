@@ -25,6 +25,7 @@ from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
 from claw.config import Config, load, validate_source as judge_file
 from claw.config.checks import installed_names, missing_plugins
+from claw.config.errors import combine_errors
 from claw.config.plugin_view import PluginConfig
 from claw.config.source import read_config
 from claw.config.summary import outline_config
@@ -44,7 +45,7 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, 
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, Registry
-from claw.host.state import PluginState, choose_default_model, declared_tools, require_config_owners
+from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools
 from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy import RunFacts, ToolFact, judge_tools, tool_fact, unknown_words
@@ -161,7 +162,8 @@ class App:
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
         registry, facts = self._ordered(self.host.gather())
-        require_config_owners(self.config.raw, self.host.standings)
+        if errors := config_key_errors(self.config, self.host.standings):
+            raise combine_errors(errors)
         self.registry = replace(registry, channels=before._still(registry, setup)) if before else registry
         self.runtime: Runtime = self._rooms(before, facts, disk)
         self._tell_what_is_odd(facts)

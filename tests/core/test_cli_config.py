@@ -99,6 +99,21 @@ def test_what_only_points_at_a_secret_is_shown() -> None:
     assert masked(tree) == tree | {"botToken": MASK, "headers": {"x-team": MASK}}
 
 
+def test_a_key_whose_plugin_is_switched_off_is_an_error_for_every_command_that_judges_the_file(
+    claw: Claw, home: Path
+) -> None:
+    home.mkdir()
+    text = "budgets:\n  day: {usd: 1}\nplugins: {entries: {budgets: {enabled: false}}}\n"
+    (home / "config.yaml").write_text(text, encoding="utf-8")
+    said = "budgets: it has no effect: plugin budgets is disabled. claw config set plugins.entries.budgets.enabled true"
+
+    for words in (["config", "validate"], ["chat", "hi"], ["gateway", "run"]):
+        done = claw(*words)
+        assert (done.returncode, f"config.yaml:1: {said}" in done.stderr) == (3, True), words
+    assert "config.yaml:1: budgets: it has no effect: plugin budgets is disabled" in claw("doctor").stdout
+    assert claw("plugins", "list").returncode == 0
+
+
 def test_validate_tells_every_error_and_exits_with_3(claw: Claw, home: Path) -> None:
     assert claw("config", "validate").returncode == 0
     home.mkdir(exist_ok=True)

@@ -1,12 +1,15 @@
 """standing: how an installed plugin stands under a configuration."""
 
 import json
+from pathlib import Path
 
 import pytest
+from claw.config import validate_source
+from claw.config.source import ConfigSource, parse
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
-from claw.host.state import choose_default_model, decide_states, require_config_owners
+from claw.host.state import CONFIG_KEY_PACKAGES, choose_default_model, config_key_errors, decide_states
 
 
 def plugin(id: str = "acme", **manifest: object) -> InstalledPlugin:
@@ -82,10 +85,71 @@ def test_a_list_of_allowed_plugins_need_not_name_the_parts_of_claw_itself():
     assert state(plugin(standard=True, tools=[{"name": "x"}]), config)[0] == "blocked", "a third party's"
 
 
+def key_errors(file: str, *found) -> list[ConfigError]:
+    """The keys without an owner in a file, under the plugins that are installed."""
+    tree, lines = parse(file)
+    config = validate_source(ConfigSource(text=file, tree=tree, lines=lines), Path("/home"), {})
+    return config_key_errors(config, decide_states(found, outline_config(tree), ()))
+
+
 def test_a_key_whose_plugin_is_not_installed_is_an_error_that_names_the_package():
-    with pytest.raises(ConfigError, match="claw-budgets is not installed"):
-        require_config_owners({"budgets": {"day": {}}}, ())
-    require_config_owners({"budgets": {}}, ())
+    [error] = key_errors("locale: en\nbudgets:\n  day: {usd: 1}")
+
+    assert (error.key, error.line, "claw-budgets is not installed" in str(error)) == ("budgets", 2, True)
+    assert "claw plugins install claw-budgets" in error.fix
+    assert key_errors("budgets: {}") == []
+
+
+OWNER = plugin("acme", kinds=["reviewer"], configKeys=["tools.loopDetection", "agents.tools.loopDetection"])
+
+
+def test_a_key_whose_plugin_is_disabled_is_an_error_that_names_the_command():
+    file = "tools: {loopDetection: {warningThreshold: 3}}\nplugins: {entries: {acme: {enabled: false}}}"
+
+    [error] = key_errors(file, OWNER)
+
+    assert error.key == "tools.loopDetection"
+    assert "plugin acme is disabled" in str(error)
+    assert "claw config set plugins.entries.acme.enabled true" in error.fix
+
+
+def test_one_usable_owner_of_a_key_is_enough():
+    other = plugin("other", kinds=["reviewer"], configKeys=["tools.loopDetection"])
+    file = "tools: {loopDetection: {warningThreshold: 3}}\nplugins: {deny: [acme]}"
+
+    assert key_errors(file, OWNER, other) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [
+        ("tools: {loop_detection: {warningThreshold: 3}}", ["tools.loop_detection"]),
+        ("tools: {loopDetection: {enabled: false}}", []),
+        ("tools: {loopDetection: {}}", []),
+        (
+            "agents:\n  defaults:\n    tools: {loopDetection: {historySize: 3}}\n  list:\n"
+            "    - {id: a, tools: {deny: [exec]}}\n    - {id: b, tools: {loopDetection: {historySize: 3}}}",
+            ["agents.defaults.tools.loopDetection", "agents.list[1].tools.loopDetection"],
+        ),
+        ("agents: {entries: {b: {skills: [x]}}}", ["agents.entries.b.skills"]),
+        ("skills: [x]", ["skills"]),
+        ("providers: {any: {tools: prompt}}", ["providers.any.tools"]),
+        ("providers: {any: {models: {m: {tools: none}}}}", ["providers.any.models.m.tools"]),
+        ("logging: {level: debug, redactPatterns: [x]}", ["logging.level"]),
+        ("channels: {irc: {allowFrom: [a], queue: {mode: collect}}}", ["channels.irc.queue"]),
+    ],
+)
+def test_every_key_without_an_owner_is_found_where_it_is_written(file, keys):
+    assert [error.key for error in key_errors(file)] == keys
+
+
+def test_the_hints_name_the_keys_of_our_own_manifests():
+    folders = Path(__file__).parents[2].glob("plugins/*/claw_*/claw-plugin.json")
+    manifests = [json.loads(path.read_text()) for path in folders]
+
+    owned = {key: f"claw-{each['id']}" for each in manifests for key in each.get("configKeys", ())}
+
+    assert owned == CONFIG_KEY_PACKAGES
 
 
 def test_another_api_version_is_incompatible():

@@ -19,8 +19,7 @@ def without(*plugins: str, **config: Any) -> dict[str, Any]:
 
 async def test_without_prompted_tools_a_printed_call_is_text_and_the_model_has_its_tools_natively() -> None:
     model, tool = FakeProvider(says(PRINTED)), FakeTool("peek")
-    modes = {"fake": {"models": {"m1": {"tools": "prompt"}}}}
-    async with Harness(model, tools=[tool], config=without("prompted-tools", providers=modes)) as harness:
+    async with Harness(model, tools=[tool], config=without("prompted-tools")) as harness:
         reply = await harness.send("go")
 
     assert reply and reply.text == PRINTED
@@ -50,9 +49,17 @@ async def test_without_budgets_a_conversation_has_no_line_of_its_cost() -> None:
     assert lines["model"] == "fake/m1"
 
 
+def test_a_model_that_is_to_be_told_of_tools_in_words_needs_the_plugin_that_tells_it() -> None:
+    modes = {"fake": {"models": {"m1": {"tools": "prompt"}}}}
+    harness = Harness(FakeProvider(), config=without("prompted-tools", providers=modes))
+    with pytest.raises(ConfigError, match="plugin prompted-tools is disabled") as refused:
+        _ = harness.app
+    assert refused.value.key == "providers.fake.models.m1.tools"
+
+
 def test_budgets_in_the_file_that_nothing_would_hold_stop_the_start() -> None:
     harness = Harness(FakeProvider(), config=without("budgets", budgets={"day": {"usd": 1, "per": "day"}}))
     with pytest.raises(ConfigError, match="has no effect") as refused:
         _ = harness.app
-    assert refused.value.where == "budgets"
+    assert (refused.value.key, refused.value.line) == ("budgets", 5)
     assert "plugins.entries.budgets.enabled true" in str(refused.value)

@@ -144,7 +144,8 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     """Return errors and warnings of the file in ``home``; installed plugins are checked by their manifests."""
     from claw.config import ConfigErrors, load
     from claw.config.checks import check_installed, installed_names
-    from claw.host.discovery import installed_plugins
+    from claw.host.discovery import installed_plugins, states_of
+    from claw.host.state import config_key_errors
     from claw.policy.catalog import CORE_TOOLS, GROUPS
 
     try:
@@ -153,8 +154,14 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
-    known = installed_names(installed_plugins(home), CORE_TOOLS, GROUPS)
-    return [], [*config.warnings, *check_installed(config, known), *_bad_base_urls(config)]
+    found = installed_plugins(home)
+    known = installed_names(found, CORE_TOOLS, GROUPS)
+    states = states_of(found, config.raw, environ, file=config.file, lines=config.error_factory.lines)
+    return config_key_errors(config, states), [
+        *config.warnings,
+        *check_installed(config, known),
+        *_bad_base_urls(config),
+    ]
 
 
 def _bad_base_urls(config: "Config") -> Iterator[ConfigError]:

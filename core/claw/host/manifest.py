@@ -136,8 +136,9 @@ class Manifest(ManifestPart, frozen=True):
         enforced.
     :param config_schema: JSON Schema of its settings (``plugins.entries.ID.config``): for editors, and to
         quarantine the plugin before its code is imported when they do not fit.
-    :param config_keys: the keys of the file that it owns beside its own section: ``budgets`` at the top level,
-        ``agents.compaction`` for each agent.
+    :param config_keys: the keys of the file that it gives effect to, beside its own section: ``budgets`` at the top
+        level, ``agents.compaction`` for the defaults and each agent, ``providers.*.tools`` with any name in place of
+        ``*``. A key that is set while no owner of it is in use is an error of the file.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it). Only claw's own distributions may say so.
     :param schema: address of a JSON Schema, for your editor.

@@ -4,17 +4,21 @@ Pure: it reads metadata and the plain tree of the config file, imports no plugin
 list``.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import policy  # its names are imported on use
+from claw.config.paths import Path as KeyPath, camel_case
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.manifest import API_VERSION, FIRST_PARTY, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
+
+if TYPE_CHECKING:
+    from claw.config import Config
 
 
 @dataclass(frozen=True)
@@ -260,40 +264,94 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
             raise PluginError(one.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend)
 
 
-CONFIG_KEY_PACKAGES = {"budgets": "claw-budgets"}
-"""Top-level keys of the file and the package whose plugin gives them effect: for the hint when it is not installed."""
+CONFIG_KEY_PACKAGES = {
+    **dict.fromkeys(("agents.bootstrapMaxChars", "agents.bootstrapTotalMaxChars", "prompt.docsPath"), "claw-prompt"),
+    **dict.fromkeys(("agents.model.fallbacks", "models.cooldowns", "models.wait"), "claw-models"),
+    **dict.fromkeys(("gateway", "messages.queue", "channels.*.queue"), "claw-gateway"),
+    **dict.fromkeys(("logging.level", "logging.maxSize", "logging.keep"), "claw-gateway"),
+    **dict.fromkeys(("providers.*.tools", "providers.*.models.*.tools"), "claw-prompted-tools"),
+    **dict.fromkeys(("tools.loopDetection", "agents.tools.loopDetection"), "claw-loop-guard"),
+    "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
+}  # fmt: skip
+"""Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
+the hint when it is not installed."""
 
 
-def require_config_owners(raw: Mapping[str, Any], plugin_states: Sequence[PluginState]) -> None:
-    """Go no further with a key of the file that has no effect because its plugin is not in use.
+def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:
+    """Return an error for each key of the file that has no effect because no plugin that owns it is in use.
 
-    :param raw: the plain tree of the file. A plugin names its keys in its manifest (``configKeys``).
-    :raises ConfigError: a key whose plugin is missing, disabled, blocked or quarantined; the fix says what to do.
+    A key whose value asks for nothing (empty, ``false``, ``enabled: false``) needs no owner.
+
+    :param plugin_states: a plugin names its keys in its manifest (``configKeys``); of several owners one is enough.
+    :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
     """
-    owners = {
-        key: one for one in plugin_states if one.found.manifest for key in one.found.manifest.config_keys
-    }
-    for key in raw:
-        owner = owners.get(key)
-        if not raw[key] or (owner is None and key not in CONFIG_KEY_PACKAGES):
+    owners: dict[str, list[PluginState]] = {}
+    by_package = {one.found.distribution: one for one in plugin_states}
+    for one in plugin_states:
+        for key in one.found.manifest.config_keys if one.found.manifest else ():
+            owners.setdefault(key, []).append(one)
+    errors = []
+    for key in dict.fromkeys((*owners, *CONFIG_KEY_PACKAGES)):
+        package = CONFIG_KEY_PACKAGES.get(key, "")
+        there = owners.get(key) or [by_package[package]] if key in owners or package in by_package else []
+        if any(one.state in (LOADED, IDLE) for one in there):
             continue
-        if owner is None:
-            package = CONFIG_KEY_PACKAGES[key]
-            raise ConfigError(
-                key,
-                "it has no effect: {package} is not installed",
-                "Install it (claw plugins install {package}), or remove the key",
-                package=package,
-            )
-        if owner.state not in (LOADED, IDLE):
-            raise ConfigError(
-                key,
-                "it has no effect: plugin {id} is {state}",
-                "{command}, or remove the key" if owner.fix else "Remove the key",
-                id=owner.id,
-                state=owner.state,
-                command=owner.fix,
-            )
+        for path, value in values_at(config.layout.tree, key):
+            if _asks_for_something(value):
+                errors.append(_ownerless(config, path, there, package))
+    return sorted(errors, key=lambda error: error.line or 0)
+
+
+def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], package: str) -> ConfigError:
+    if not owners:
+        return config.error_factory.error(
+            path,
+            "it has no effect: {package} is not installed",
+            "Install it (claw plugins install {package}), or remove the key",
+            package=package,
+        )
+    owner = owners[0]
+    return config.error_factory.error(
+        path,
+        "it has no effect: plugin {id} is {state}",
+        "{command}, or remove the key" if owner.fix else "Remove the key",
+        id=owner.id,
+        state=owner.state,
+        command=owner.fix,
+    )
+
+
+def values_at(tree: Mapping[str, Any], pattern: str) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield path and value of every key that a pattern of ``configKeys`` names.
+
+    :param tree: of the file, short forms moved to their full path.
+    :param pattern: dotted, in camelCase. ``*`` is any name or entry; ``agents.KEY`` is KEY of the defaults and of every
+        agent in the list.
+    """
+    first, *rest = pattern.split(".")
+    if first == "agents":
+        yield from _values_below(tree, ("agents", "defaults", *rest))
+        yield from _values_below(tree, ("agents", "list", "*", *rest))
+    else:
+        yield from _values_below(tree, (first, *rest))
+
+
+def _values_below(here: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    if not steps:
+        yield path, here
+        return
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(here, Mapping):
+        entries = here.items()
+    elif isinstance(here, list):
+        entries = enumerate(here)
+    for name, value in entries:
+        if steps[0] == "*" or camel_case(str(name)) == steps[0]:
+            yield from _values_below(value, steps[1:], (*path, name))
+
+
+def _asks_for_something(value: Any) -> bool:
+    return bool(value) and not (isinstance(value, Mapping) and value.get("enabled") is False)
 
 
 def declared_tools(
