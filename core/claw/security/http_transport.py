@@ -119,9 +119,6 @@ class _Pools:
         except BaseException:
             pool.busy -= 1
             raise
-        end = response.extensions.get("network_stream")
-        if isinstance(end, _Stream) and end.parser is None:
-            end.parser = _parser_of(response)
         response.stream = _PooledBody(response.stream, pool)
         return response
 
@@ -160,15 +157,6 @@ class _PooledBody:
         finally:
             self._pool.busy -= self._is_open
             self._is_open = False
-
-
-def _parser_of(response: httpcore2.Response) -> Any:
-    """Return the h11 parser of this connection, to detect left-over bytes; httpcore has no public API for that.
-    Another version of httpcore may not have it: then None, and only unread bytes of the socket are detected."""
-    try:
-        return cast("Any", response.stream)._stream._connection._h11_state
-    except AttributeError:
-        return None
 
 
 class _UnsafeConnectError(httpcore2.ConnectError):
@@ -268,13 +256,79 @@ class _Protocol(asyncio.Protocol):
             self._waiter.set_result(None)
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection with httpcore's interface. Writes are buffered until a read, so a request leaves in one piece.
+class _ResponseFraming:
+    """The end of one HTTP/1.1 response in the bytes of its connection; a byte behind it belongs to no response.
 
-    :ivar parser: httpcore's parser of the responses: bytes it received but did not consume belong to no response.
+    httpcore keeps such bytes and would read them as the response to the next request. In doubt the end is never found,
+    so the connection is not used again.
+
+    :param has_body: false for the response to HEAD.
+    :ivar at_end: the bytes so far are one whole response, and not a byte more.
     """
 
-    parser: Any = None
+    def __init__(self, has_body: bool) -> None:
+        self.at_end = False
+        self._has_body = has_body
+        self._step = "status"
+        self._line = b""
+        self._skip = 0  # bytes of the body, or of its present chunk, that are to come
+        self._status = 0
+        self._length: int | None = None
+        self._is_chunked = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the connection."""
+        at = 0
+        while at < len(data) and self._step != "unknown":
+            if self.at_end:
+                self.at_end, self._step = False, "unknown"
+            elif self._skip:
+                skipped = min(self._skip, len(data) - at)
+                self._skip, at = self._skip - skipped, at + skipped
+                self.at_end = self._step == "body" and not self._skip
+            else:
+                end = data.find(b"\n", at) + 1 or len(data)
+                self._line += data[at:end]
+                at = end
+                if self._line.endswith(b"\n"):
+                    line, self._line = self._line.strip(), b""
+                    try:
+                        self._read_line(line)
+                    except (ValueError, IndexError):
+                        self._step = "unknown"
+
+    def _read_line(self, line: bytes) -> None:
+        name, _, value = line.lower().partition(b":")
+        if self._step == "status":
+            self._status, self._step = int(line.split()[1]), "headers"
+        elif self._step == "headers" and line:
+            if name == b"content-length":
+                self._length = int(value)
+            elif name == b"transfer-encoding":
+                self._is_chunked = value.strip() == b"chunked"
+        elif self._step == "headers":
+            self._end_head()
+        elif self._step == "size":
+            self._skip = int(line.partition(b";")[0], 16)
+            self._step = "chunk" if self._skip else "trailers"
+        elif self._step == "chunk":  # the line break behind it
+            self._step = "size"
+        else:
+            self.at_end = not line
+
+    def _end_head(self) -> None:
+        if 100 <= self._status < 200:
+            self._step = "unknown" if self._status == 101 else "status"
+        elif not self._has_body or self._status in (204, 304) or (self._length == 0 and not self._is_chunked):
+            self.at_end = True
+        elif self._is_chunked:
+            self._step = "size"
+        else:
+            self._step, self._skip = "body" if self._length else "unknown", self._length or 0
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection with httpcore's interface. Writes are buffered until a read, so a request leaves in one piece."""
 
     def __init__(self, protocol: _Protocol, host: str) -> None:
         self._protocol, self._host = protocol, host
@@ -282,6 +336,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
         self._size = 0
         self._is_reused = False  # it has received a response
         self._awaits_response = False
+        self._framing: _ResponseFraming | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._buffer:
@@ -303,6 +358,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
         if not self._is_reused and data[:1] == b"\x15" and (error := tls_required_error(self._host, data)):
             raise _UnsafeConnectError(error)
         self._is_reused, self._awaits_response = True, False
+        if self._framing:
+            self._framing.feed(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -339,7 +396,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":  # an idle connection was closed, or the service sent unrequested data
-            left = self.parser is not None and bool(self.parser.trailing_data[0])
+            left = self._framing is not None and not self._framing.at_end
             left = left or self._protocol.is_closed or bool(self._protocol.received)
             return left or self._protocol.transport.is_closing()
         names = {"client_addr": "sockname", "server_addr": "peername"}
@@ -351,6 +408,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
                 STALE_CONNECTION
             )  # it cannot be the response to a request that is not sent yet
         buffered, size, self._buffer, self._size = self._buffer, self._size, [], 0
+        if not self._awaits_response:
+            self._framing = _ResponseFraming(not buffered[0].startswith(b"HEAD "))
         # long data is not joined, to avoid a copy
         pieces = buffered if size > _MAX_BUFFERED_BYTES else [b"".join(buffered)]
         for piece in pieces:
