@@ -49,7 +49,7 @@ _NAMES = {
     "claw.contracts.messages": (
         "AcceptedEvent Address MessageContext Attachment Button QuotedMessage Inbound Outbound Receipt Sender"
     ),
-    "claw.contracts.prompt": "ContextFile PromptFacts PromptSection fit_context_files inbound_context",
+    "claw.contracts.prompt": "ContextFile PromptFacts PromptSection",
     "claw.contracts.provider": (
         "Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt TextDelta ThinkingDelta "
         "ToolSpec CallAccount bill_to current_account tool_mode_of with_purpose"
@@ -68,6 +68,7 @@ _NAMES = {
     "claw.security.child_env": "child_environment",
     "claw.security.command_line": "CommandStep split_single_command split_commands",
     "claw.security.http_client": "HttpClients is_loopback",
+    "claw.security.untrusted_text": "inbound_context neutralise",
     "claw.storage.files": "make_folder replace_file",
     "claw.storage.history": "IncrementalCache",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",

@@ -79,8 +79,6 @@ from claw.contracts.prompt import (
     ContextFile as ContextFile,
     PromptFacts as PromptFacts,
     PromptSection as PromptSection,
-    fit_context_files as fit_context_files,
-    inbound_context as inbound_context,
 )
 from claw.contracts.provider import (
     CallAccount as CallAccount,
@@ -142,6 +140,7 @@ from claw.security.command_line import (
     split_single_command as split_single_command,
 )
 from claw.security.http_client import HttpClients as HttpClients, is_loopback as is_loopback
+from claw.security.untrusted_text import inbound_context as inbound_context, neutralise as neutralise
 from claw.storage.files import make_folder as make_folder, replace_file as replace_file
 from claw.storage.history import IncrementalCache as IncrementalCache
 from claw.storage.provenance import (

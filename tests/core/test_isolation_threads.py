@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from claw.host.isolation import DaemonThreadPool
+from claw.contracts.tool import DaemonThreadPool
 
 
 async def test_no_more_than_its_width_run_at_once_and_all_get_their_answer() -> None:
@@ -45,7 +45,7 @@ async def test_who_is_cancelled_while_he_waits_is_never_called() -> None:
 def test_a_thread_that_hangs_does_not_keep_the_process() -> None:
     code = """
 import asyncio, time
-from claw.host.isolation import DaemonThreadPool
+from claw.contracts.tool import DaemonThreadPool
 async def main():
     try:
         await asyncio.wait_for(DaemonThreadPool(1, "t").run(lambda: time.sleep(600)), 0.05)

@@ -9,10 +9,10 @@ from claw.contracts.prompt import (
     ContextFile,
     PromptFacts,
     PromptSection,
-    fit_context_files,
-    inbound_context,
     size_of,
 )
+from claw.security.untrusted_text import inbound_context
+from claw_prompt.budget import fit_context_files
 from claw_prompt.command import prompt_data
 from hypothesis import given, strategies as st
 from prompts import assemble

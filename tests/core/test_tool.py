@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from claw.contracts.errors import ClawError, ToolError
 from claw.contracts.text import OMISSION_MARK, truncate, truncate_blocks
-from claw.contracts.tool import Tool, ToolContext, ToolResult, check_and_run, fit_result, run, tool, validate
+from claw.contracts.tool import Tool, ToolContext, ToolResult, fit_result, tool, validate
 from claw.contracts.transcript import Image, Text
+from claw.host.worker import check_and_run, run_tool as run
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 from claw.contracts.messages import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
-from claw.contracts.prompt import inbound_context
 from claw.security.untrusted_text import (
     CLOSES,
     HISTORY_CHARS,
@@ -15,6 +14,7 @@ from claw.security.untrusted_text import (
     WORDS_CHARS,
     fenced_json,
     group_context,
+    inbound_context,
     metadata_before,
     neutralise,
     strip_metadata,

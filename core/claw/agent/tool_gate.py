@@ -18,9 +18,10 @@ from claw.contracts.events import Event, ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
 from claw.contracts.messages import Address, Inbound, Outbound
 from claw.contracts.text import result_limit
-from claw.contracts.tool import ApprovalCallback, Tool, ToolContext, ToolResult, fit_result, run, validate
+from claw.contracts.tool import ApprovalCallback, Tool, ToolContext, ToolResult, fit_result, validate
 from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Text, ToolCall
 from claw.host.calls import describe_malformed, review_tool_result, run_filters, run_reviewers
+from claw.host.worker import run_tool
 from claw.i18n import t
 from claw.policy import Judgement
 from claw.security.child_env import child_environment
@@ -146,7 +147,7 @@ async def _prepared(
             return await _not_run(checked, NO_RESULT, context, runtime)
         reached(runtime.turn_log, "effect-marked")
         async with amending.watch():
-            answer = await run(tool, given, given_context)
+            answer = await run_tool(tool, given, given_context)
         reached(runtime.turn_log, "effect-done")
         answer = await amending.apply_changes(answer, asking)
         if is_untrusted_result(tool.name, answer):

@@ -12,9 +12,8 @@ from claw.agent.turn_context import (
 from claw.config import Config
 from claw.contracts.errors import ClawError
 from claw.contracts.messages import AcceptedEvent, Inbound
-from claw.contracts.prompt import inbound_context
 from claw.contracts.transcript import Image, Message, Text, User
-from claw.security.untrusted_text import NAMES, metadata_before, trusted_facts, user_text
+from claw.security.untrusted_text import NAMES, inbound_context, metadata_before, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
 
 PICTURE_BYTES = 5_000_000

@@ -2,22 +2,36 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pydantic.alias_generators import to_camel
 
 from claw.config.channels import example_unless_id
-from claw.config.paths import Path, nearest, normalise_agent_id
+from claw.config.errors import ErrorFactory
+from claw.config.models import Settings
+from claw.config.paths import Layout, Path, nearest, normalise_agent_id
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, schema_violations
 from claw.config.values import Secret
 from claw.contracts.errors import ConfigError
 
-if TYPE_CHECKING:
-    from claw.config.loader import Config
-
 _PATTERN = frozenset("*?[")
 _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
+
+
+class CheckedConfig(Protocol):
+    """The part of :class:`claw.config.Config` that the checks read."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+    @property
+    def error_factory(self) -> ErrorFactory: ...
+    @property
+    def agent_ids(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +87,12 @@ def installed_names(found: Iterable[Any], core_tools: Iterable[str], groups: Ite
     )
 
 
-def reference_errors(config: "Config") -> list[ConfigError]:
+def reference_errors(config: CheckedConfig) -> list[ConfigError]:
     """Return an error for each invalid reference inside the file; with any of them the file is refused."""
     return [*_duplicate_agents(config), *_unknown_agents(config)]
 
 
-def file_warnings(config: "Config") -> tuple[ConfigError, ...]:
+def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
     """Return warnings that need the file alone: empty keys, variables that are not set, jobs that cannot run."""
     return (
         *_unset_variables(config),
@@ -91,7 +105,7 @@ def file_warnings(config: "Config") -> tuple[ConfigError, ...]:
     )
 
 
-def check_installed(config: "Config", known: InstalledNames) -> tuple[ConfigError, ...]:
+def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[ConfigError, ...]:
     """Compare the file with the installed plugins: unknown sections and names, each with the nearest known name.
 
     :returns: warnings; the caller shows each once.
@@ -105,7 +119,7 @@ def check_installed(config: "Config", known: InstalledNames) -> tuple[ConfigErro
     )
 
 
-def missing_plugins(config: "Config", known: InstalledNames) -> tuple[ConfigError, ...]:
+def missing_plugins(config: CheckedConfig, known: InstalledNames) -> tuple[ConfigError, ...]:
     """Return the part of ``check`` that is reported at start: sections and ids of plugins that are not installed. The
     words of tool lists are reported by ``policy.strays``, which knows every tool; ``survey`` quarantines a plugin with
     wrong keys.
@@ -113,7 +127,7 @@ def missing_plugins(config: "Config", known: InstalledNames) -> tuple[ConfigErro
     return (*_unknown_sections(config, known), *_unknown_plugins(config, known))
 
 
-def _duplicate_agents(config: "Config") -> Iterator[ConfigError]:
+def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
     tell, seen = config.error_factory.error, dict[str, str]()
     for index, entry in enumerate(config.settings.agents.list):
         name = normalise_agent_id(entry.id)
@@ -130,7 +144,7 @@ def _duplicate_agents(config: "Config") -> Iterator[ConfigError]:
         yield tell(("agents", "list", index, "default"), "a second agent is marked as default", "Mark one")
 
 
-def _unknown_agents(config: "Config") -> Iterator[ConfigError]:
+def _unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
     written = config.layout.tree.get("bindings", ())
     for index, (binding, raw) in enumerate(zip(config.settings.bindings, written, strict=False)):
         if normalise_agent_id(binding.agent) not in (*config.agent_ids, "main"):
@@ -141,7 +155,7 @@ def _unknown_agents(config: "Config") -> Iterator[ConfigError]:
             )
 
 
-def _unset_variables(config: "Config") -> Iterator[ConfigError]:
+def _unset_variables(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield a warning for each text or secret whose environment variable is not set, and for each empty secret."""
     settings = config.settings.model_dump(by_alias=True, exclude_unset=True)
     secrets = ((path, leaf) for path, leaf in _leaves(settings) if isinstance(leaf, Secret))
@@ -167,7 +181,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _invalid_schedules(config: "Config") -> Iterator[ConfigError]:
+def _invalid_schedules(config: CheckedConfig) -> Iterator[ConfigError]:
     for index, job in enumerate(config.settings.cron.jobs):
         if job.schedule is not None and not job.schedule_is_sound:
             yield config.error_factory.error(
@@ -177,7 +191,7 @@ def _invalid_schedules(config: "Config") -> Iterator[ConfigError]:
             )
 
 
-def _invalid_owners(config: "Config") -> Iterator[ConfigError]:
+def _invalid_owners(config: CheckedConfig) -> Iterator[ConfigError]:
     settings = config.settings
     lists: tuple[tuple[Path, tuple[str, ...]], ...] = (
         (("owners",), settings.owners),
@@ -194,7 +208,7 @@ def _invalid_owners(config: "Config") -> Iterator[ConfigError]:
                 yield from _invalid_id(config, (*path, index), channel, person)
 
 
-def webhooks_without_listener(config: "Config") -> Iterator[tuple[str, str, ConfigError]]:
+def webhooks_without_listener(config: CheckedConfig) -> Iterator[tuple[str, str, ConfigError]]:
     """Yield channel, account and warning of each account in ``mode: webhook`` while no HTTP listener is configured."""
     http = config.settings.channels.get("http")
     if http is not None and http.enabled:
@@ -212,7 +226,7 @@ def webhooks_without_listener(config: "Config") -> Iterator[tuple[str, str, Conf
                 yield name, account, config.error_factory.error(key, problem, fix)
 
 
-def _invalid_ids(config: "Config") -> Iterator[ConfigError]:
+def _invalid_ids(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield a warning for each name in a list of people or groups where the service uses stable ids."""
     for name, section in config.settings.channels.items():
         for path, part in (((), section), *((("accounts", of), one) for of, one in section.accounts.items())):
@@ -234,7 +248,7 @@ def _invalid_ids(config: "Config") -> Iterator[ConfigError]:
                     )
 
 
-def _invalid_id(config: "Config", path: Path, channel: str, person: str) -> Iterator[ConfigError]:
+def _invalid_id(config: CheckedConfig, path: Path, channel: str, person: str) -> Iterator[ConfigError]:
     written = person.strip()
     head, colon, rest = written.partition(":")
     id = rest.strip() if colon and head.strip().lower() == channel else written
@@ -244,7 +258,7 @@ def _invalid_id(config: "Config", path: Path, channel: str, person: str) -> Iter
         yield config.error_factory.error(path, problem, fix, id=id, channel=channel, like=like)
 
 
-def _open_channels(config: "Config") -> Iterator[ConfigError]:
+def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:
     for name, channel in config.settings.channels.items():
         if channel.dm_policy == "open" and "*" not in channel.allow_from:
             problem = "dmPolicy is open, but the list has no star: the channel does not start"
@@ -252,7 +266,7 @@ def _open_channels(config: "Config") -> Iterator[ConfigError]:
             yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix)
 
 
-def _budgets_of_unknown_agents(config: "Config") -> Iterator[ConfigError]:
+def _budgets_of_unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield a warning for each cap on an unknown agent, which has no effect. A pattern may match later agents."""
     for name, budget in config.settings.budgets.items():
         wanted = budget.agent or ""
@@ -266,7 +280,7 @@ def _budgets_of_unknown_agents(config: "Config") -> Iterator[ConfigError]:
             )
 
 
-def _unknown_sections(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _unknown_sections(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     settings, fix = (
         config.settings,
         "Install its plugin (claw plugins install claw-{name}), or take the section out",
@@ -285,7 +299,7 @@ def _unknown_sections(config: "Config", known: InstalledNames) -> Iterator[Confi
 
 
 def _unknown_name(
-    config: "Config", path: Path, name: str, there: Iterable[str], problem: str, fix: str
+    config: CheckedConfig, path: Path, name: str, there: Iterable[str], problem: str, fix: str
 ) -> Iterator[ConfigError]:
     """Yield a warning if ``name`` is not in ``there``. A suggestion of the nearest one takes precedence over ``fix``."""
     if name not in there:
@@ -295,7 +309,7 @@ def _unknown_name(
         )
 
 
-def _unknown_plugins(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _unknown_plugins(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     plugins = config.settings.plugins
     fix = "Install it, or take the entry out"
     for key, names in (("allow", plugins.allow or ()), ("deny", plugins.deny)):
@@ -304,7 +318,7 @@ def _unknown_plugins(config: "Config", known: InstalledNames) -> Iterator[Config
             yield from _unknown_name(config, path, name, known.plugins, "no plugin {name} is installed", fix)
 
 
-def _plugin_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _plugin_keys(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     """Check a plugin's own keys against the schema of its manifest, without importing the plugin."""
     for name, entry in config.settings.plugins.entries.items():
         if entry.enabled and name in known.schemas:
@@ -317,7 +331,7 @@ def _plugin_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigErro
                 )
 
 
-def _channel_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _channel_keys(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     """Check the keys of a channel that core does not read against the schema of the plugin's manifest."""
     for name, section in config.settings.channels.items():
         for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
@@ -325,7 +339,7 @@ def _channel_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigErr
             yield from _extra_keys(config, ("channels", name, *path), part.model_extra or {}, schema)
 
 
-def _provider_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _provider_keys(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     """Check the keys of a provider that core does not read against the schema of its plugin's manifest."""
     for name, section in config.settings.providers.items():
         extra = section.model_extra or {}
@@ -336,7 +350,7 @@ def _provider_keys(config: "Config", known: InstalledNames) -> Iterator[ConfigEr
 
 
 def _extra_keys(
-    config: "Config", place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]
+    config: CheckedConfig, place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> Iterator[ConfigError]:
     """Check the plugin's own keys of a section; they may be written in snake_case."""
     written = {to_camel(key): key for key in extra}
@@ -346,7 +360,7 @@ def _extra_keys(
         yield config.error_factory.error((*place, *path), misfit.problem, misfit.fix, **misfit.values)
 
 
-def _unknown_tools(config: "Config", known: InstalledNames) -> Iterator[ConfigError]:
+def _unknown_tools(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     """Yield unknown entries of allow, deny and alsoAllow; patterns are left to the policy, which knows the run."""
     words = known.tools | known.plugins | known.groups | {"*"}
     if known.has_unlisted or not known.tools:
@@ -361,7 +375,7 @@ def _unknown_tools(config: "Config", known: InstalledNames) -> Iterator[ConfigEr
                     yield from _unknown_name(config, (*path, written, index), word, words, problem, fix)
 
 
-def _tool_lists(config: "Config") -> Iterator[tuple[Path, Any]]:
+def _tool_lists(config: CheckedConfig) -> Iterator[tuple[Path, Any]]:
     agents = config.settings.agents
     scopes: list[tuple[Path, Any]] = [(("tools",), config.settings.tools)]
     scopes.append((("agents", "defaults", "tools"), agents.defaults.tools))

@@ -1,27 +1,85 @@
-"""Tools: functions that a model may call, made from typed functions; their context; and running them.
-
-A tool is plugin code: whatever it raises or returns, and if it never returns, the model gets a result to act
-on.
-"""
+"""Tools: functions that a model may call, made from typed functions, and their context."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
-import json
-import logging
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from claw.contracts import tool_schema as args
-from claw.contracts.errors import ClawError, ToolError
-from claw.contracts.text import repair_text, truncate_blocks
+from claw.contracts.errors import ClawError
+from claw.contracts.text import truncate_blocks
 from claw.contracts.transcript import Image, Text
-from claw.host.isolation import DaemonThreadPool, is_own_exit
 from claw.i18n import t
-from claw.security.workspace_fs import WorkspaceFiles
+
+T = TypeVar("T")
+
+
+EntryKind = Literal["file", "dir", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One directory entry.
+
+    :param name: as on disk; bytes that are not UTF-8 become lone surrogates (``os.fsdecode``).
+    """
+
+    name: str
+    kind: EntryKind
+    size_bytes: int
+
+
+class FileAccess(Protocol):
+    """The files that an agent may touch. Relative paths start in the workspace.
+
+    Every method raises FenceError, with a text for the model, where the agent has no access or the file is not there.
+    """
+
+    workspace: Path
+
+    @property
+    def rule_file_paths(self) -> tuple[Path, ...]:
+        """Paths of the rule files, which an agent never writes directly."""
+        ...
+
+    def read(self, path: str, limit_bytes: int | None = None) -> bytes:
+        """Read a regular file, at most its first ``limit_bytes``."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the content of a file atomically; missing parent folders are created."""
+        ...
+
+    def append(self, path: str, data: bytes) -> None:
+        """Append ``data``; a missing file is created."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a link but not its target. Folders are refused."""
+        ...
+
+    def stat(self, path: str) -> FolderEntry:
+        """Return the entry at ``path``, with links followed."""
+        ...
+
+    def entries(self, path: str) -> tuple[FolderEntry, ...]:
+        """List a folder, sorted by name; links are not followed."""
+        ...
+
+    def folder(self, path: str) -> Path:
+        """Return the real path of a folder, as the working directory of a child process."""
+        ...
+
+    def display_path(self, path: str) -> str:
+        """Format ``path`` for people: relative to the workspace when inside."""
+        ...
 
 
 class Sandbox(Protocol):
@@ -63,11 +121,8 @@ def choose_sandbox(mode: str, wanted: str, there: Mapping[str, Sandbox]) -> Sand
 
 THREADS = 8
 """Limit of plain functions of one package that run at once."""
-GRACE_SECONDS = 4.0
-"""Time for a cancelled tool to clean up before it is abandoned."""
+_IDLE_SECONDS = 10.0
 
-_log = logging.getLogger(__name__)
-_abandoned: set["asyncio.Task[Any]"] = set()
 
 Effects = Literal["none", "idempotent", "once"]
 
@@ -167,7 +222,7 @@ class ToolContext:
     session_key: str
     agent: Any
     owner: bool
-    files: WorkspaceFiles
+    files: FileAccess
     fetch: Any
     state_dir: Path
     progress: Callable[[str], None]
@@ -178,6 +233,62 @@ class ToolContext:
     ask: ApprovalCallback = _no_person
     talk: Any = None
     memory: Path | None = None
+
+
+class DaemonThreadPool:
+    """A pool that runs at most ``width`` calls at once, in daemon threads: a call that hangs does not block
+    process exit.
+
+    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would block the
+    terminal.) An idle thread waits a while for the next call, because a new thread costs more than most
+    calls.
+    """
+
+    def __init__(self, width: int, name: str) -> None:
+        self._width, self._name = width, name
+        self._alive = self._idle = 0
+        self._queue: deque[Callable[[], None]] = deque()
+        self._guard = threading.Condition()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return the answer of ``call``, which must not raise. A caller that is cancelled while it waits
+        leaves the queue.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            if not answer.cancelled():
+                result = call()
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(_settle, answer, result)
+
+        with self._guard:
+            self._queue.append(work)
+            start = self._idle < len(self._queue) and self._alive < self._width
+            self._alive += start
+            self._guard.notify()
+        if start:
+            threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
+        return await answer
+
+    def _run_queue(self) -> None:
+        while True:
+            with self._guard:
+                if not self._queue:
+                    self._idle += 1
+                    self._guard.wait(_IDLE_SECONDS)
+                    self._idle -= 1
+                if not self._queue:
+                    self._alive -= 1
+                    return
+                work = self._queue.popleft()
+            work()
+
+
+def _settle(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 @overload
@@ -255,36 +366,10 @@ def validate(tool: Tool, arguments: Any) -> tuple[dict[str, Any], str]:
     try:
         kept, problem = args.check_arguments(tool.parameters, arguments)
     except Exception as error:  # noqa: BLE001  a plugin's schema: any error in it is the tool's
-        return {}, _attribute(tool, t("its parameters are not a sound JSON Schema: {error}", error=error))
+        return {}, attributed(tool, t("its parameters are not a sound JSON Schema: {error}", error=error))
     if problem:
         problem = t("Invalid arguments for {tool}:", tool=tool.name) + "\n" + problem
     return kept, problem
-
-
-async def check_and_run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
-    """Check the arguments, then :func:`run` the tool."""
-    kept, problem = validate(tool, arguments)
-    return ToolResult(problem, is_error=True) if problem else await run(tool, kept, context)
-
-
-async def run(
-    tool: Tool, arguments: dict[str, Any], context: ToolContext, grace_seconds: float = GRACE_SECONDS
-) -> ToolResult:
-    """Run a tool with arguments that :func:`validate` accepted. It raises nothing but ``CancelledError``.
-
-    :param grace_seconds: a tool that does not end within this time of its cancellation is abandoned.
-    """
-    task = asyncio.create_task(_isolated(tool, arguments, context), name=f"tool {tool.name}")
-    try:
-        await asyncio.wait({task}, timeout=tool.timeout_seconds)
-        if task.done():
-            return task.result()
-    finally:
-        if not task.done():
-            await _stop(task, tool, grace_seconds)
-    seconds = tool.timeout_seconds
-    late = t("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds)
-    return ToolResult(late, is_error=True)
 
 
 def fit_result(result: ToolResult, limit: int, suffix: str | None = None) -> ToolResult:
@@ -297,69 +382,9 @@ def fit_result(result: ToolResult, limit: int, suffix: str | None = None) -> Too
     return result if blocks == result.blocks else replace(result, content=blocks)
 
 
-async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-    """Run the tool and return a result, whatever the plugin does. Only our own cancellation passes through."""
-    try:
-        return _as_result(tool, await tool.run(arguments, context))
-    except ToolError as error:
-        return ToolResult(repair_text(_text_of(error)), is_error=True)
-    except BaseException as error:
-        if is_own_exit(error):
-            raise
-        _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
-        message = _text_of(error).strip()
-        if " " not in message:  # KeyError('x') says nothing without its name
-            message = f"{type(error).__name__}: {message}".removesuffix(": ")
-        details = {"error": type(error).__name__, "plugin": tool.plugin}
-        return ToolResult(repair_text(_attribute(tool, message)), details, is_error=True)
-
-
-async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:
-    task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=grace_seconds)
-    if not done:
-        line = t(
-            "the tool {tool} (plugin {plugin}) was stopped and did not end: it is left behind, its answer dropped",
-            tool=tool.name,
-            plugin=tool.plugin or "-",
-        )
-        _log.warning(line)
-        _abandoned.add(task)
-        task.add_done_callback(_abandoned.discard)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  __str__ can be a plugin's code too
-        return type(error).__name__
-
-
-def _attribute(tool: Tool, message: str) -> str:
+def attributed(tool: Tool, message: str) -> str:
+    """Add the plugin of a tool to a message about it."""
     return t("{message} (plugin {plugin})", message=message, plugin=tool.plugin) if tool.plugin else message
-
-
-def _as_result(tool: Tool, answer: Any) -> ToolResult:
-    if isinstance(answer, str):
-        return ToolResult(repair_text(answer))
-    if isinstance(answer, dict):
-        return ToolResult(
-            repair_text(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer
-        )
-    if isinstance(answer, ToolResult):
-        if isinstance(answer.content, str):
-            return replace(answer, content=repair_text(answer.content))
-        given = answer.content
-        if isinstance(given, list | tuple) and all(isinstance(block, Text | Image) for block in given):
-            blocks = (Text(repair_text(block.text)) if isinstance(block, Text) else block for block in given)
-            return replace(answer, content=tuple(blocks))
-        kind = "ToolResult(content=…)"
-    else:
-        kind = type(answer).__name__
-    wrong = t(
-        "{tool} answered with {kind}; a tool answers with str, dict or ToolResult", tool=tool.name, kind=kind
-    )
-    return ToolResult(_attribute(tool, wrong), is_error=True)
 
 
 async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> Any:

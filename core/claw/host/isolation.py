@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,7 +18,6 @@ from typing import Any, Self, TextIO, TypeVar
 T = TypeVar("T")
 
 _PRINTED_CHARS = 2000
-_IDLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,62 +283,6 @@ class ReusableTimeout:
         else:
             self.fired = True
             self._task.cancel()
-
-
-class DaemonThreadPool:
-    """A pool that runs at most ``width`` calls at once, in daemon threads: a call that hangs does not block
-    process exit.
-
-    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would block the
-    terminal.) An idle thread waits a while for the next call, because a new thread costs more than most
-    calls.
-    """
-
-    def __init__(self, width: int, name: str) -> None:
-        self._width, self._name = width, name
-        self._alive = self._idle = 0
-        self._queue: deque[Callable[[], None]] = deque()
-        self._guard = threading.Condition()
-
-    async def run(self, call: Callable[[], T]) -> T:
-        """Return the answer of ``call``, which must not raise. A caller that is cancelled while it waits
-        leaves the queue.
-        """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def work() -> None:
-            if not answer.cancelled():
-                result = call()
-                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                    loop.call_soon_threadsafe(_settle, answer, result)
-
-        with self._guard:
-            self._queue.append(work)
-            start = self._idle < len(self._queue) and self._alive < self._width
-            self._alive += start
-            self._guard.notify()
-        if start:
-            threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
-        return await answer
-
-    def _run_queue(self) -> None:
-        while True:
-            with self._guard:
-                if not self._queue:
-                    self._idle += 1
-                    self._guard.wait(_IDLE_SECONDS)
-                    self._idle -= 1
-                if not self._queue:
-                    self._alive -= 1
-                    return
-                work = self._queue.popleft()
-            work()
-
-
-def _settle(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 def describe_exception(why: BaseException) -> str:

@@ -1,19 +1,28 @@
 """Plugin workers: each plugin has an event loop of its own, in a thread, for what it does during a turn.
 
 Code that blocks there stops that plugin, not the host and not other plugins. A blocked worker is abandoned
-and replaced.
+and replaced. A tool is run here too: whatever it raises or returns, and if it never returns, the model gets a result
+to act on.
 """
 
 import asyncio
 import contextlib
 import inspect
+import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, isolated
+from claw.contracts.errors import ToolError
+from claw.contracts.text import repair_text
+from claw.contracts.tool import Tool, ToolContext, ToolResult, attributed, validate
+from claw.contracts.transcript import Image, Text
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, is_own_exit, isolated
+from claw.i18n import t
 
 MAX_LEFT_TASKS = 1000
 """Limit of background tasks that a plugin may leave in its loop; beyond it all of them are cancelled."""
@@ -126,3 +135,98 @@ def _ping(loop: asyncio.AbstractEventLoop, alive: "asyncio.Future[None]") -> Non
 def _resolve(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+GRACE_SECONDS = 4.0
+"""Time for a cancelled tool to clean up before it is abandoned."""
+_log = logging.getLogger(__name__)
+_abandoned: set["asyncio.Task[Any]"] = set()
+
+
+async def check_and_run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
+    """Check the arguments, then :func:`run_tool` the tool."""
+    kept, problem = validate(tool, arguments)
+    return ToolResult(problem, is_error=True) if problem else await run_tool(tool, kept, context)
+
+
+async def run_tool(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, grace_seconds: float = GRACE_SECONDS
+) -> ToolResult:
+    """Run a tool with arguments that :func:`claw.contracts.tool.validate` accepted.
+
+    It raises nothing but ``CancelledError``.
+
+    :param grace_seconds: a tool that does not end within this time of its cancellation is abandoned.
+    """
+    task = asyncio.create_task(_isolated(tool, arguments, context), name=f"tool {tool.name}")
+    try:
+        await asyncio.wait({task}, timeout=tool.timeout_seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            await _stop(task, tool, grace_seconds)
+    seconds = tool.timeout_seconds
+    late = t("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds)
+    return ToolResult(late, is_error=True)
+
+
+async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    """Run the tool and return a result, whatever the plugin does. Only our own cancellation passes through."""
+    try:
+        return _as_result(tool, await tool.run(arguments, context))
+    except ToolError as error:
+        return ToolResult(repair_text(_text_of(error)), is_error=True)
+    except BaseException as error:
+        if is_own_exit(error):
+            raise
+        _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
+        message = _text_of(error).strip()
+        if " " not in message:  # KeyError('x') says nothing without its name
+            message = f"{type(error).__name__}: {message}".removesuffix(": ")
+        details = {"error": type(error).__name__, "plugin": tool.plugin}
+        return ToolResult(repair_text(attributed(tool, message)), details, is_error=True)
+
+
+async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=grace_seconds)
+    if not done:
+        line = t(
+            "the tool {tool} (plugin {plugin}) was stopped and did not end: it is left behind, its answer dropped",
+            tool=tool.name,
+            plugin=tool.plugin or "-",
+        )
+        _log.warning(line)
+        _abandoned.add(task)
+        task.add_done_callback(_abandoned.discard)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  __str__ can be a plugin's code too
+        return type(error).__name__
+
+
+def _as_result(tool: Tool, answer: Any) -> ToolResult:
+    if isinstance(answer, str):
+        return ToolResult(repair_text(answer))
+    if isinstance(answer, dict):
+        return ToolResult(
+            repair_text(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer
+        )
+    if isinstance(answer, ToolResult):
+        if isinstance(answer.content, str):
+            return replace(answer, content=repair_text(answer.content))
+        given = answer.content
+        if isinstance(given, list | tuple) and all(isinstance(block, Text | Image) for block in given):
+            blocks = (Text(repair_text(block.text)) if isinstance(block, Text) else block for block in given)
+            return replace(answer, content=tuple(blocks))
+        kind = "ToolResult(content=…)"
+    else:
+        kind = type(answer).__name__
+    wrong = t(
+        "{tool} answered with {kind}; a tool answers with str, dict or ToolResult", tool=tool.name, kind=kind
+    )
+    return ToolResult(attributed(tool, wrong), is_error=True)

@@ -9,12 +9,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from claw.contracts.errors import FenceError
+from claw.contracts.tool import EntryKind, FolderEntry
 from claw.security.path_walk import (
     FOLDER,
     Access,
@@ -29,8 +28,6 @@ from claw.security.path_walk import (
 )
 from claw.security.rule_files import RuleFileRequest, RuleFiles, read_at
 from claw.storage.provenance import append_marked, keep_marks
-
-Kind = Literal["file", "dir", "link", "other"]
 
 # Non-blocking: opening a pipe must not block before its type is checked.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -48,18 +45,6 @@ _CAUSES = {
     errno.EPERM: ("the system does not let this user open {path}", ""),
     errno.ENXIO: ("{path} is not a regular file", ""),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FolderEntry:
-    """One directory entry.
-
-    :param name: as on disk; bytes that are not UTF-8 become lone surrogates (``os.fsdecode``).
-    """
-
-    name: str
-    kind: Kind
-    size_bytes: int
 
 
 class WorkspaceFiles:
@@ -285,7 +270,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _entry(name: str, status: os.stat_result) -> FolderEntry:
-    kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
+    kinds: dict[int, EntryKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
     return FolderEntry(name, kinds.get(stat.S_IFMT(status.st_mode), "other"), status.st_size)
 
 

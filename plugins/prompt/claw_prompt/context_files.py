@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from claw import ContextFile, fit_context_files, quoted_foreign, t
+from claw import ContextFile, quoted_foreign, t
+
+from claw_prompt.budget import fit_context_files
 
 # By priority: when the budget runs out, the later ones are left out.
 _NAMES = (

@@ -26,9 +26,10 @@ from claw.contracts.channel import Channel
 from claw.contracts.events import Event
 from claw.contracts.messages import Inbound, Outbound
 from claw.contracts.provider import Credential, Finished, ModelEvent, Request, TextDelta
-from claw.contracts.tool import Effects, Tool, ToolContext, check_and_run, fit_result
+from claw.contracts.tool import Effects, Tool, ToolContext, fit_result
 from claw.contracts.transcript import Assistant, Text, ToolCall, ToolResultMessage, Usage
 from claw.host.hookspecs import hookimpl
+from claw.host.worker import check_and_run
 from claw.storage.clock import SYSTEM, Clock
 from claw.storage.files import SYSTEM as DISK, Disk
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from claw.contracts.prompt import ContextFile, fit_context_files
+from claw import ContextFile
+from claw_prompt.budget import fit_context_files
 
-FUNCTIONS = ("claw.contracts.prompt:fit_context_files",)
+FUNCTIONS = ("claw_prompt.budget:fit_context_files",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

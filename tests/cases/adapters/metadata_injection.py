@@ -13,12 +13,13 @@ from typing import Any
 
 from claw.config.agents import AgentSettings
 from claw.contracts.messages import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
-from claw.contracts.prompt import PromptFacts, inbound_context
+from claw.contracts.prompt import PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw.security.untrusted_text import (
     CLOSES,
     OPENS,
     group_context,
+    inbound_context,
     metadata_before,
     trusted_facts,
     user_text,
@@ -33,7 +34,7 @@ FUNCTIONS = (
     "claw.security.untrusted_text:user_text",
     "claw.security.untrusted_text:group_context",
     "claw.security.untrusted_text:wrap_untrusted",
-    "claw.contracts.prompt:inbound_context",
+    "claw.security.untrusted_text:inbound_context",
     "claw_skills:skills_section",
 )
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claw.contracts.tool import ToolContext, ToolResult, check_and_run
+from claw.contracts.tool import ToolContext, ToolResult
+from claw.host.worker import check_and_run
 from claw.security.workspace_fs import WorkspaceFiles
 from claw.testing import FakeChatApi
 

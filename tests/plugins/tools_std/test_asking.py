@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from claw.config.models import Settings
-from claw.contracts.tool import check_and_run
+from claw.host.worker import check_and_run
 
 
 class Person:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from claw.config.models import Settings
-from claw.contracts.tool import check_and_run
+from claw.host.worker import check_and_run
 from claw_tools_std.running import Output
 from hypothesis import given, strategies as st
 
