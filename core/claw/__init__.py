@@ -26,14 +26,15 @@ if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` do
 __version__ = "0.1.0"
 
 _NAMES = {
-    "claw.agent.chat_commands": "chat_menu",
     "claw.agent.credentials": "configured_keys",
     "claw.app": "load_setup",
     "claw.config.channels": "ChannelConfig",
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
     "claw.config.values": "Secret Section",
-    "claw.contracts.channel": "Channel ChannelState ChatApi Inbox ChannelLimits OptionalChannelMethods StreamingReply",
+    "claw.contracts.channel": (
+        "Channel ChannelState ChatApi ChatCommand Inbox ChannelLimits OptionalChannelMethods StreamingReply"
+    ),
     "claw.contracts.diagnostics": "Finding",
     "claw.contracts.errors": (
         "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError ToolError UsageError"
@@ -43,7 +44,7 @@ _NAMES = {
         "ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ChatCommand ContextEngine Diagnostic MessageFilter ModelOptions ModelSelector "
+        "Approver CallContext ContextEngine Diagnostic MessageFilter ModelOptions ModelSelector "
         "Observer ProviderMiddleware Review Reviewer Service SessionStore ToolTraits TurnLog"
     ),
     "claw.contracts.messages": (

@@ -1,6 +1,5 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw.agent.chat_commands import chat_menu as chat_menu
 from claw.agent.credentials import configured_keys as configured_keys
 from claw.app import load_setup as load_setup
 from claw.config.channels import ChannelConfig as ChannelConfig
@@ -12,6 +11,7 @@ from claw.contracts.channel import (
     ChannelLimits as ChannelLimits,
     ChannelState as ChannelState,
     ChatApi as ChatApi,
+    ChatCommand as ChatCommand,
     Inbox as Inbox,
     OptionalChannelMethods as OptionalChannelMethods,
     StreamingReply as StreamingReply,
@@ -48,7 +48,6 @@ from claw.contracts.events import (
 from claw.contracts.extensions import (
     Approver as Approver,
     CallContext as CallContext,
-    ChatCommand as ChatCommand,
     ContextEngine as ContextEngine,
     Diagnostic as Diagnostic,
     MessageFilter as MessageFilter,

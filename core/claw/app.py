@@ -15,6 +15,7 @@ from claw_approvals.approvals import Approvals
 from pydantic import BaseModel
 
 from claw import i18n
+from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
 from claw.agent.models import candidates, isolated
 from claw.agent.providers import apply_guards, apply_middleware
@@ -166,6 +167,7 @@ class App:
             raise combine_errors(errors)
         self.registry = replace(registry, channels=before._still(registry, setup)) if before else registry
         self.runtime: Runtime = self._rooms(before, facts, disk)
+        self.chat_commands = ChatCommands(self.host, self._yard, self.log)
         self._tell_what_is_odd(facts)
 
     @property
@@ -351,7 +353,9 @@ class App:
     def _view(self, plugin: str) -> PluginConfig:
         folder = self.config.home / "plugins" / plugin
         process = self._database, self._clock, self.redact.add_values
-        return PluginConfig(self.config, plugin, self._network.client, folder, *process)
+        view = PluginConfig(self.config, plugin, self._network.client, folder, *process)
+        view.chat_menu = lambda: self.chat_commands.menu()  # noqa: PLW0108 - the commands are not there yet
+        return view
 
     def _approvals(self, clock: Clock) -> Approvals:
         settings = self.config.settings

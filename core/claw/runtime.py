@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMES = {
+    "claw.agent.chat_commands": "ChatConversation ChatCommands parse_choice run_chat_command",  # chats: their commands
     "claw.agent.credentials": "missing_key_error unknown_key_error",  # selectors: the errors about keys
     "claw.agent.models": "candidates checked_answer missing_provider_error",  # selectors: order and check of answers
     "claw.agent.routing": (  # commands that judge a run before it happens
@@ -22,8 +23,10 @@ _NAMES = {
     "claw.cli.plugin_commands": "AsJson",  # commands: the option --json
     "claw.config.editor": "set_value",  # commands that change the config file
     "claw.config.paths": "nearest",  # commands: "did you mean"
+    "claw.contracts.channel": "Conversation FunctionCommand",  # chat commands
     "claw.contracts.errors": "BusyError",  # who takes a lock
-    "claw.contracts.provider": "AnswerBroken",  # selectors: an answer that starts anew
+    "claw.contracts.prompt": "size_of",  # chat commands: tokens of a text, estimated
+    "claw.contracts.provider": "AnswerBroken KnownModels",  # selectors: an answer that starts anew; chat commands: models
     "claw.contracts.transcript": "sendable",  # selectors: a history that services accept
     "claw.host.calls": "describe_cost",  # chat commands: the cost of a conversation, from middleware
     "claw.host.discovery": "home_of open_state",  # commands: the home, state.db for reading

@@ -1,5 +1,11 @@
 """For type checkers: the public names of claw.runtime, as ``runtime`` finds them (tests/core/test_public.py)."""
 
+from claw.agent.chat_commands import (
+    ChatCommands as ChatCommands,
+    ChatConversation as ChatConversation,
+    parse_choice as parse_choice,
+    run_chat_command as run_chat_command,
+)
 from claw.agent.credentials import (
     missing_key_error as missing_key_error,
     unknown_key_error as unknown_key_error,
@@ -22,8 +28,10 @@ from claw.cli.output import document as document, on_terminal as on_terminal, ta
 from claw.cli.plugin_commands import AsJson as AsJson
 from claw.config.editor import set_value as set_value
 from claw.config.paths import nearest as nearest
+from claw.contracts.channel import Conversation as Conversation, FunctionCommand as FunctionCommand
 from claw.contracts.errors import BusyError as BusyError
-from claw.contracts.provider import AnswerBroken as AnswerBroken
+from claw.contracts.prompt import size_of as size_of
+from claw.contracts.provider import AnswerBroken as AnswerBroken, KnownModels as KnownModels
 from claw.contracts.transcript import sendable as sendable
 from claw.host.calls import describe_cost as describe_cost
 from claw.host.discovery import home_of as home_of, open_state as open_state

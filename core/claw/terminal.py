@@ -8,6 +8,7 @@ from typing import TextIO
 from claw import (
     Channel,
     ChannelLimits,
+    ChatCommand,
     Inbox,
     Outbound,
     PluginConfig,
@@ -17,6 +18,7 @@ from claw import (
     hookimpl,
     inbound_context,
 )
+from claw.agent.chat_commands import CORE_COMMANDS
 from claw.contracts.prompt import FULL, MINIMAL, NONE
 
 
@@ -51,6 +53,12 @@ class TerminalChannel:
 def register_channels(config: PluginConfig) -> Iterable[Channel]:
     """Contribute the terminal."""
     return [TerminalChannel()]
+
+
+@hookimpl
+def register_chat_commands(config: PluginConfig) -> Iterable[ChatCommand]:
+    """Contribute ``/help`` and ``/stop``."""
+    return CORE_COMMANDS
 
 
 @hookimpl

@@ -12,6 +12,7 @@ from string import Formatter
 import pytest
 from claw import i18n
 from claw.security.redaction import redact
+from claw.testing import FakeProvider, Harness
 from core.source import CORE, ROOT, Source, sources, split_off
 
 # Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
@@ -189,16 +190,16 @@ def test_a_channel_speaks_chinese_as_claw_does(plugin: str) -> None:
     assert {template: where for template, where in said.items() if template not in chinese} == {}
 
 
-def test_the_menu_of_telegram_is_in_the_language_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    from claw_telegram.menu import menu
+async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
+    from claw_telegram.menu import menu_of
 
-    monkeypatch.setattr(i18n, "_packages", ["claw"])
-    i18n.use_language("zh")
-    i18n.add_translations("claw_telegram")
-    try:
-        shown = menu()
-    finally:
-        i18n.use_language("en")
+    async with Harness(FakeProvider()) as harness:
+        commands = harness.app.chat_commands
+        i18n.use_language("zh")
+        try:
+            shown = menu_of(commands.menu())
+        finally:
+            i18n.use_language("en")
     assert {"command": "stop", "description": "停止正在运行的一轮"} in shown
     assert all(not one["description"].isascii() for one in shown)
 

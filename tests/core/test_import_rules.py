@@ -26,7 +26,6 @@ MAY_TOUCH_THE_WORLD = (
         "claw.storage",
         "claw.terminal",
     ),
-    "claw.agent.chat_commands",
     *("claw.host.crash_guard", "claw.host.discovery", "claw.host.integrity", "claw.host.isolation"),
     *("claw.host.manager", "claw.host.manifest", "claw.host.overlay"),
     *("claw_admin", "claw_testing"),
@@ -250,10 +249,10 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
 
 BUDGETS = {
     "claw": 594,
-    "claw.agent": 2327,
+    "claw.agent": 2311,
     "claw.cli": 1139,
     "claw.config": 2411,
-    "claw.contracts": 1390,
+    "claw.contracts": 1550,
     "claw.host": 2228,
     "claw.policy": 1134,
     "claw.security": 1966,

@@ -14,15 +14,7 @@ from typing import Any, get_args
 
 import pytest
 from claw import hookimpl, i18n as words
-from claw.agent.chat_commands import (
-    COMMANDS,
-    DECISIONS,
-    QUEUE_MODES,
-    THINKING_LEVELS,
-    KnownModels,
-    find_model,
-    run_chat_command,
-)
+from claw.agent.chat_commands import ChatConversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
 from claw.cli.chat_conversation import TerminalConversation
@@ -30,10 +22,13 @@ from claw.cli.main import app as command_line
 from claw.config.agents import Thinking
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.messages import Address, Inbound, Sender
+from claw.contracts.provider import KnownModels
 from claw.host.calls import Review
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_approvals.question import VERDICTS as ANSWERS, PendingApproval
-from claw_sessions.conversation import SessionConversation
+from claw_gateway.chat_commands import QUEUE_MODES
+from claw_models.chat_commands import THINKING_LEVELS
+from claw_sessions.conversation import DECISIONS
 from typer.testing import CliRunner
 
 TWO = {
@@ -44,7 +39,7 @@ TWO = {
 CHAT = {"channels": {"acme": {"allowFrom": ["u1", "u2"], "groups": {"g1": {}}}}, "owners": ["acme:u1"]}
 
 
-def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> SessionConversation:
+def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> ChatConversation:
     """The conversation behind a line: of the terminal, or of a person of the channel acme."""
     from claw.app import terminal_message
 
@@ -55,7 +50,7 @@ def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> 
     inbound = Inbound(address, line, Sender(sender), chat_type=chat, mentions_us=True)
     route = admit(inbound, harness.app.config)
     assert route, "this person may talk"
-    return SessionConversation(harness.app, inbound, route)
+    return ChatConversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
 
 
 async def type_in(harness: Harness, line: str, **who: Any) -> str | None:
@@ -63,6 +58,11 @@ async def type_in(harness: Harness, line: str, **who: Any) -> str | None:
 
 
 # --- what is a command
+
+ALL = [
+    *("help", "new", "reset", "stop", "status", "context", "tools", "model", "think", "reasoning", "queue"),
+    *("compact", "approve"),
+]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,11 @@ async def test_a_misspelt_command_gets_the_nearest_one() -> None:
 async def test_help_names_every_command_with_its_words() -> None:
     async with Harness(FakeProvider()) as harness:
         lines = (await type_in(harness, "/help") or "").splitlines()
-    assert [line.split()[0] for line in lines] == list(COMMANDS)
-    assert [command for command in COMMANDS.values() if command.summary not in words.translations("zh")] == []
+        commands = harness.app.chat_commands.load()
+    assert [line.split()[0] for line in lines] == [f"/{name}" for name in commands]
+    assert list(commands) == ALL
+    chinese = words.translations("zh")
+    assert [one for one in commands.values() if one.value.summary not in chinese] == []
 
 
 def test_the_words_of_the_commands_are_those_of_the_settings() -> None:
@@ -200,9 +203,9 @@ async def test_for_a_word_that_is_like_none_of_them_nothing_is_guessed() -> None
 
 def test_a_model_is_found_by_its_last_part_when_that_is_its_own() -> None:
     models = KnownModels("a/x", ("a/x", "b/x", "b/y", "fast"), ("a", "b"))
-    assert [find_model(text, models) for text in ("Y", "FAST", "A/z", "b/y")] == ["b/y", "fast", "a/z", "b/y"]
+    assert [models.find(text) for text in ("Y", "FAST", "A/z", "b/y")] == ["b/y", "fast", "a/z", "b/y"]
     with pytest.raises(UsageError):
-        find_model("x", models)
+        models.find("x")
 
 
 # --- who may

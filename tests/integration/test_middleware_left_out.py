@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from claw import ConfigError
+from claw.agent.chat_commands import ChatConversation
 from claw.agent.routing import admit
 from claw.app import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness, says
-from claw_sessions.conversation import SessionConversation
+from claw_sessions.chat_commands import status_of
 
 PRINTED = '<tool_call>{"name": "peek", "arguments": {}}</tool_call>'
 SECRET = "sk-very-long-secret-0123456789"
@@ -43,7 +44,8 @@ async def test_without_budgets_a_conversation_has_no_line_of_its_cost() -> None:
         inbound = terminal_message("/status")
         route = admit(inbound, harness.app.config)
         assert route
-        lines = await SessionConversation(harness.app, inbound, route).status()
+        app = harness.app
+        lines = await status_of(ChatConversation(app.runtime, app.chat_commands, inbound, route))
 
     assert "cost" not in lines
     assert lines["model"] == "fake/m1"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from claw import CallAccount
+from claw.agent.chat_commands import ChatConversation
 from claw.agent.routing import admit
 from claw.app import terminal_message
 from claw.contracts.errors import BudgetError, ProviderError
@@ -15,7 +16,6 @@ from claw.storage.usage import Usage
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_budgets.caps import SpendingCap
 from claw_budgets.middleware import UsageMeter
-from claw_sessions.conversation import SessionConversation
 
 PRICED = {
     "fake": {"models": {"m1": {"price": {"input": 1, "output": 10, "cacheRead": 0.1, "cacheWrite": 1.25}}}}
@@ -34,12 +34,12 @@ def meter_of(harness: Harness) -> Any:
     return meter
 
 
-def conversation_of(harness: Harness) -> SessionConversation:
+def conversation_of(harness: Harness) -> ChatConversation:
     """Of the person at the terminal."""
     inbound = terminal_message("/status")
     route = admit(inbound, harness.app.config)
     assert route
-    return SessionConversation(harness.app, inbound, route)
+    return ChatConversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
 
 
 class Slow(FakeProvider):

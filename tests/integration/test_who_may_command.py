@@ -3,15 +3,22 @@
 import asyncio
 
 import pytest
-from claw.agent.chat_commands import COMMANDS
 from claw.app import load_setup
 from claw.contracts.messages import Sender
 from claw.storage.overrides import NO_OVERRIDE
 from claw.testing import FakeChannel, FakeProvider, FakeTool, calls, says, standard_plugins
+from integration.test_chat_commands import ALL
 from integration.test_serving import Slow, served, taken_in, until
 
 LINES = sorted(
-    {*COMMANDS, "/model fake/other", "/think high", "/reasoning on", "/queue collect", "/new hello"}
+    {
+        *(f"/{name}" for name in ALL),
+        "/model fake/other",
+        "/think high",
+        "/reasoning on",
+        "/queue collect",
+        "/new hello",
+    }
 )
 GROUP = {"chat": "g1", "chat_type": "group", "mentions_us": True}
 

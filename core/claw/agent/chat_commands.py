@@ -1,318 +1,316 @@
-"""Chat commands, such as ``/status``, for admitted persons in any chat.
+"""Chat commands, such as ``/status``, for admitted persons in any chat: found, permitted, run.
 
-One table, one entry point (:func:`run`); a command acts through a :class:`Desk`, which every chat provides. The input
-is always a person's own text: never quoted or forwarded text, never a model's.
+The commands come from plugins (``register_chat_commands``); core itself brings ``/help`` and ``/stop``. A command acts
+through a :class:`claw.runtime.Conversation`. The input is always a person's own text: never quoted or forwarded text,
+never a model's.
 """
 
+import asyncio
+import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
-from claw import ClawError, UsageError, t
+from claw.agent.routing import Route
+from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
+from claw.contracts.channel import ChatCommand, Conversation, FunctionCommand
+from claw.contracts.diagnostics import IDLE, LOADED
+from claw.contracts.errors import ClawError, PluginError, UsageError
+from claw.contracts.messages import Inbound
+from claw.contracts.provider import KnownModels
+from claw.host.calls import FIX
+from claw.host.isolation import describe_exception
+from claw.host.manager import Host
+from claw.host.registry import BUILTIN, Contribution
+from claw.host.worker import PluginWorker
+from claw.i18n import t
+from claw.storage.overrides import Override
 
-THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
-QUEUE_MODES = ("steer", "collect", "followup", "interrupt")
-DECISIONS = ("once", "always", "deny")
 DEFAULT = "default"
 """Clears an override: the agent's setting applies again."""
+COMMAND_PACKAGES = {
+    "new": "claw-sessions",
+    "reset": "claw-sessions",
+    "status": "claw-sessions",
+    "tools": "claw-sessions",
+    "context": "claw-sessions",
+    "model": "claw-models",
+    "think": "claw-models",
+    "reasoning": "claw-models",
+    "queue": "claw-gateway",
+    "compact": "claw-context",
+    "approve": "claw-approvals",
+}
+"""Chat commands and the package that brings each: for the hint when it is not in use."""
 
-_LINE = re.compile(r"/([A-Za-z]+)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
+_LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
-_MAX_TOOLS = 12
+_HOOK = "register_chat_commands"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModels:
-    """The models that a command can select.
+class ChatCommands:
+    """The chat commands of all plugins. The plugins that bring some are loaded at the first use."""
 
-    :param current: the model in use.
-    :param known: names and aliases from the settings.
-    :param providers: the available providers; any of their models can be named too.
+    def __init__(self, host: Host, worker: PluginWorker, log: Callable[[str], None]) -> None:
+        self._host, self._worker, self._log = host, worker, log
+        self._by_name: dict[str, Contribution[ChatCommand]] | None = None
+        self._guard = threading.Lock()
+
+    def load(self) -> Mapping[str, Contribution[ChatCommand]]:
+        """Return the commands by name, in order. It blocks while plugins are loaded. Core's own names are taken first."""
+        with self._guard:
+            if self._by_name is None:
+                found = self._host.on_demand(_HOOK)
+                taken = {one.value.name: one for one in found if one.plugin == BUILTIN}
+                for one in found:
+                    first = taken.setdefault(one.value.name, one)
+                    if first is not one:
+                        names = {"name": f"/{one.value.name}", "second": one.plugin, "first": first.plugin}
+                        self._log(
+                            t(
+                                "{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                                **names,
+                            )
+                        )
+                self._by_name = {one.value.name: one for one in found if taken[one.value.name] is one}
+        return self._by_name
+
+    def menu(self) -> tuple[tuple[str, str, str], ...]:
+        """Return name, summary in the language in use, and arguments of each command. It blocks as :meth:`load` does."""
+        commands = (one.value for one in self.load().values())
+        return tuple((each.name, t(each.summary), getattr(each, "usage", "")) for each in commands)
+
+    async def all(self) -> Mapping[str, Contribution[ChatCommand]]:
+        """Return the commands by name, in order."""
+        return self._by_name if self._by_name is not None else await asyncio.to_thread(self.load)
+
+    async def find(self, name: str) -> Contribution[ChatCommand] | None:
+        """Return a command; one of core's own without loading plugins, so that nothing delays ``/stop``."""
+        for one in self._host.ordered(_HOOK):
+            if one.plugin == BUILTIN and one.value.name == name:
+                return one
+        return (await self.all()).get(name)
+
+    async def is_long(self, line: str) -> bool:
+        """Return true if a line is a command that waits for a model."""
+        parsed = _parse(line)
+        command = await self.find(parsed[0]) if parsed else None
+        return command is not None and getattr(command.value, "is_long", False) is True
+
+    async def run(
+        self, one: Contribution[ChatCommand], arguments: str, conversation: "ChatConversation"
+    ) -> str:
+        """Run a command in its plugin's own event loop; return its answer, or its error as a text."""
+        limits = self._worker.timeouts
+        long = getattr(one.value, "is_long", False) is True
+        seconds = limits.long_command_seconds if long else limits.command_seconds
+        view: Any = _ConversationView(conversation, asyncio.get_running_loop())
+        try:
+            answer = await self._worker.call(one.value.run, arguments, view, seconds=seconds, who=one.plugin)
+            if not isinstance(answer, str):
+                raise TypeError(f"a chat command answers with text, not {type(answer).__name__}")
+        except ClawError as refused:
+            return str(refused)
+        except Exception as why:  # noqa: BLE001 - a plugin's code
+            problem, name = "its chat command {name} failed: {why}", f"/{one.value.name}"
+            reason = describe_exception(why)
+            self._log(str(PluginError(one.plugin, "run", problem, FIX, name=name, why=reason, id=one.plugin)))
+            return t("{name} failed: an error of plugin {id}. The log says more", name=name, id=one.plugin)
+        return answer
+
+    def absence(self, name: str) -> str:
+        """Return why a command of claw's own packages is missing, and what to do; empty for any other name."""
+        package = COMMAND_PACKAGES.get(name)
+        if package is None:
+            return ""
+        id = package.removeprefix("claw-")
+        for state in self._host.standings:
+            if state.id == id and state.state not in (LOADED, IDLE):
+                values = {"name": f"/{name}", "id": id, "state": t(state.state), "fix": state.fix}
+                if state.fix:
+                    return t("{name} comes with plugin {id}, which is {state}. {fix}", **values)
+                return t("{name} comes with plugin {id}, which is {state}", **values)
+        return t(
+            "{name} comes with {package}, which is not installed: claw plugins install {package}",
+            name=f"/{name}",
+            package=package,
+        )
+
+
+class _ConversationView:
+    """A conversation for a command that runs in another event loop: coroutine methods run in claw's own."""
+
+    def __init__(self, conversation: "ChatConversation", loop: asyncio.AbstractEventLoop) -> None:
+        self._conversation, self._loop = conversation, loop
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._conversation, name)
+        if not inspect.iscoroutinefunction(value):
+            return value
+
+        async def call(*values: Any, **named: Any) -> Any:
+            step = asyncio.run_coroutine_threadsafe(value(*values, **named), self._loop)
+            return await asyncio.wrap_future(step)
+
+        return call
+
+
+class ChatConversation:
+    """The conversation of a message that may be a command (:class:`claw.runtime.Conversation`).
+
+    A chat service overrides :meth:`stop`, :meth:`submit` and :meth:`reply`.
+
+    :param inbound: the message that holds the command.
+    :param route: the route that it was admitted to.
     """
 
-    current: str
-    known: tuple[str, ...]
-    providers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCosts:
-    """The size of a request of this conversation, in tokens.
-
-    :param used: input of the last model call.
-    :param window: context window of the model.
-    :param sections: sections of the prompt, in order, with their tokens.
-    :param tools: tools, in order, with their tokens.
-    :param spent: the money spent, as a text.
-    """
-
-    used: int
-    window: int
-    sections: tuple[tuple[str, int], ...]
-    tools: tuple[tuple[str, int], ...]
-    spent: str = ""
-
-
-class Conversation(Protocol):
-    """The actions that the sender of a command has on the conversation.
-
-    ``owner``: the sender is an owner. ``direct``: the chat has no other people.
-    """
+    def __init__(
+        self,
+        runtime: Runtime,
+        chat_commands: ChatCommands,
+        inbound: Inbound,
+        route: Route,
+        options: TurnOptions = TurnOptions(),  # noqa: B008
+    ) -> None:
+        self.runtime, self.chat_commands = runtime, chat_commands
+        self.inbound, self.route, self.options = inbound, route, options
 
     @property
-    def owner(self) -> bool: ...
+    def session_key(self) -> str:
+        """The conversation."""
+        return self.route.session_key
 
     @property
-    def direct(self) -> bool: ...
-
-    async def stop(self) -> str:
-        """Stop the running turn; return a text about it."""
-        ...
-
-    async def reset(self) -> None:
-        """Start a new session; the old one is archived."""
-        ...
-
-    async def submit(self, text: str) -> None:
-        """Submit a text as the sender's next message, after the command."""
-        ...
-
-    async def status(self) -> Mapping[str, str]:
-        """Return the status of the conversation: label → value."""
-        ...
-
-    async def tools(self) -> Sequence[tuple[str, str]]:
-        """Return the tools of a turn, with their descriptions."""
-        ...
-
-    async def costs(self) -> RequestCosts:
-        """Return the size of a request."""
-        ...
-
-    async def models(self) -> KnownModels:
-        """Return the selectable models."""
-        ...
+    def agent_id(self) -> str:
+        """The agent that answers there."""
+        return self.route.agent_id
 
     @property
-    def overrides(self) -> Any:
-        """The overrides in force: model, thinking, reasoning, queue."""
-        ...
+    def is_owner(self) -> bool:
+        """True if this person is an owner."""
+        return self.route.owner
+
+    @property
+    def is_direct(self) -> bool:
+        """True if nobody else is in this chat."""
+        return self.inbound.chat_type == "direct"
+
+    @property
+    def overrides(self) -> Override:
+        """The overrides of this conversation."""
+        return self.runtime.sessions.overrides.of(self.session_key)
 
     def set_overrides(self, **fields: Any) -> None:
-        """Set overrides of the conversation."""
-        ...
+        """Set overrides of this conversation.
 
-    def clear_choices(self) -> None:
+        :raises UsageError: the model is named with a key that its provider does not have.
+        """
+        agent = self.runtime.config.agent(self.agent_id)
+        parse_model_choice(fields.get("model", ""), agent, self.runtime)
+        self.runtime.sessions.overrides.set(self.session_key, **fields)
+
+    def clear_overrides(self) -> None:
         """Clear all overrides."""
-        ...
+        self.runtime.sessions.overrides.clear(self.session_key)
 
-    def answer_request(self, id: str, verdict: str) -> str:
-        """Decide an open approval request; return a text about the outcome."""
-        ...
+    async def commands(self) -> Sequence[tuple[str, str, str]]:
+        """Return name, summary and arguments of each chat command."""
+        await self.chat_commands.all()
+        return self.chat_commands.menu()
 
-    def open_requests(self) -> Sequence[tuple[str, str]]:
-        """Return the open approval requests that the sender may decide: id and subject."""
-        ...
+    async def stop(self) -> str:
+        """Stop the running turn; here none can run during a command."""
+        return t("nothing runs now")
 
-    async def compact(self, focus: str) -> str:
-        """Compact the history; return a text about the outcome."""
-        ...
+    async def submit(self, text: str) -> None:
+        """Queue a further message; ignored here."""
+
+    async def reply(self, text: str) -> None:
+        """Send a text before the answer; ignored here."""
+
+    async def reset(self) -> None:
+        """Reset the conversation; the old file is kept under another name, open approval requests are closed."""
+        runtime = self.runtime
+        if runtime.approvals:
+            runtime.approvals.withdraw(self.session_key)
+        session = await runtime.sessions.open(self.session_key, self.agent_id)
+        try:
+            await session.reset()
+        finally:
+            session.release()
+
+    async def models(self) -> KnownModels:
+        """Return the models that the settings name and the providers that are loaded."""
+        runtime, settings = self.runtime, self.runtime.config.settings
+        context = await self.turn()
+        choice = runtime.config.agent(self.agent_id).settings.model
+        named = [(choice and choice.primary) or runtime.default_model, *(choice.fallbacks if choice else ())]
+        listed = [
+            f"{name}/{model}" for name, section in settings.providers.items() for model in section.models
+        ]
+        known = dict.fromkeys([*named, *settings.models.aliases, *listed])
+        return KnownModels(
+            str(context.models[0]), tuple(filter(None, known)), tuple(runtime.registry.providers)
+        )
+
+    async def turn(self) -> TurnContext:
+        """Return the context that a turn would have now."""
+        return await resolve_turn(self.inbound, self.route, self.runtime, self.options)
+
+    async def call(self, step: Callable[..., Any], *values: Any) -> Any:
+        """Call a function or coroutine function in claw's own event loop."""
+        result = step(*values)
+        return await result if inspect.isawaitable(result) else result
 
 
-@dataclass(frozen=True, slots=True)
-class ChatCommand:
-    """A chat command.
-
-    :param meaning: summary; an English template.
-    :param usage: the arguments, for the help.
-    :param run: called with the text after the name; returns the reply.
-    :param shared: it changes the conversation for everybody in the chat: in a group only owners may use it.
-    :param long: it waits for a model, so that a channel runs it in the background.
-    """
-
-    name: str
-    summary: str
-    usage: str
-    run: Callable[[str, Conversation], Awaitable[str]]
-    is_shared: bool = False
-    is_long: bool = False
-
-
-def is_long_command(line: str) -> bool:
-    """Return true if a line is a command that waits for a model."""
-    found = _LINE.fullmatch(line.strip())
-    command = COMMANDS.get(f"/{found[1].lower()}") if found else None
-    return command is not None and command.is_long
-
-
-async def run_chat_command(line: str, conversation: Conversation) -> str | None:
+async def run_chat_command(line: str, conversation: ChatConversation) -> str | None:
     """Run the command in a line and return the reply, an error as well; None when the line is an ordinary message.
 
     :param line: the person's whole text.
     """
-    found = _LINE.fullmatch(line.strip())
-    if found is None:
+    parsed = _parse(line)
+    if parsed is None:
         return None
-    name, rest = f"/{found[1].lower()}", (found[2] or "").strip()
-    command = COMMANDS.get(name)
+    name, arguments = parsed
+    commands = conversation.chat_commands
+    command = await commands.find(name)
     if command is None:
-        near = get_close_matches(name, COMMANDS, 1, _SIMILARITY)
-        if rest or not near:
-            return None
-        return t("there is no command {name}; did you mean {near}?", name=name, near=near[0])
-    changes = command.is_shared and (rest or command.run in _ALWAYS_CHANGE)
-    if changes and not (conversation.direct or conversation.owner):
+        return commands.absence(name) or _suggestion(name, arguments, await commands.all())
+    if refused := _refusal(command.value, arguments, conversation):
+        return refused
+    return await commands.run(command, arguments, conversation)
+
+
+def _parse(line: str) -> tuple[str, str] | None:
+    """Return name and arguments of a line that may be a command."""
+    found = _LINE.fullmatch(line.strip())
+    return (found[1].lower(), (found[2] or "").strip()) if found else None
+
+
+def _suggestion(name: str, arguments: str, known: Mapping[str, Any]) -> str | None:
+    """Return a hint for a word that is almost a command and stands alone; None for an ordinary message."""
+    near = get_close_matches(f"/{name}", [f"/{one}" for one in known], 1, _SIMILARITY)
+    if arguments or not near or not name.isalpha():
+        return None
+    return t("there is no command {name}; did you mean {near}?", name=f"/{name}", near=near[0])
+
+
+def _refusal(command: ChatCommand, arguments: str, conversation: Conversation) -> str:
+    """Return why this person may not use a command here; empty when they may."""
+    name = f"/{command.name}"
+    if getattr(command, "owner_only", False) and not conversation.is_owner:
+        return t("only an owner may use {name}", name=name)
+    changes = getattr(command, "changes", "never")
+    changes_now = changes == "always" or (changes == "with-arguments" and bool(arguments))
+    if changes_now and not (conversation.is_direct or conversation.is_owner):
         return t("{name} would change this conversation for everybody: only an owner may", name=name)
-    try:
-        return await command.run(rest, conversation)
-    except ClawError as failed:
-        return str(failed)
+    return ""
 
 
-async def _help(rest: str, conversation: Conversation) -> str:
-    rows = [(f"{each.name} {each.usage}".strip(), t(each.summary)) for each in COMMANDS.values()]
-    return "\n".join(f"{head} — {meaning}" for head, meaning in rows)
-
-
-async def _reset(rest: str, conversation: Conversation) -> str:
-    conversation.clear_choices()
-    return await _new(rest, conversation)
-
-
-async def _new(rest: str, conversation: Conversation) -> str:
-    """Start a new session; a leading model name is selected, the remaining text is its first message."""
-    first, _, text = rest.partition(" ")
-    if "/" in first and not first.startswith("/"):
-        models = await conversation.models()
-        if first.partition("/")[0].lower() in models.providers:
-            conversation.set_overrides(model=find_model(first, models))
-            rest = text.strip()
-    await conversation.reset()
-    if rest:
-        await conversation.submit(rest)
-    return t("a new conversation")
-
-
-async def _stop(rest: str, conversation: Conversation) -> str:
-    return await conversation.stop()
-
-
-async def _status(rest: str, conversation: Conversation) -> str:
-    return "\n".join(f"{label}: {value}" for label, value in (await conversation.status()).items())
-
-
-async def _tools(rest: str, conversation: Conversation) -> str:
-    rows = [f"{name}: {meaning}" for name, meaning in await conversation.tools()]
-    return "\n".join(rows) or t("no tools here")
-
-
-async def _context(rest: str, conversation: Conversation) -> str:
-    costs = await conversation.costs()
-    percent = round(100 * costs.used / costs.window) if costs.window else 0
-    used, window = f"{costs.used:,}", f"{costs.window:,}"
-    head = t(
-        "the last request: {used} of {window} tokens ({percent} %)", used=used, window=window, percent=percent
-    )
-    lines = [
-        head,
-        *([t("cost: {spent}", spent=costs.spent)] if costs.spent else []),
-        t("of these, about:"),
-    ]
-    lines += [f"  {name}: {tokens:,}" for name, tokens in costs.sections]
-    by_size = sorted(costs.tools, key=lambda row: -row[1])
-    total = sum(tokens for _, tokens in by_size)
-    lines.append(t("tools, {count} of them: {tokens}", count=len(by_size), tokens=f"{total:,}"))
-    lines += [f"  {name}: {tokens:,}" for name, tokens in by_size[:_MAX_TOOLS]]
-    if more := by_size[_MAX_TOOLS:]:
-        lines.append(t("  {count} more: {tokens}", count=len(more), tokens=f"{sum(t for _, t in more):,}"))
-    return "\n".join(lines)
-
-
-async def _compact(rest: str, conversation: Conversation) -> str:
-    return await conversation.compact(rest)
-
-
-async def _model(rest: str, conversation: Conversation) -> str:
-    models = await conversation.models()
-    if not rest:
-        known = ", ".join(models.known)
-        return t("model: {model}. There are: {known}", model=models.current, known=known)
-    if rest.lower() == DEFAULT:
-        conversation.set_overrides(model="")
-        return t("model: {model}", model=(await conversation.models()).current)
-    model = find_model(rest, models)
-    conversation.set_overrides(model=model)
-    return t("model: {model}, until /reset", model=model)
-
-
-def find_model(text: str, models: KnownModels) -> str:
-    """Find a model by name: a known name or alias, its last part if unique, or ``provider/model`` of an available
-    provider. A suffix ``@KEY`` is kept: the key to use first.
-
-    :raises UsageError: there is none; the error names the nearest one.
-    """
-    wanted = text.strip()
-    alike = [name for name in models.known if name.lower() == wanted.lower()]
-    alike = alike or [name for name in models.known if name.partition("/")[2].lower() == wanted.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    head, _, key = wanted.rpartition("@")
-    if head:
-        return f"{find_model(head, models)}@{key}"
-    provider, slash, model = wanted.partition("/")
-    if slash and model and provider.lower() in models.providers:
-        return f"{provider.lower()}/{model}"
-    near = max(
-        models.known, key=lambda name: SequenceMatcher(None, wanted.lower(), name.lower()).ratio(), default=""
-    )
-    if near:
-        raise UsageError("there is no model {name}", fix="did you mean {near}?", name=wanted, near=near)
-    raise UsageError("there is no model {name}", fix="write it as provider/model", name=wanted)
-
-
-async def _think(rest: str, conversation: Conversation) -> str:
-    if not rest:
-        now = conversation.overrides.thinking or DEFAULT
-        return t(
-            "thinking: {level}. There are: {known}", level=now, known=", ".join((*THINKING_LEVELS, DEFAULT))
-        )
-    level = _one_of(rest, THINKING_LEVELS)
-    conversation.set_overrides(thinking=level)
-    return t("thinking: {level}", level=level or DEFAULT)
-
-
-async def _queue(rest: str, conversation: Conversation) -> str:
-    if not rest:
-        now = conversation.overrides.queue or DEFAULT
-        return t("queue: {mode}. There are: {known}", mode=now, known=", ".join((*QUEUE_MODES, DEFAULT)))
-    mode = _one_of(rest, QUEUE_MODES)
-    conversation.set_overrides(queue=mode)
-    return t("queue: {mode}", mode=mode or DEFAULT)
-
-
-async def _reasoning(rest: str, conversation: Conversation) -> str:
-    if rest:
-        word = _one_of(rest, ("on", "off"))
-        conversation.set_overrides(reasoning={"on": True, "off": False, "": None}[word])
-    now = {True: "on", False: "off", None: DEFAULT}[conversation.overrides.reasoning]
-    return t("reasoning is shown: {word}", word=now)
-
-
-async def _approve(rest: str, conversation: Conversation) -> str:
-    words = rest.split()
-    if not words:
-        rows = [f"{id}: {about}" for id, about in conversation.open_requests()]
-        return "\n".join(rows) or t("nothing waits for an answer of yours")
-    verdict = words[1].lower() if len(words) > 1 else "once"
-    if verdict not in DECISIONS or len(words) > 2:
-        raise UsageError("/approve takes an id and once, always or deny", fix="/approve ID deny")
-    return conversation.answer_request(words[0], verdict)
-
-
-def _one_of(word: str, known: Sequence[str]) -> str:
-    """Return the known word; empty for ``default``.
+def parse_choice(word: str, known: Sequence[str]) -> str:
+    """Return the known word that a person typed as the argument of a command; empty for ``default``.
 
     :raises UsageError: the word is unknown; the error names a near one.
     """
@@ -331,53 +329,17 @@ def _one_of(word: str, known: Sequence[str]) -> str:
     )
 
 
-_ALWAYS_CHANGE = (_new, _reset, _compact)
-COMMANDS: dict[str, ChatCommand] = {
-    each.name: each
-    for each in (
-        ChatCommand("/help", "show these commands", "", _help),
-        ChatCommand(
-            "/new",
-            "start a new conversation; the old one is kept aside",
-            "[provider/model] [text]",
-            _new,
-            True,
-        ),
-        ChatCommand(
-            "/reset",
-            "the same, and what was chosen here is taken back",
-            "[provider/model] [text]",
-            _reset,
-            True,
-        ),
-        ChatCommand("/stop", "stop the turn that runs", "", _stop),
-        ChatCommand("/status", "agent, model, conversation, how full the context is", "", _status),
-        ChatCommand("/context", "what a request takes: sections of the prompt, tools", "", _context),
-        ChatCommand("/tools", "the tools of this agent here", "", _tools),
-        ChatCommand("/model", "which model answers here", "[provider/model[@key] | default]", _model, True),
-        ChatCommand(
-            "/think", "how much the model thinks", f"[{' | '.join(THINKING_LEVELS)} | default]", _think, True
-        ),
-        ChatCommand(
-            "/reasoning", "whether what it thinks is shown", "[on | off | default]", _reasoning, True
-        ),
-        ChatCommand(
-            "/queue",
-            "what a message does while a turn runs",
-            f"[{' | '.join(QUEUE_MODES)} | default]",
-            _queue,
-            True,
-        ),
-        ChatCommand("/compact", "make the past shorter", "[what matters]", _compact, True, is_long=True),
-        ChatCommand(
-            "/approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]", _approve
-        ),
-    )
-}
-"""All commands by their names, in the order of ``/help``."""
+async def _help(arguments: str, conversation: Conversation) -> str:
+    rows = await conversation.commands()
+    return "\n".join(f"{f'/{name} {usage}'.strip()} — {summary}" for name, summary, usage in rows)
 
 
-def chat_menu() -> tuple[tuple[str, str, str], ...]:
-    """Return the chat commands for the menu of a chat service: the name without its slash, the summary in the language
-    in use, and the arguments."""
-    return tuple((each.name[1:], t(each.summary), each.usage) for each in COMMANDS.values())
+async def _stop(arguments: str, conversation: Conversation) -> str:
+    return await conversation.stop()
+
+
+CORE_COMMANDS = (
+    FunctionCommand("help", "show these commands", _help, position=0),
+    FunctionCommand("stop", "stop the turn that runs", _stop, position=12),
+)
+"""The commands of core itself."""

@@ -162,14 +162,16 @@ class TerminalChat:
         from claw.app import terminal_message
         from claw.cli.chat_conversation import TerminalConversation
 
-        command_desk = TerminalConversation(self._app, terminal_message(line), self._options)
-        reply = await run_chat_command(line, command_desk)
+        conversation = TerminalConversation(
+            self._app, terminal_message(line), self._options, self._screen.line
+        )
+        reply = await run_chat_command(line, conversation)
         if reply is None:
             return False
-        self._options = command_desk.wish
+        self._options = conversation.options
         more = "\n/exit — " + t("leave (Ctrl-D does the same)") if line.split() == ["/help"] else ""
         self._screen.line(reply + more)
-        for text in command_desk.queued_messages:
+        for text in conversation.queued_messages:
             await self._run_turn(text)
         return True
 

@@ -1,10 +1,10 @@
 """Chat commands of the person at this terminal, for ``claw chat``."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from claw_sessions.conversation import SessionConversation
-
+from claw.agent.chat_commands import ChatConversation
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
 from claw.app import App
@@ -13,18 +13,26 @@ from claw.contracts.messages import Inbound
 from claw.i18n import t
 
 
-class TerminalConversation(SessionConversation):
+class TerminalConversation(ChatConversation):
     """The context of one line at the terminal that may be a command.
 
-    :ivar further: messages to send after the command.
+    :param show: prints a text that precedes the answer of the command.
+    :ivar queued_messages: messages to send after the command.
     """
 
-    def __init__(self, app: App, inbound: Inbound, options: TurnOptions) -> None:
+    def __init__(
+        self,
+        app: App,
+        inbound: Inbound,
+        options: TurnOptions,
+        show: Callable[[str], None] = lambda text: None,
+    ) -> None:
         route = admit(inbound, app.config, options.agent, options.session)
         if route is None:
             raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
-        super().__init__(app, inbound, route, options)
+        super().__init__(app.runtime, app.chat_commands, inbound, route, options)
         self.queued_messages: list[str] = []
+        self._show = show
 
     async def stop(self) -> str:
         """Say that nothing runs: a line is only read between turns."""
@@ -34,8 +42,12 @@ class TerminalConversation(SessionConversation):
         """Queue a message to be sent after the command."""
         self.queued_messages.append(text)
 
+    async def reply(self, text: str) -> None:
+        """Print a text at once."""
+        self._show(text)
+
     def set_overrides(self, **fields: Any) -> None:
         """Choose fields; a model that is chosen now comes before ``--model``."""
         super().set_overrides(**fields)
         if "model" in fields:
-            self.wish = replace(self.wish, model="")
+            self.options = replace(self.options, model="")

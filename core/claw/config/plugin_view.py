@@ -1,6 +1,6 @@
 """The config as passed to a plugin: its own sections, the whole settings, an HTTP client and a state folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +34,8 @@ class PluginConfig:
     :param http: returns the client for an address that the operator configured.
     :param state_dir: the plugin's own folder; the plugin creates it before its first write.
     :param database: ``state.db`` as this process has it open; None = :attr:`database` opens it.
+    :ivar chat_menu: returns name, summary in the language in use, and arguments of each chat command, for the menu of a
+        chat service. It loads the plugins that bring commands: call it in a thread, once all plugins were called.
     :ivar clock: the clock of this process.
     :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
     :ivar unready: channel and account → the reason why the account cannot start.
@@ -54,6 +56,7 @@ class PluginConfig:
         self._config, self._http, self._database, self.clock = config, http, database, clock
         self.plugin_id, self.state_dir = plugin_id, state_dir
         self._answers: ContributionsOf = _no_answers
+        self.chat_menu: Callable[[], Sequence[tuple[str, str, str]]] = tuple
         self.failed_accounts: dict[tuple[str, str], ConfigError] = {}
         self.failed_providers: dict[str, ConfigError] = {}
 

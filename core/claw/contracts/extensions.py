@@ -312,18 +312,6 @@ class SessionStore(Protocol):
         ...
 
 
-class ChatCommand(Protocol):
-    """A command that people type in a chat, ``/name``."""
-
-    name: str
-    summary: str
-    owner_only: bool
-
-    async def run(self, arguments: str, conversation: Any) -> str:
-        """Carry the command out; return the answer."""
-        ...
-
-
 class Diagnostic(Protocol):
     """A check of ``claw doctor``."""
 

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any, Literal, Protocol, TypeVar
 
-from claw.contracts.errors import ConfigError, ProviderError
+from claw.contracts.errors import ConfigError, ProviderError, UsageError
 from claw.contracts.transcript import Assistant, Message
 
 T = TypeVar("T")
@@ -20,6 +21,46 @@ class ModelRef:
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModels:
+    """The models that a person can choose by name.
+
+    :param current: the model in use.
+    :param known: names and aliases from the settings.
+    :param providers: the available providers; any of their models can be named too.
+    """
+
+    current: str
+    known: tuple[str, ...]
+    providers: tuple[str, ...]
+
+    def find(self, text: str) -> str:
+        """Find a model by name: a known name or alias, its last part if unique, or ``provider/model`` of an available
+        provider. A suffix ``@KEY`` is kept: the key to use first.
+
+        :raises UsageError: there is none; the error names the nearest one.
+        """
+        wanted = text.strip()
+        alike = [name for name in self.known if name.lower() == wanted.lower()]
+        alike = alike or [name for name in self.known if name.partition("/")[2].lower() == wanted.lower()]
+        if len(alike) == 1:
+            return alike[0]
+        head, _, key = wanted.rpartition("@")
+        if head:
+            return f"{self.find(head)}@{key}"
+        provider, slash, model = wanted.partition("/")
+        if slash and model and provider.lower() in self.providers:
+            return f"{provider.lower()}/{model}"
+        near = max(
+            self.known,
+            key=lambda name: SequenceMatcher(None, wanted.lower(), name.lower()).ratio(),
+            default="",
+        )
+        if near:
+            raise UsageError("there is no model {name}", fix="did you mean {near}?", name=wanted, near=near)
+        raise UsageError("there is no model {name}", fix="write it as provider/model", name=wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ import pluggy
 if TYPE_CHECKING:
     from claw.config.plugin_view import PluginConfig
     from claw.contracts import extensions
-    from claw.contracts.channel import Channel
+    from claw.contracts.channel import Channel, ChatCommand
     from claw.contracts.prompt import PromptSection
     from claw.contracts.provider import Provider
     from claw.contracts.tool import Sandbox, Tool
@@ -375,18 +375,24 @@ def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.Sess
 
 
 @hookspec
-def register_chat_commands(config: "PluginConfig") -> "Iterable[extensions.ChatCommand]":
+def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     """Contribute commands that people type in chats, ``/name``.
 
-    ``name``, ``summary`` (texts), ``owner_only`` (bool) and ``async run(arguments, conversation)``, which returns the
-    answer.
+    ``name`` (up to 32 lower-case letters, digits and underscores), ``summary`` (a line) and ``async run(arguments,
+    conversation)``, which returns the answer; ``conversation`` is a :class:`claw.runtime.Conversation`. Optional:
+    ``usage`` (the arguments, for the help), ``owner_only`` (bool), ``changes`` (``never``, ``with-arguments``,
+    ``always``: in a group only an owner may then use it), ``is_long`` (it waits for a model), ``position``.
+    ``claw.runtime.FunctionCommand`` makes a command of a function.
 
     :when: at the first word with a slash; only what an admitted person typed is a command, never quoted or forwarded
-        text.
-    :order: the first plugin in order has the name; ``/help`` and the menus of channels list all commands.
-    :limits: none of its own; it runs in the turn's own loop and must not block.
-    :failure: the person gets the error, which names the plugin.
-    :default: the commands of core. Since 0.2.
+        text. The plugin is loaded for it only if its manifest has the kind ``chat-command``.
+    :order: the first plugin in order has the name, core has ``/help`` and ``/stop``; a log line names the other one.
+        ``/help`` and the menus of channels list all commands.
+    :limits: 30 s, with ``is_long`` 1 h; it runs in the event loop of its plugin. The coroutine methods of the
+        conversation run in claw's own loop, and ``conversation.call`` runs other work there.
+    :failure: the text of a ``ClawError`` is the answer; any other error, and a command that does not answer in time,
+        is an answer and a log line that name the plugin.
+    :default: ``/help`` and ``/stop``; another command of claw says which package brings it. Since 0.2.
 
     Example::
 

@@ -25,6 +25,8 @@ class Timeouts:
     """Limits for plugin code: seconds, unless a field counts times.
 
     :param hook_seconds: for one ``register_*`` hook to answer.
+    :param command_seconds: for a chat command to answer.
+    :param long_command_seconds: the same, for one that waits for a model.
     :param section_keep_seconds: how long the text of a stable section is reused without rendering it again.
     :param late_times: after so many timeouts in a turn a plugin is not called again.
     :param yard_seconds: for a plugin worker to show that its loop is not blocked.
@@ -41,6 +43,8 @@ class Timeouts:
     review_seconds: float = 5.0
     filter_seconds: float = 5.0
     observe_seconds: float = 2.0
+    command_seconds: float = 30.0
+    long_command_seconds: float = 3600.0
     section_seconds: float = 5.0
     section_keep_seconds: float = 3.0
     max_timeouts: int = 2

@@ -5,10 +5,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from claw.config.plugin_view import PluginConfig
-from claw.contracts.channel import Channel
+from claw.contracts.channel import Channel, ConversationChange
 from claw.contracts.extensions import (
     Approver,
     ContextEngine,
@@ -105,6 +105,7 @@ class Registry:
 TOOLS_OF_ONE_PLUGIN = 500
 SCHEMA_CHARS = 64_000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_COMMAND_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 WANTED = {
     "register_channels": ("name", "run", "send", "capabilities"),
@@ -179,6 +180,24 @@ def check(hook: str, things: Sequence[Any]) -> None:
             raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
     if hook == "register_tools":
         _check_tools(things)
+    if hook == "register_chat_commands":
+        _check_chat_commands(things)
+
+
+def _check_chat_commands(commands: Sequence[Any]) -> None:
+    for command in commands:
+        if not _COMMAND_NAME.fullmatch(command.name):
+            raise ValueError(
+                f"a chat command is named {command.name!r}: use lower-case letters, digits and _, a letter first, "
+                "at most 32"
+            )
+        if not isinstance(command.summary, str) or not isinstance(getattr(command, "usage", ""), str):
+            raise TypeError(f"summary and usage of the chat command {command.name} are text")
+        if (changes := getattr(command, "changes", "never")) not in get_args(ConversationChange):
+            known = ", ".join(get_args(ConversationChange))
+            raise ValueError(
+                f"changes of the chat command {command.name} is {changes!r}, which is none of {known}"
+            )
 
 
 def _check_tools(tools: Sequence[Any]) -> None:

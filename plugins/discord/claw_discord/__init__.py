@@ -26,4 +26,6 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     refuse_two_places(accounts.values())
     for name, settings in accounts.items():
         notes = config.state_dir / f"seen-{quote(name, safe='')}.json"
-        yield DiscordChannel(name, settings, tokens[name], http=config.http, notes=notes)
+        yield DiscordChannel(
+            name, settings, tokens[name], http=config.http, notes=notes, chat_menu=config.chat_menu
+        )

@@ -32,7 +32,7 @@ from claw_channel_sdk import EditStream, split_text
 from claw_discord import outbound as body
 from claw_discord.client import Connection, ConnectionTimings, label
 from claw_discord.inbound import files_of
-from claw_discord.inbox import DispatchReader
+from claw_discord.inbox import ChatMenu, DispatchReader
 from claw_discord.outbound import DiscordError
 from claw_discord.rendering import render
 from claw_discord.seen import ReadPositions
@@ -55,6 +55,7 @@ class DiscordChannel:
     :param http: makes a client for an address; used to download attachments.
     :param notes: the file that stores the last received message id of each chat.
     :param pace: time limits.
+    :param chat_menu: returns name, summary and arguments of each chat command; it blocks.
     """
 
     name = "discord"
@@ -82,6 +83,7 @@ class DiscordChannel:
         http: "Callable[[str], httpx2.AsyncClient]",
         notes: Path,
         pace: ConnectionTimings = ConnectionTimings(),  # noqa: B008 - frozen
+        chat_menu: ChatMenu = tuple,
     ) -> None:
         self.account = account
         self.limits = ChannelLimits(
@@ -95,7 +97,7 @@ class DiscordChannel:
         self._token = token.reveal
         self._seen = ReadPositions(_read_notes(notes))
         self._connection = Connection(account, settings, token.reveal, self._receive, pace)
-        self._inbox = DispatchReader(account, settings, self._connection.call, self._seen, pace)
+        self._inbox = DispatchReader(account, settings, self._connection.call, self._seen, pace, chat_menu)
         self._direct: dict[str, str] = {}
         self._titles: dict[str, str] = {}
 

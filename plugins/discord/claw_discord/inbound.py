@@ -4,7 +4,7 @@ Shapes from https://discord.com/developers/docs/resources/message and …/events
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,7 @@ def to_inbound(
     session: str = "",
     reactions: str = "off",
     auto_thread: bool = False,
+    commands: Collection[str] = (),
 ) -> Inbound | None:
     """Read one dispatch; None for the bot's own messages, system messages, unfurled links and anything not
     done by a person.
@@ -43,6 +44,7 @@ def to_inbound(
     :param session: gateway session id, so that a reaction gets an id of its own.
     :param reactions: off, own or all.
     :param auto_thread: answer a mention in a channel in a thread, which will have the message's id.
+    :param commands: names of claw's chat commands.
     """
     event, data = frame.get("t"), frame.get("d")
     if not isinstance(data, Mapping):
@@ -53,7 +55,7 @@ def to_inbound(
     if event == "MESSAGE_UPDATE":
         return reader.edit(data)
     if event == "INTERACTION_CREATE":
-        return reader.command(data) if data.get("type") == COMMAND else reader.button(data)
+        return reader.command(data, commands) if data.get("type") == COMMAND else reader.button(data)
     if event == "MESSAGE_REACTION_ADD" and reactions != "off":
         return reader.reaction(data, f"{session}:{frame.get('s')}", own_only=reactions == "own")
     return None
@@ -118,9 +120,9 @@ class _Reader:
         text = str(values[0]) if values else str(pressed["custom_id"])
         return self._interaction(data, "button", text, str((data.get("message") or {}).get("id") or ""))
 
-    def command(self, data: Mapping[str, Any]) -> Inbound | None:
+    def command(self, data: Mapping[str, Any], names: Collection[str]) -> Inbound | None:
         """Read an application command as the equivalent command line."""
-        line = line_of(data.get("data") or {})
+        line = line_of(data.get("data") or {}, names)
         return self._interaction(data, "message", line, str(data["id"])) if line else None
 
     def _interaction(self, data: Mapping[str, Any], kind: str, text: str, message_id: str) -> Inbound:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,11 +41,15 @@ class _FetchOwed:
     """Queue entry: fetch the messages that were not accepted."""
 
 
+ChatMenu = Callable[[], Sequence[tuple[str, str, str]]]
+
+
 class DispatchReader:
     """Reader of dispatches that submits them, each chat in order.
 
     :param call: :meth:`Connection.call`.
     :param seen: the last received message id of each chat.
+    :param chat_menu: returns name, summary and arguments of each chat command; it blocks.
     :ivar presses: buttons and commands, which bypass the queue.
     """
 
@@ -56,13 +60,16 @@ class DispatchReader:
         call: Call,
         seen: ReadPositions,
         pace: ConnectionTimings,
+        chat_menu: ChatMenu = tuple,
     ) -> None:
         self._account, self._settings, self._call, self._pace = account, settings, call, pace
         self._log_name, self._seen, self._places = label(account), seen, DiscordChats()
         self._entries: asyncio.Queue[Mapping[str, Any] | _FetchMissed | _FetchOwed] = asyncio.Queue()
         self.presses = Interactions(
-            self._log_name, call, read=self._read, submit=self._submit, lists_commands=settings.commands
+            self._log_name, call, read=self._read, submit=self._submit, menu=self._menu_to_list
         )
+        self._chat_menu = chat_menu
+        self._menu: Sequence[tuple[str, str, str]] | None = None
         self._me = self._session = ""
         self._busy = False
 
@@ -89,6 +96,15 @@ class DispatchReader:
     def idle(self) -> bool:
         """Return true if everything received was submitted."""
         return self._entries.empty() and self.presses.idle() and not self._busy
+
+    async def _commands(self) -> Sequence[tuple[str, str, str]]:
+        """Return claw's chat commands; the first call waits while plugins are loaded."""
+        if self._menu is None:
+            self._menu = await asyncio.to_thread(self._chat_menu)
+        return self._menu
+
+    async def _menu_to_list(self) -> Sequence[tuple[str, str, str]] | None:
+        return await self._commands() if self._settings.commands else None
 
     async def run(self, inbox: Inbox) -> None:
         """Submit queued dispatches until cancelled."""
@@ -146,6 +162,7 @@ class DispatchReader:
         try:
             if is_in_thread(data) and self._places.get(str(data["channel_id"])) is None:
                 await self._fetch_thread(str(data["channel_id"]))
+            chosen = frame.get("t") == "INTERACTION_CREATE"
             return to_inbound(
                 frame,
                 self._me,
@@ -154,6 +171,7 @@ class DispatchReader:
                 session=self._session,
                 reactions=self._settings.reaction_notifications,
                 auto_thread=self._settings.auto_thread,
+                commands=[name for name, _, _ in await self._commands()] if chosen else (),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._log_unreadable(frame.get("t"), data, error)

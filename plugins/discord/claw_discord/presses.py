@@ -3,13 +3,13 @@ seconds each."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from claw import DeliveryError, Inbound, Inbox, t
 
-from claw_discord.commands import registration
+from claw_discord.commands import menu_of, registration
 from claw_discord.inbound import COMMAND
 
 _log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class Interactions:
     :param call: :meth:`Connection.call`.
     :param read: converts a dispatch to an inbound message; None when it is irrelevant.
     :param submit: submits one; True = it is on disk.
+    :param menu: returns the chat commands to list with Discord; None = list nothing.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class Interactions:
         *,
         read: Callable[[Frame], Awaitable[Inbound | None]],
         submit: Callable[[Inbox, Inbound], Awaitable[bool]],
-        lists_commands: bool,
+        menu: Callable[[], Awaitable[Sequence[tuple[str, str, str]] | None]],
     ) -> None:
         self._log_name, self._call, self._read, self._submit = who, call, read, submit
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._settled: dict[str, asyncio.Event] = {}
-        self._must_register = lists_commands
+        self._menu, self._must_register = menu, True
 
     def receive(self, frame: Frame) -> None:
         """Queue a ``READY`` or an ``INTERACTION_CREATE``; return at once."""
@@ -115,13 +116,14 @@ class Interactions:
 
     async def _register_commands(self, ready: Frame) -> None:
         """Register claw's commands once per process, and only when they are missing."""
-        if not self._must_register:
+        if not self._must_register or (commands := await self._menu()) is None:
             return
         path = "/applications/{application_id}/commands"
         try:
             application = str(ready["application"]["id"])
             query = {"with_localizations": "true"}
-            wanted = registration(await self._call("GET", path, query=query, application_id=application))
+            there = await self._call("GET", path, query=query, application_id=application)
+            wanted = registration(there, menu_of(commands))
             if wanted is not None:
                 await self._call("PUT", path, json=wanted, application_id=application)
             self._must_register = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, Service, TurnLog
+    from claw import ChatCommand, PluginConfig, Service, TurnLog
 
 
 @hookimpl
@@ -24,6 +24,14 @@ def register_services(config: "PluginConfig") -> "Iterable[Service]":
     from claw_gateway.process.services import ChannelService
 
     return [ChannelService()]
+
+
+@hookimpl
+def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
+    """Contribute ``/queue``."""
+    from claw_gateway.chat_commands import COMMANDS
+
+    return COMMANDS
 
 
 @hookimpl

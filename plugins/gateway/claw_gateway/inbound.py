@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
-from claw.agent import chat_commands
 from claw.agent.routing import Admission, Route, decide_admission, route
 from claw.agent.turn_context import Runtime, fence_of
 from claw.app import App
@@ -19,10 +19,10 @@ from claw.host.calls import run_filters
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.policy import RunFacts, group_scope
+from claw.runtime import ChatConversation, run_chat_command
 from claw.security.admission import account_setting
 from claw.storage.turn_log import insist
 from claw_approvals.question import parse_button
-from claw_sessions.conversation import SessionConversation
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments
@@ -47,22 +47,25 @@ MAX_BOT_TURNS = 4
 """Limit of consecutive messages of other bots answered in one chat, until a person writes there (spec P8)."""
 
 
-class ServedConversation(SessionConversation):
-    """The desk for chat commands of a conversation whose turns run in this process.
+class ServedConversation(ChatConversation):
+    """A conversation whose turns run in this process, for chat commands.
 
-    :ivar further: a message that followed the command, to be queued as a turn.
+    :param send: sends a text to the chat at once.
+    :ivar follow_up: a message that followed the command, to be queued as a turn.
     """
 
-    def __init__(self, app: App, inbound: Inbound, going: Route, turn_queue: TurnQueue) -> None:
-        super().__init__(app, inbound, going)
-        self._backlog, self.follow_up = turn_queue, ""
+    def __init__(
+        self, app: App, inbound: Inbound, going: Route, turn_queue: TurnQueue, send: Callable[[str], None]
+    ) -> None:
+        super().__init__(app.runtime, app.chat_commands, inbound, going)
+        self._backlog, self._send, self.follow_up = turn_queue, send, ""
 
     async def stop(self) -> str:
         """Cancel the running turn, its open approval requests, and the messages that wait behind it."""
-        key = self.route.session_key
+        key = self.session_key
         ran, waited = self._backlog.stop(key)
-        if self.app.runtime.approvals:
-            self.app.runtime.approvals.withdraw(key)
+        if self.runtime.approvals:
+            self.runtime.approvals.withdraw(key)
         if not ran and not waited:
             return t("nothing runs now")
         return (
@@ -74,12 +77,16 @@ class ServedConversation(SessionConversation):
     async def reset(self) -> None:
         """Start a new conversation, once the running turn is stopped."""
         await self.stop()
-        await self._backlog.wait_for_turn(self.route.session_key)
+        await self._backlog.wait_for_turn(self.session_key)
         await super().reset()
 
     async def submit(self, text: str) -> None:
         """Keep a message that follows the command."""
         self.follow_up = text
+
+    async def reply(self, text: str) -> None:
+        """Send a text before the answer."""
+        self._send(text)
 
 
 class InboundPipeline:
@@ -239,7 +246,7 @@ class InboundPipeline:
         """Run a chat command; return False when it is none. A command that calls a model runs in the
         background.
         """
-        if not chat_commands.is_long_command(line):
+        if not await self._app().chat_commands.is_long(line):
             return await self._run_command(accepted, going, line)
         work = self._run_beside(accepted, going, line)
         if not self._backlog.run_beside(going.session_key, accepted, work):
@@ -255,20 +262,28 @@ class InboundPipeline:
             self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, why))
 
     async def _run_command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
-        inbound = accepted.inbound
-        conversation = ServedConversation(self._app(), inbound, going, self._backlog)
-        said = await chat_commands.run_chat_command(line, conversation)
+        inbound, numbers = accepted.inbound, count()
+
+        def send(text: str) -> None:
+            self._reply(accepted, self._say(f"cmd-{accepted.number}-{next(numbers)}", inbound, text))
+
+        conversation = ServedConversation(self._app(), inbound, going, self._backlog, send)
+        said = await run_chat_command(line, conversation)
         if said is None:
             return False
         owed = self._say(f"cmd-{accepted.number}", inbound, said)
         if not conversation.follow_up:
             self._settle(accepted, "command", owed)
             return True
+        self._reply(accepted, owed)
+        self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), going)
+        return True
+
+    def _reply(self, accepted: AcceptedEvent, owed: Sequence[Outbound]) -> None:
+        """Send replies to an event that is not settled by them."""
         for one in owed:
             self._journal.add_reply(f"in{accepted.number}", one)
         self._delivery.enqueue(owed)
-        self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), going)
-        return True
 
     def _enqueue(self, accepted: AcceptedEvent, going: Route) -> None:
         queue = self._queue(accepted.inbound, going.session_key)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ModelSelector, PluginConfig
+    from claw import ChatCommand, ModelSelector, PluginConfig
 
 
 @hookimpl
@@ -23,6 +23,14 @@ def register_model_selectors(config: "PluginConfig") -> "Iterable[ModelSelector]
     orders = {name: section.auth_order for name, section in config.settings.providers.items()}
     keys = KeyPool(config.database, config.clock, rules, orders, config.environ, config.learn_secrets)
     yield Failover(keys, models.wait)
+
+
+@hookimpl
+def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
+    """Contribute ``/model``, ``/think`` and ``/reasoning``."""
+    from claw_models.chat_commands import COMMANDS
+
+    return COMMANDS
 
 
 @hookimpl

@@ -19,7 +19,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
 
     for account in accounts(config):
         receiver = receiver_of(account, config) if account.uses_webhook else None
-        yield TelegramChannel(account, config.http, receiver=receiver)
+        yield TelegramChannel(account, config.http, receiver=receiver, chat_menu=config.chat_menu)
 
 
 @hookimpl(optionalhook=True)

@@ -30,7 +30,7 @@ from claw_channel_sdk import EditStream
 from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.drafting import DraftStream, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, bot_of
-from claw_telegram.menu import menu
+from claw_telegram.menu import ChatMenu, menu_of
 from claw_telegram.poller import Poller, PollTimings, Trouble, trouble
 from claw_telegram.saying import OutboundTests, chat_id, media_method, mended, saying
 from claw_telegram.settings import Account
@@ -75,8 +75,9 @@ class TelegramChannel:
         *,
         receiver: Receiver | None = None,
         pace: PollTimings | None = None,
+        chat_menu: ChatMenu = tuple,
     ) -> None:
-        self.account = account.name
+        self.account, self._chat_menu = account.name, chat_menu
         self._account, self._http, self._receiver = account, http, receiver
         self.pace = pace or PollTimings(poll=account.settings.poll_seconds)
         self._state = ChannelState()
@@ -110,9 +111,11 @@ class TelegramChannel:
         self._update_state(state="starting", detail="")
         try:
             async with asyncio.TaskGroup() as tasks:
-                bot = await self._identify()
+                bot, commands = await self._identify(), await asyncio.to_thread(self._chat_menu)
+                bot = replace(bot, commands=frozenset(name for name, _, _ in commands))
                 submit = self._make_submit(inbox, tasks)
-                tasks.create_task(self._show_menu())
+                if self._account.settings.commands:
+                    tasks.create_task(self._call_quietly("setMyCommands", {"commands": menu_of(commands)}))
                 await (self._serve_webhook(bot, submit) if self._receiver else self._poll(bot, submit))
         except ExceptionGroup as refused:  # raise the one reason, not a group of one
             raise refused.exceptions[0] from None
@@ -197,10 +200,6 @@ class TelegramChannel:
                     raise self._no_such_token() from None
                 self._on_failure(found, why)
                 await asyncio.sleep(found.seconds)
-
-    async def _show_menu(self) -> None:
-        if self._account.settings.commands:
-            await self._call_quietly("setMyCommands", {"commands": menu()})
 
     def _no_such_token(self) -> ConfigError:
         fix = "Take the token that @BotFather shows for this bot: claw config set {name}.botToken TOKEN"

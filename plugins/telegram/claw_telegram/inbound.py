@@ -9,8 +9,6 @@ from typing import Any
 
 from claw import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
 
-from claw_telegram.menu import COMMANDS
-
 ALLOWED_UPDATES = (
     "message", "edited_message", "channel_post", "edited_channel_post", "callback_query",
     "message_reaction", "my_chat_member",
@@ -30,6 +28,7 @@ class TelegramBot:
     """The bot's own identity.
 
     :param account: name of the account in the config.
+    :param commands: names of chat commands; in a group, one of them without ``@BOT`` addresses the bot too.
     :param hears_all: privacy mode is off, so it also gets group messages that do not mention it.
     """
 
@@ -37,6 +36,7 @@ class TelegramBot:
     username: str
     account: str = "default"
     hears_all: bool = False
+    commands: frozenset[str] = frozenset()
 
 
 def bot_of(me: Json, account: str = "default") -> TelegramBot:
@@ -243,7 +243,7 @@ def _entity(entity: Json, covered: str, bot: TelegramBot, *, at_start: bool) -> 
             addressed = (
                 whom.casefold() == bot.username.casefold()
                 if whom
-                else at_start and name[1:].lower() in COMMANDS
+                else at_start and name[1:].lower() in bot.commands
             )
             return (name if addressed else covered), addressed
         case "text_link" if entity.get("url") not in (None, covered):

@@ -1,11 +1,15 @@
 """The chat commands as Telegram's command menu."""
 
-from claw import chat_menu
+from collections.abc import Callable, Iterable, Sequence
 
-COMMANDS = frozenset(name for name, _, _ in chat_menu())
+ChatMenu = Callable[[], Sequence[tuple[str, str, str]]]
+"""Returns name, summary and arguments of each chat command; it blocks while plugins are loaded."""
 
 
-def menu() -> list[dict[str, str]]:
-    """Return the parameter of ``setMyCommands`` in the active language; names up to 32 lower-case letters,
-    descriptions up to 256 characters (BotCommand)."""
-    return [{"command": name, "description": meaning} for name, meaning, _ in chat_menu()]
+def menu_of(commands: Iterable[tuple[str, str, str]]) -> list[dict[str, str]]:
+    """Return the parameter of ``setMyCommands``; names up to 32 lower-case letters, digits and underscores,
+    descriptions up to 256 characters (BotCommand).
+
+    :param commands: name, summary and arguments of each.
+    """
+    return [{"command": name, "description": meaning[:256]} for name, meaning, _ in commands]

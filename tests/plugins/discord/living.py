@@ -19,6 +19,15 @@ QUICK = ConnectionTimings(
     note=0.02, again=0.03,
 )  # fmt: skip
 _NETWORKS: dict[DiscordChannel, HttpClients] = {}
+MENU = (
+    ("help", "show these commands", ""),
+    ("new", "start a new conversation", "[provider/model] [text]"),
+    ("stop", "stop the turn that runs", ""),
+    ("status", "agent, model, conversation", ""),
+    ("model", "which model answers here", "[provider/model[@key] | default]"),
+    ("approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]"),
+)
+"""Chat commands, as the host gathers them from plugins."""
 ME = f"<@{FakeDiscord.ME}>"
 
 
@@ -71,7 +80,9 @@ def channel_of(
         config.accounts("discord", type(made._settings), "token")["default"].token,
     )
     network = HttpClients()
-    channel = DiscordChannel("default", settings, token, http=network.client, notes=made._notes, pace=pace)
+    channel = DiscordChannel(
+        "default", settings, token, http=network.client, notes=made._notes, pace=pace, chat_menu=lambda: MENU
+    )
     _NETWORKS[channel] = network
     return channel
 

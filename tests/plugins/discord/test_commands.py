@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import chat_menu
 from claw_discord.channel import DiscordChannel
-from claw_discord.commands import line_of, menu, registration
+from claw_discord.commands import line_of, menu_of, registration
 from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.fake.rest import check_command
 from claw_discord.fake.things import THREAD
-from plugins.discord.living import RecordingInbox, channel_of, here, listening, until
+from plugins.discord.living import MENU, RecordingInbox, channel_of, here, listening, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
 COMMANDS = f"/applications/{FakeDiscord.ME}/commands"
+OURS = menu_of(MENU)
 FOREIGN = {"id": "1", "type": 1, "name": "weather", "description": "Another program's"}
 
 
@@ -31,24 +31,24 @@ async def channel(
 
 class TestTheMenu:
     def test_it_holds_every_chat_command_as_discord_takes_it(self) -> None:
-        assert [one["name"] for one in menu()] == [name for name, _, _ in chat_menu()]
-        for one in menu():
+        assert [one["name"] for one in OURS] == [name for name, _, _ in MENU]
+        for one in OURS:
             check_command(one)
 
     def test_what_is_there_already_is_left(self) -> None:
-        stored = [{"id": "5", "version": "9", "nsfw": False, **one} for one in menu()]
-        assert registration(stored) is None and registration([FOREIGN, *stored]) is None
+        stored = [{"id": "5", "version": "9", "nsfw": False, **one} for one in OURS]
+        assert registration(stored, OURS) is None and registration([FOREIGN, *stored], OURS) is None
 
     def test_commands_of_another_program_stay_and_ours_are_renewed(self) -> None:
-        old: list[dict[str, Any]] = [{**one, "id": "5", "description": "as it was"} for one in menu()]
+        old: list[dict[str, Any]] = [{**one, "id": "5", "description": "as it was"} for one in OURS]
         message_command = {"id": "2", "type": 3, "name": "status", "description": ""}
-        assert registration([FOREIGN, *old, message_command]) == [FOREIGN, message_command, *menu()]
-        assert registration(old[:-1]) == registration([]) == menu()
+        assert registration([FOREIGN, *old, message_command], OURS) == [FOREIGN, message_command, *OURS]
+        assert registration(old[:-1], OURS) == registration([], OURS) == OURS
 
     @pytest.mark.parametrize("change", [{"options": []}, {"options": [{"type": 4, "name": "text"}]}])
     def test_a_command_with_other_options_is_another(self, change: dict[str, Any]) -> None:
-        first = next(one for one in menu() if one.get("options"))
-        assert registration([one | (change if one == first else {}) for one in menu()]) == menu()
+        first = next(one for one in OURS if one.get("options"))
+        assert registration([one | (change if one == first else {}) for one in OURS], OURS) == OURS
 
     @pytest.mark.parametrize(
         ("chosen", "line"),
@@ -64,7 +64,7 @@ class TestTheMenu:
     def test_a_command_is_the_line_that_it_stands_for_and_one_of_another_program_is_none(
         self, chosen: dict[str, Any], line: str
     ) -> None:
-        assert line_of(chosen) == line
+        assert line_of(chosen, [name for name, _, _ in MENU]) == line
 
     async def test_it_is_registered_once_and_not_again_when_it_is_there(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, tmp_path: Path

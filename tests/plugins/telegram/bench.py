@@ -14,6 +14,15 @@ from claw_telegram.fake import FakeTelegram
 from claw_telegram.poller import PollTimings
 
 TOKEN = "6543210987:AAE_fake-token-of-a-loopback-service01"
+MENU = (
+    ("help", "show these commands", ""),
+    ("new", "start a new conversation", "[provider/model] [text]"),
+    ("stop", "stop the turn that runs", ""),
+    ("status", "agent, model, conversation", ""),
+    ("model", "which model answers here", "[provider/model[@key] | default]"),
+    ("approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]"),
+)
+"""Chat commands, as the host gathers them from plugins."""
 QUICK = PollTimings(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=0.05)
 
 
@@ -37,6 +46,7 @@ def channels(section: Mapping[str, Any], network: HttpClients) -> list[TelegramC
     """What the plugin registers for ``channels.telegram``."""
     tree = {"channels": {"telegram": {"botToken": TOKEN, **section}}}
     config = plugin_config(tree, "telegram", network=network)
+    config.chat_menu = lambda: MENU
     return list(claw_telegram.register_channels(config))  # type: ignore[arg-type]
 
 

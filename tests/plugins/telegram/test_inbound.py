@@ -8,7 +8,7 @@ from claw_telegram.inbound import TelegramBot, album_of, joined, to_inbound
 from claw_telegram.poller import read, together
 from hypothesis import given, strategies as st
 
-BOT = TelegramBot(6543210987, "claw_bot", "work")
+BOT = TelegramBot(6543210987, "claw_bot", "work", commands=frozenset({"status"}))
 PERSON = {"id": 111222333, "is_bot": False, "first_name": "Zhang", "last_name": "San", "username": "zhangsan"}
 US = {"id": BOT.id, "is_bot": True, "first_name": "Claw", "username": "claw_bot"}
 GROUP = {"id": -1001987654321, "title": "Project", "type": "supergroup"}

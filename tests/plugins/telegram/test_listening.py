@@ -5,12 +5,12 @@ import logging
 from dataclasses import replace
 
 import pytest
-from claw import ConfigError, DeliveryError, chat_menu
+from claw import ConfigError, DeliveryError
 from claw_telegram.api import TelegramError
 from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 from claw_telegram.inbound import TelegramBot
 from claw_telegram.poller import Poller, PollTimings, trouble
-from plugins.telegram.bench import QUICK, RecordingInbox, channel_at, listening, running, soon
+from plugins.telegram.bench import MENU, QUICK, RecordingInbox, channel_at, listening, running, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, THERE, out
 
 
@@ -190,7 +190,7 @@ async def test_the_menu_holds_every_chat_command_and_may_be_left_out() -> None:
         await soon(lambda: fake.calls("setMyCommands"))
         shown = fake.calls("setMyCommands")[0]["commands"]
         assert [(one["command"], one["description"]) for one in shown] == [
-            (name, meaning) for name, meaning, _ in chat_menu()
+            (name, meaning) for name, meaning, _ in MENU
         ]
         assert all(1 <= len(one["description"]) <= 256 for one in shown)
     async with FakeTelegram() as fake, listening(fake, commands=False) as (channel, _):

@@ -1,0 +1,65 @@
+"""Chat commands that choose the model of a conversation: ``/model``, ``/think``, ``/reasoning``."""
+
+from claw import t
+from claw.runtime import Conversation, FunctionCommand, parse_choice
+
+THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
+_DEFAULT = "default"
+
+
+async def _model(arguments: str, conversation: Conversation) -> str:
+    models = await conversation.models()
+    if not arguments:
+        known = ", ".join(models.known)
+        return t("model: {model}. There are: {known}", model=models.current, known=known)
+    if arguments.lower() == _DEFAULT:
+        conversation.set_overrides(model="")
+        return t("model: {model}", model=(await conversation.models()).current)
+    model = models.find(arguments)
+    conversation.set_overrides(model=model)
+    return t("model: {model}, until /reset", model=model)
+
+
+async def _think(arguments: str, conversation: Conversation) -> str:
+    if not arguments:
+        level, known = conversation.overrides.thinking or _DEFAULT, ", ".join((*THINKING_LEVELS, _DEFAULT))
+        return t("thinking: {level}. There are: {known}", level=level, known=known)
+    level = parse_choice(arguments, THINKING_LEVELS)
+    conversation.set_overrides(thinking=level)
+    return t("thinking: {level}", level=level or _DEFAULT)
+
+
+async def _reasoning(arguments: str, conversation: Conversation) -> str:
+    if arguments:
+        word = parse_choice(arguments, ("on", "off"))
+        conversation.set_overrides(reasoning={"on": True, "off": False, "": None}[word])
+    shown = {True: "on", False: "off", None: _DEFAULT}[conversation.overrides.reasoning]
+    return t("reasoning is shown: {word}", word=shown)
+
+
+COMMANDS = (
+    FunctionCommand(
+        "model",
+        "which model answers here",
+        _model,
+        "[provider/model[@key] | default]",
+        changes="with-arguments",
+        position=30,
+    ),
+    FunctionCommand(
+        "think",
+        "how much the model thinks",
+        _think,
+        f"[{' | '.join(THINKING_LEVELS)} | default]",
+        changes="with-arguments",
+        position=31,
+    ),
+    FunctionCommand(
+        "reasoning",
+        "whether what it thinks is shown",
+        _reasoning,
+        "[on | off | default]",
+        changes="with-arguments",
+        position=32,
+    ),
+)
