@@ -248,11 +248,11 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
 
 
 BUDGETS = {
-    "claw": 594,
+    "claw": 625,
     "claw.agent": 2311,
     "claw.cli": 1139,
     "claw.config": 2411,
-    "claw.contracts": 1550,
+    "claw.contracts": 1485,
     "claw.host": 2228,
     "claw.policy": 1134,
     "claw.security": 1966,
