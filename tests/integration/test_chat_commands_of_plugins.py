@@ -215,14 +215,17 @@ async def test_a_name_that_nobody_could_type_sets_its_plugin_aside(wrong: str) -
 
 
 @pytest.mark.parametrize(("name", "package"), COMMAND_PACKAGES.items())
-async def test_a_command_whose_plugin_is_not_in_use_says_which_one_brings_it(name: str, package: str) -> None:
+async def test_a_command_whose_plugin_is_not_in_use_says_which_one_brings_it(
+    tmp_path: Path, name: str, package: str
+) -> None:
     plugin = package.removeprefix("claw-")
-    config = {"plugins": {"entries": {plugin: {"enabled": False}}}}
-    async with Harness(FakeProvider(), config=config) as harness:
-        if name in harness.app.chat_commands.load():
+    (tmp_path / "config.yaml").write_text(f"plugins: {{entries: {{{plugin}: {{enabled: false}}}}}}")
+    app, _ = app_of(tmp_path, {})
+    async with app:
+        if name in app.chat_commands.load():
             pytest.skip("another plugin brings it until its owner does")
-        answer = await type_in(harness, f"/{name}") or ""
-        assert await type_in(harness, f"/{name} something") == answer
+        answer = await run_chat_command(f"/{name}", terminal(app, "")) or ""
+        assert await run_chat_command(f"/{name} something", terminal(app, "")) == answer
     assert f"/{name} comes with " in answer and plugin in answer
     assert f"plugins.entries.{plugin}.enabled true" in answer
 
