@@ -1,0 +1,138 @@
+"""Python environments made of links: which of our distributions they have is chosen per test, without pip.
+
+An environment is what ``python -m venv`` and pip leave behind: an interpreter, package folders, and the metadata that
+``importlib.metadata`` reads. Third-party packages come from the environment that runs the tests.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from core.source import members
+
+SITE = Path(sysconfig.get_path("purelib"))
+
+
+@cache
+def projects() -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return our distributions: name → folder and the ``pyproject.toml`` as data; those for pytest are left out."""
+    read = ((folder, tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))) for folder in members())
+    named = {data["project"]["name"]: (folder, data) for folder, data in read}
+    return {name: (folder, data) for name, (folder, data) in named.items() if name != "pytest-claw"}
+
+
+def needs_of(name: str) -> tuple[str, ...]:
+    """Return the names of our distributions that one depends on, without extras."""
+    project = projects()[name][1]["project"]
+    words = (line.split()[0].partition("=")[0].partition("[")[0] for line in project["dependencies"])
+    return tuple(word for word in words if word in projects())
+
+
+def closure_of(names: Iterable[str]) -> frozenset[str]:
+    """Return these distributions of ours with all of ours that they depend on, as pip would install them."""
+    found, waiting = set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += needs_of(name)
+    return frozenset(found)
+
+
+class Environment:
+    """A Python environment with some of our distributions, and a home of its own.
+
+    :param names: our distributions in it; ``closure_of`` adds what they depend on.
+    :param others: folders with further packages beside their ``.dist-info``, such as ``strangers.installed`` makes.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[str], others: Iterable[Path] = ()) -> None:
+        self.home, self.python = folder / "person", folder / "venv" / "bin" / "python"
+        self.home.mkdir(parents=True)
+        self.python.parent.mkdir(parents=True)
+        self.python.symlink_to(sys.executable if sys.prefix == sys.base_prefix else _base_python())
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        (folder / "venv" / "pyvenv.cfg").write_text(
+            f"home = {Path(_base_python()).parent}\ninclude-system-site-packages = false\nversion = {version}\n"
+        )
+        self.site = folder / "venv" / "lib" / f"python{version}" / "site-packages"
+        self.site.mkdir(parents=True)
+        _link_third_party(self.site)
+        for name in names:
+            _install(self.site, name)
+        for other in others:
+            for entry in other.iterdir():
+                (self.site / entry.name).symlink_to(entry)
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run this environment's Python with these arguments, in its home."""
+        environment = {"PATH": os.defpath, "HOME": str(self.home), "LANG": "C.UTF-8", **environ}
+        return subprocess.run(
+            [str(self.python), *words],
+            env=environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def claw(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run ``claw WORDS``."""
+        return self.run("-m", "claw", *words, **environ)
+
+    def configure(self, tree: Mapping[str, Any]) -> None:
+        """Write the config file (``~/.claw/config.json``)."""
+        folder = self.home / ".claw"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / "config.json").touch(mode=0o600)
+        (folder / "config.json").write_text(json.dumps(tree), encoding="utf-8")
+
+
+def _base_python() -> str:
+    return os.path.realpath(sys.executable)
+
+
+@cache
+def _third_party() -> tuple[Path, ...]:
+    """Return what stands in the site-packages of the running environment and is not ours."""
+    ours = {data["tool"]["flit"]["module"]["name"] for _, data in projects().values()} | {"pytest_claw"}
+    distributions = {name.replace("-", "_") for name in projects()} | {"pytest_claw"}
+    return tuple(
+        entry
+        for entry in SITE.iterdir()
+        if entry.stem not in ours
+        and entry.name.partition("-")[0] not in distributions
+        and entry.suffix not in {".pth", ".pyc"}
+        and entry.name != "__pycache__"
+    )
+
+
+def _link_third_party(site: Path) -> None:
+    for entry in _third_party():
+        (site / entry.name).symlink_to(entry)
+
+
+def _install(site: Path, name: str) -> None:
+    """Install one of ours as an editable install leaves it: its package, and its metadata."""
+    folder, data = projects()[name]
+    project, module = data["project"], data["tool"]["flit"]["module"]["name"]
+    (site / module).symlink_to(folder / module)
+    version = project.get("version") or metadata.version("claw-core")
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    lines = [f"Metadata-Version: 2.3\nName: {name}\nVersion: {version}"]
+    lines += [f"Requires-Dist: {line}" for line in project["dependencies"]]
+    (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    groups = project.get("entry-points", {})
+    entries = (
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in rows.items()) for group, rows in groups.items()
+    )
+    (info / "entry_points.txt").write_text("\n".join(entries), encoding="utf-8")
