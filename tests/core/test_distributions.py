@@ -1,0 +1,80 @@
+"""The distributions of this repository: their dependencies, one release train, and the extra ``standard``."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import claw
+import pytest
+from core.source import ROOT, Source, imports, members, sources
+
+PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
+    data["project"]["name"]: (folder, data)
+    for folder in members()
+    for data in [tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))]
+}
+MODULES = {data["tool"]["flit"]["module"]["name"]: name for name, (_, data) in PROJECTS.items()}
+TRAIN = f"=={'.'.join(claw.__version__.split('.')[:2])}.*"
+MOVING = ("claw-admin", "claw-approvals", "claw-context", "claw-sessions")
+"""Parts that still leave core: their own lines, and those in core's dependencies, are pinned when they have left."""
+BY_REEXPORT = {("claw-core", "claw-testing")}
+"""``claw.testing`` names what claw-testing holds, for those who installed it."""
+
+
+def _requirements(name: str) -> dict[str, str]:
+    """Return distribution → version range of what one depends on, extras included."""
+    project = PROJECTS[name][1]["project"]
+    lines = [
+        *project["dependencies"],
+        *(x for extra in project.get("optional-dependencies", {}).values() for x in extra),
+    ]
+    parts = (re.fullmatch(r"([\w.-]+)(?:\[[^]]*\])?\s*(.*)", line) for line in lines)
+    return {part[1]: part[2] for part in parts if part}
+
+
+def _imported(name: str) -> set[str]:
+    folder, data = PROJECTS[name]
+    files: list[Source] = sources(folder / data["tool"]["flit"]["module"]["name"])
+    tops = {module.partition(".")[0] for source in files for module, _ in imports(source)}
+    return {MODULES[top] for top in tops if top in MODULES} - {name}
+
+
+@pytest.mark.parametrize("name", sorted(PROJECTS))
+def test_a_distribution_depends_on_the_distributions_of_ours_that_it_imports(name: str) -> None:
+    needed = {one for one in _imported(name) if (name, one) not in BY_REEXPORT}
+    assert needed <= _requirements(name).keys()
+
+
+@pytest.mark.parametrize("name", sorted(PROJECTS))
+def test_all_distributions_of_ours_are_one_release_train(name: str) -> None:
+    project = PROJECTS[name][1]["project"]
+    assert project.get("version", claw.__version__) == claw.__version__
+    ours = {one: range for one, range in _requirements(name).items() if one in PROJECTS}
+    if name != "claw-core":
+        assert "claw-core" in ours
+    if name not in MOVING:
+        assert {one: range for one, range in ours.items() if range != TRAIN and one not in MOVING} == {}
+
+
+def test_the_extra_standard_holds_every_plugin_that_says_it_is_a_standard_part() -> None:
+    manifests = (json.loads(path.read_text()) for path in ROOT.glob("plugins/*/*/claw-plugin.json"))
+    standard = {f"claw-{one['id']}" for one in manifests if one.get("standard")}
+    extra = PROJECTS["claw-core"][1]["project"]["optional-dependencies"]["standard"]
+    names = {line.split()[0] for line in extra}
+    assert standard - set(PROJECTS["claw-core"][1]["project"]["dependencies"]) <= names
+    assert {"claw-memory", "claw-skills", "claw-tools-std"} <= names
+    assert extra == sorted(extra)
+
+
+def test_nothing_in_the_extra_standard_belongs_to_one_vendor() -> None:
+    """Providers and channels are chosen by a person, apart from the provider that needs no service."""
+    extra = PROJECTS["claw-core"][1]["project"]["optional-dependencies"]["standard"]
+    for line in extra:
+        folder, data = PROJECTS[line.split()[0]]
+        manifest = json.loads(
+            (folder / data["tool"]["flit"]["module"]["name"] / "claw-plugin.json").read_text()
+        )
+        assert not manifest.get("channels")
+        assert all(provider.get("fallback") for provider in manifest.get("providers", ()))
