@@ -8,19 +8,16 @@ from typing import Any
 
 import claw
 import pytest
-from core.source import ROOT, Source, imports, members, sources
+from core.source import ROOT, members
 
 PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
     data["project"]["name"]: (folder, data)
     for folder in members()
     for data in [tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))]
 }
-MODULES = {data["tool"]["flit"]["module"]["name"]: name for name, (_, data) in PROJECTS.items()}
 TRAIN = f"=={'.'.join(claw.__version__.split('.')[:2])}.*"
 MOVING = ("claw-admin", "claw-approvals", "claw-context", "claw-sessions")
 """Parts that still leave core: their own lines, and those in core's dependencies, are pinned when they have left."""
-BY_REEXPORT = {("claw-core", "claw-testing")}
-"""``claw.testing`` names what claw-testing holds, for those who installed it."""
 
 
 def _requirements(name: str) -> dict[str, str]:
@@ -32,19 +29,6 @@ def _requirements(name: str) -> dict[str, str]:
     ]
     parts = (re.fullmatch(r"([\w.-]+)(?:\[[^]]*\])?\s*(.*)", line) for line in lines)
     return {part[1]: part[2] for part in parts if part}
-
-
-def _imported(name: str) -> set[str]:
-    folder, data = PROJECTS[name]
-    files: list[Source] = sources(folder / data["tool"]["flit"]["module"]["name"])
-    tops = {module.partition(".")[0] for source in files for module, _ in imports(source)}
-    return {MODULES[top] for top in tops if top in MODULES} - {name}
-
-
-@pytest.mark.parametrize("name", sorted(PROJECTS))
-def test_a_distribution_depends_on_the_distributions_of_ours_that_it_imports(name: str) -> None:
-    needed = {one for one in _imported(name) if (name, one) not in BY_REEXPORT}
-    assert needed <= _requirements(name).keys()
 
 
 @pytest.mark.parametrize("name", sorted(PROJECTS))

@@ -82,7 +82,10 @@ VENDORS = {
 }
 HEAVY = VENDORS | {"httpx2", "httpx", "aiohttp", "numpy", "starlette", "uvicorn", "rich"}
 # Installed by a person's own command, so no dependency of the package.
-OPT_IN = {"claw_local": {"xllamacpp"}}
+OPT_IN = {
+    "claw_local": {"xllamacpp"},
+    "claw": {"claw_testing"},
+}  # a model of its own; `claw.testing` names the fakes
 STDLIB = set(sys.stdlib_module_names)
 
 

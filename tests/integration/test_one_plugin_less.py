@@ -193,3 +193,10 @@ def test_whoever_uses_the_absent_plugin_reads_which_package_brings_it(
     said = done.stdout + done.stderr
     assert "broke" not in said
     assert name in said
+
+
+def test_the_fakes_for_tests_say_which_package_brings_them(tmp_path: Path) -> None:
+    environment = Environment(tmp_path, set(projects()) - {"claw-testing"})
+    done = environment.run("-c", "import claw.testing")
+    assert done.returncode == 1
+    assert "pip install pytest-claw" in done.stderr
