@@ -271,7 +271,7 @@ class App:
         if plugin:
             self.log(t("a task of plugin {id} failed: {why}", id=plugin, why=why))
         else:
-            self.log(t("a task that was left behind failed: {why}", why=why))
+            self.log(t("an abandoned task failed: {why}", why=why))
 
     async def handle(
         self,
@@ -302,9 +302,11 @@ class App:
         paired = paired_people(self._database, inbound.address.channel, inbound.address.account)
         route = admit(inbound, self.config, options.agent, options.session, paired)
         if route is None:
-            why = "claw route explain --channel {channel} --sender ID says why"
+            why = "claw route explain --channel {channel} --sender ID shows why"
             place, who = inbound.address.channel, inbound.sender.id or t("a sender without an id")
-            raise UsageError("nobody would answer {sender} there", fix=why, sender=who, channel=place)
+            raise UsageError(
+                "a message from {sender} there would not be answered", fix=why, sender=who, channel=place
+            )
         return await resolve_turn(inbound, route, self.runtime, options)
 
     async def call_tool(
@@ -339,7 +341,7 @@ class App:
         try:
             await within(2 * self.leeway.close_seconds, self._closed(close))
         except Exception as why:  # noqa: BLE001 - a stranger's code
-            plugin, problem = contribution.plugin, "it did not end well: {why}"
+            plugin, problem = contribution.plugin, "it failed while closing: {why}"
             self.log(str(PluginError(plugin, "stop", problem, FIX, why=describe_exception(why), id=plugin)))
 
     async def _closed(self, close: Callable[[], Any]) -> None:
@@ -384,10 +386,10 @@ class App:
         except ClawError as why:
             refused = f"{why.where}: {why.problem}"
         if not refused and not os.access(home, os.W_OK | os.X_OK):
-            refused = t("you may not write there")
+            refused = t("it is not writable for you")
         if refused:
             fix = "make it readable and writable for you, or set CLAW_HOME to another folder"
-            raise ClawError("the home of claw cannot be used: {why}", where=str(home), fix=fix, why=refused)
+            raise ClawError("claw's home folder cannot be used: {why}", where=str(home), fix=fix, why=refused)
 
     def _ordered(self, registry: Registry) -> tuple[Registry, tuple[ToolFact, ...]]:
         """Core tools first, each with what policy must know of it; the positions in both lists agree."""

@@ -53,8 +53,8 @@ def test_plain_words_and_plain_quotes_are_read(line: str, words: list[str] | Non
         ("echo {a,b}", "{"), ("(ls)", "("), ("ls ~", "~"), ("x --to=~/y", "~"), ("ls \"a\\ b\"", "\\"),
         ("ls a\\", "\\"), ("ls # all", "#"),
         ("A=1 ls", "A="),
-        ("A+=1 ls", "A+="), ("! ls", "!"), ("while true", "while"), ("ls\nid", "line end"), ("ls\rid", "line end"),
-        ("ls 'a\nb'", "line end"), ("ls \x00", "x00"), ("ls\u00a0-l", "xa0"), ("ls \x1b[0m", "x1b"),
+        ("A+=1 ls", "A+="), ("! ls", "!"), ("while true", "while"), ("ls\nid", "line break"), ("ls\rid", "line break"),
+        ("ls 'a\nb'", "line break"), ("ls \x00", "x00"), ("ls\u00a0-l", "xa0"), ("ls \x1b[0m", "x1b"),
         ("ls\u2003x", "u2003"),
     ],
 )  # fmt: skip

@@ -132,9 +132,9 @@ def test_a_file_that_is_wrong_already_can_be_mended_step_by_step(tmp_path: Path)
     [
         ("agents.list[codr].name", "Did you mean coder"),
         ("agents.list[7].name", "2 entries"),
-        ("tools..deny", "not a key"),
-        ("", "not a key"),
-        ("a b", "not a key"),
+        ("tools..deny", "not a valid key"),
+        ("", "not a valid key"),
+        ("a b", "not a valid key"),
     ],
 )
 def test_a_key_that_leads_nowhere_is_told(path: Path, key: str, words: str) -> None:

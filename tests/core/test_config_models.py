@@ -216,7 +216,7 @@ class TestLayout:
     def test_allow_beside_also_allow_is_refused_with_both_ways_out(self, tmp_path: Path) -> None:
         error = refusal(tmp_path, "tools:\n  allow: [read]\n  alsoAllow: [exec]\n")
         assert error.line == 3
-        assert "into allow" in error.fix and "take allow away" in error.fix
+        assert "into allow" in error.fix and "remove allow so that" in error.fix
         given_file(tmp_path, "tools: {allow: [], alsoAllow: [exec]}\n")
 
 
@@ -257,7 +257,7 @@ class TestSecrets:
         assert "sesame" not in str(caught.value)
 
     def test_a_word_from_a_variable_is_told_as_it_was_written(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"\$\{KEY\} is not known here") as caught:
+        with pytest.raises(ConfigError, match=r"\$\{KEY\} is not a known value here") as caught:
             given_file(tmp_path, "tools: {profile: '${KEY}'}\n", {"KEY": "sesame"})
         assert "sesame" not in str(caught.value)
 

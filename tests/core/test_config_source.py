@@ -72,7 +72,7 @@ def test_a_word_without_quotes_means_what_yaml_1_2_says(written: str, meant: obj
         ("a: 1\n---\nb: 2\n", 2, "second document"),
         ("- a\n", 1, "mapping"),
         ("a: [1\n", 2, "YAML"),
-        ("? [a]\n: 1\n", 1, "key must be a text"),
+        ("? [a]\n: 1\n", 1, "key must be a string"),
     ],
 )
 def test_bad_yaml_is_told_with_its_line(text: str, line: int, word: str) -> None:

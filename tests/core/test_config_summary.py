@@ -31,7 +31,7 @@ def test_what_fits_has_no_misfit() -> None:
 @pytest.mark.parametrize(
     ("section", "path", "problem"),
     [
-        ({}, ("colour",), "is required and missing"),
+        ({}, ("colour",), "is required but missing"),
         ({"colour": "red", "colur": 1}, ("colur",), "is not a known key"),
         ({"colour": "green"}, ("colour",), "is not one of the known words"),
         ({"colour": "red", "size": "big"}, ("size",), "must be of the type {type}"),

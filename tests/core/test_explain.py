@@ -291,7 +291,7 @@ def test_an_available_tool_is_told_as_such_with_all_its_steps_in(tmp_path: Path)
     answer, _, _ = ask(tmp_path, "acme_reset")
     assert answer.available and not answer.edits and not answer.stage
     assert all(step.passes for step in answer.steps)
-    assert answer.steps[0].note == "tools.allow switches it on (acme)"
+    assert answer.steps[0].note == "tools.allow enables it (acme)"
 
 
 def test_an_alias_is_the_tool_it_stands_for(tmp_path: Path) -> None:

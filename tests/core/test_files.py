@@ -127,7 +127,7 @@ def test_make_folder_makes_the_whole_way_private(tmp_path):
 def test_make_folder_says_what_is_in_the_way(tmp_path):
     (tmp_path / "a").write_text("a file")
 
-    with pytest.raises(ClawError, match="a file stands where a folder is wanted") as error:
+    with pytest.raises(ClawError, match="a file is in the place of a folder") as error:
         make_folder(tmp_path / "a" / "b")
     assert str(tmp_path / "a") in error.value.where
 
@@ -267,7 +267,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
 
     with pytest.raises(ClawError, match="the state cannot be used: no such table") as error:
         database.read("SELECT * FROM nowhere")
-    assert error.value.where == str(tmp_path / "state.db") and "Move the file away" in error.value.fix
+    assert error.value.where == str(tmp_path / "state.db") and "Move the file elsewhere" in error.value.fix
     database.close()
 
 

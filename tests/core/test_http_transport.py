@@ -222,7 +222,7 @@ async def test_https_where_plain_http_is_spoken_and_the_other_way_round(authorit
     async with serving(serve) as (client, _), service(authority.serving("localhost")) as secured:
         address = f"https://localhost:{client.base_url.port}"
         told = await refused(network.client(address), address)
-        assert "localhost speaks plain HTTP where https is written" in told
+        assert "localhost uses plain HTTP, but the address says https" in told
         address = f"http://localhost:{secured}"
         with pytest.raises(httpx2.TransportError):  # some say so, some only hang up
             await network.client(address).get(address)
@@ -244,7 +244,7 @@ async def test_what_services_with_tls_say_to_plain_http_is_understood(answer: by
         writer.write(answer)
 
     async with serving(serve) as (client, _):
-        assert "127.0.0.1 speaks https where plain http is written" in await refused(client, "/")
+        assert "127.0.0.1 uses https, but the address says http" in await refused(client, "/")
 
 
 @pytest.mark.parametrize("plugin", ["anthropic", "openai", "google", "mistral"])
@@ -263,6 +263,8 @@ async def test_a_provider_tells_of_an_untrusted_certificate_and_asks_once(
         with pytest.raises(ProviderError) as error:
             await answer(model)
     assert (error.value.reason, error.value.retryable) == ("tls", False)
-    assert "the certificate of localhost is signed by nobody whom this machine trusts" in str(error.value)
+    assert "the certificate of localhost is not signed by an authority that this machine trusts" in str(
+        error.value
+    )
     assert "update-ca-certificates" in str(error.value)
     assert handshakes == 1

@@ -42,14 +42,14 @@ async def test_a_failure_ends_the_call():
 
 
 async def test_without_a_key_or_a_provider_the_error_says_what_to_do():
-    with pytest.raises(ProviderError, match="claw auth add a takes one; or set A_KEY, or apiKey under"):
+    with pytest.raises(ProviderError, match="add one with claw auth add a, or set A_KEY, or set"):
         await answer([A], [FakeProvider(name="a", keys=[])], key_variables={"a": ("A_KEY",)})
-    with pytest.raises(ProviderError, match="no provider named b"):
+    with pytest.raises(ProviderError, match="there is no provider b"):
         await answer([B], [])
 
 
 async def test_an_empty_answer_is_a_failure_where_it_must_not_be_empty():
-    with pytest.raises(ProviderError, match="the model said nothing"):
+    with pytest.raises(ProviderError, match="the model gave an empty answer"):
         await answer([A], [FakeProvider(says(""), name="a")], may_be_empty=lambda messages: False)
 
 

@@ -388,8 +388,9 @@ def test_names_are_compared_trimmed_in_lower_case_and_by_alias() -> None:
 def test_a_clash_of_names_is_told_with_both_owners() -> None:
     facts = (*CORE[:1], ToolFact("read", "acme"), ToolFact("search", "p1"), ToolFact("search", "p2"))
     assert [str(conflict) for conflict in judge_tools(facts, (), OWNER).conflicts] == [
-        "tool read of plugin acme is skipped: its name read is kept for a core tool (supplied by tools-std)",
-        "tool search of plugin p2 is skipped: plugin p1 brought the name search before",
+        "tool read of plugin acme is skipped: its name read is reserved for a core tool "
+        "(provided by tools-std)",
+        "tool search of plugin p2 is skipped: plugin p1 already provides the name search",
     ]
 
 

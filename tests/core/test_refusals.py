@@ -37,7 +37,7 @@ def test_models_that_failed_for_different_reasons_each_get_their_own_advice():
     )  # fmt: skip
 
     first, second = told.split("; b/m: ")
-    assert "a/m: the service refused the key" in first and "providers.a.apiKey" in first
+    assert "a/m: the service rejected the key" in first and "providers.a.apiKey" in first
     assert "check its name, and providers.b.baseUrl" in second and "apiKey" not in second
 
 

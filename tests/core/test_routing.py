@@ -61,7 +61,7 @@ class TestAdmission:
         named = admit(TERMINAL, config, None, "agent:b:telegram:direct:7")
         assert chosen is not None and chosen.session_key == "agent:b:work"
         assert named is not None and named.session_key == "agent:b:telegram:direct:7"
-        with pytest.raises(UsageError, match="no agent is called c"):
+        with pytest.raises(UsageError, match="there is no agent c"):
             admit(TERMINAL, config, "c")
 
     @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ class TestVerdicts:
 
     def test_a_key_is_named_as_it_is_written(self) -> None:
         verdict = decide_admission(DIRECT, config_of(telegram={"allowFrom": ["7"]}, owners=["x:1"]))
-        assert verdict == Admission("admitted", "the list names the sender", "telegram.allowFrom[0]", False)
+        assert verdict == Admission("admitted", "allowFrom lists the sender", "telegram.allowFrom[0]", False)
 
     def test_an_owner_is_admitted_by_the_entry_that_names_them(self) -> None:
         config = config_of(owners=["x:1", "Telegram:7"], channels={"telegram": {}})

@@ -319,7 +319,7 @@ async def test_damaged_lines_cost_only_themselves_and_are_kept_beside_the_file(h
     [backup] = path.parent.glob("s1.jsonl.bak.*")
     assert backup.read_bytes() == damaged
     assert session.notices == (
-        f"2 damaged lines of this session were left out. The file as it was: {backup}",
+        f"2 damaged lines of this session were left out. Copy of the damaged file: {backup}",
     )
     session.release()
     assert (await sessions.open(KEY, "a")).notices == ()

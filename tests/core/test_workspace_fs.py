@@ -213,15 +213,15 @@ def test_each_root_has_its_own_rights(ground: Path) -> None:
     fence.write(f"{ground}/agent/MEMORY.md", b"remember")
     assert fence.read(f"{ground}/agent/MEMORY.md") == b"remember"
     for path, problem in [
-        ("skill/new", "only be read"),
-        ("memory/2026/day.md", "only be added to"),
+        ("skill/new", "is read-only"),
+        ("memory/2026/day.md", "only be appended to"),
         ("agent/x", "outside"),
     ]:
         with pytest.raises(FenceError, match=problem):
             fence.write(f"{ground}/{path}", b"x")
-    with pytest.raises(FenceError, match="only be read"):
+    with pytest.raises(FenceError, match="is read-only"):
         fence.append(f"{ground}/skill/SKILL.md", b"x")
-    with pytest.raises(FenceError, match="only be added to"):
+    with pytest.raises(FenceError, match="only be appended to"):
         fence.remove(f"{ground}/memory/2026/day.md")
 
 
@@ -229,9 +229,9 @@ def test_a_link_from_the_workspace_into_a_reading_root_may_be_read_and_not_writt
     (ground / "ws/ref").symlink_to(ground / "outside")
     fence = WorkspaceFiles([Root(ground / "outside")], ground / "ws")
     assert fence.read("ref/secret.txt") == SECRET.encode()
-    with pytest.raises(FenceError, match="only be read"):
+    with pytest.raises(FenceError, match="is read-only"):
         fence.write("ref/secret.txt", b"x")
-    with pytest.raises(FenceError, match="only be read"):
+    with pytest.raises(FenceError, match="is read-only"):
         fence.write("ref/new/x", b"x")
     assert not (ground / "outside/new").exists()
 

@@ -69,7 +69,7 @@ async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_p
     assert made is (verdict == "once")
     assert ("did not allow it" in result.content[0].text) is (verdict == "deny")
     assert "cut off" not in result.content[0].text
-    assert sum("wants to use exec" in text for text in channel.shown) == 1, "it is not asked again"
+    assert sum("asks to run exec" in text for text in channel.shown) == 1, "it is not asked again"
 
 
 async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_anew(tmp_path):
@@ -86,7 +86,7 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
     script.write_text("#!/bin/sh\nmkdir smuggled\n")
     async with served(model, channel, tmp_path / "home") as harness:
         await channel.until_shown(2)
-        assert "wants to use exec" in channel.shown[1]
+        assert "asks to run exec" in channel.shown[1]
         channel.says(f"/approve {old.id} once", "boss")
         await channel.until_shown(3)
         assert "is over" in channel.shown[2]
@@ -106,9 +106,9 @@ async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):
     await harness.close()
     async with served(FakeProvider(), channel, tmp_path):
         channel.says(f"/approve {id} once", "boss")
-        await told(channel, f"nobody waits for request {id} any more: nothing was run")
+        await told(channel, f"request {id} is no longer waiting; nothing was run")
         channel.says(f"/approve {id} once", "boss")
-        await told(channel, f"request {id} is over: nobody answered in time, or it was stopped")
+        await told(channel, f"request {id} has expired or was stopped")
 
 
 # --- a process that is killed

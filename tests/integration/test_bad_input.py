@@ -59,7 +59,11 @@ class TestHome:
         file.write_text("not a folder")
         for words in (("chat", "hi"), ("tools", "list")):
             refused(
-                machine.claw(*words, home=file / "home"), 1, str(file), "stands where a folder", "CLAW_HOME"
+                machine.claw(*words, home=file / "home"),
+                1,
+                str(file),
+                "in the place of a folder",
+                "CLAW_HOME",
             )
         refused(machine.claw("chat", "hi", home=file), 3, str(file), "Not a directory", "CLAW_HOME")
 
@@ -144,7 +148,7 @@ class TestUsage:
         refused(machine.claw("plugins", "lst"), 2, "no command plugins lst", "claw plugins list?")
         refused(machine.claw("plugins", "info", "tool-std"), 2, "no plugin tool-std", "tools-std?")
         refused(
-            machine.claw("chat", "--agent", "defalt", "hi"), 2, "no agent is called defalt", "mean default?"
+            machine.claw("chat", "--agent", "defalt", "hi"), 2, "there is no agent defalt", "mean default?"
         )
         explained = machine.claw("tools", "explain", "raed")
         assert explained.code == 1 and "did you mean read?" in explained.out and explained.err == ""
@@ -153,7 +157,7 @@ class TestUsage:
         refused(
             machine.claw("chat", "--session", "agent:coder:main", "hi"),
             2,
-            "no agent is called coder",
+            "there is no agent coder",
             "default",
         )
         refused(machine.claw("chat", "--workspace", "/no/such", "hi"), 2, "--workspace", "/no/such")
@@ -190,7 +194,7 @@ class TestModel:
             machine.claw("chat", "--model", "nope/x", "hi"),
             1,
             "nope/x",
-            "no provider named nope",
+            "there is no provider nope",
             "claw models use",
         )
         refused(
@@ -235,13 +239,13 @@ class TestModel:
                 ServiceReply(status=502, body=PAGE, content_type="text/html"),
                 ["failed (HTTP 502)", "fallbacks"],
             ),
-            (AnthropicService, ServiceReply(status=401), ["refused the key", "providers.anthropic.apiKey"]),
+            (AnthropicService, ServiceReply(status=401), ["rejected the key", "providers.anthropic.apiKey"]),
             (OpenAIService, ServiceReply(status=429), ["slow down", "try again later", "fallbacks"]),
             (OpenAIService, ServiceReply(status=500), ["the service failed", "try again later", "fallbacks"]),
             (
                 OpenAIService,
                 ServiceReply(delay_seconds=4),
-                ["not done with its answer within 1 s", "openai.timeoutSeconds"],
+                ["did not finish its answer within 1 s", "openai.timeoutSeconds"],
             ),
         ],
         ids=["page", "page-openai", "gateway-page", "401", "429", "500", "silence"],
@@ -315,7 +319,7 @@ class TestPlugin:
         ]
         assert listed["painter"]["stage"] == "config" and "config.yaml:4" in listed["painter"]["why"]
 
-        hint = lines["raises"].partition("without it: claw ")[2]
+        hint = lines["raises"].partition("disable it: claw ")[2]
         assert machine.claw(*hint.split()).code == 0
         assert "plugin raises" not in machine.claw("tools", "list").err
 
@@ -337,7 +341,7 @@ class TestPlugin:
         )
         machine.path = [strangers]
         for tool, words in (
-            ("ghost", ["plugin liar", "its manifest names the tool ghost", "its code does not bring it"]),
+            ("ghost", ["plugin liar", "its manifest lists the tool ghost", "its code does not provide"]),
             (
                 "late",
                 ["plugin broken (import)", "RuntimeError: boom", "plugins.entries.broken.enabled false"],
@@ -389,7 +393,7 @@ class TestPast:
     def test_a_file_of_another_kind_is_set_aside_and_told(self, machine: Machine, past: bytes) -> None:
         machine.session.write_bytes(b"not a session\n")
         said = machine.claw("chat", "hello")
-        assert said.code == 0 and "set aside as" in said.line
+        assert said.code == 0 and "was moved to" in said.line
         [aside] = machine.home.glob("agents/*/sessions/*.bad.*")
         assert aside.read_bytes() == b"not a session\n"
 
@@ -400,7 +404,7 @@ class TestPast:
             file.unlink()
         (machine.home / "state.db").write_bytes(b"no database " * 100)
         said = machine.claw("chat", "hello")
-        assert said.code == 0 and "state.db is no database: it was set aside as" in said.line
+        assert said.code == 0 and "state.db is not a database and was moved to" in said.line
         assert machine.session.read_bytes().startswith(past)
 
 

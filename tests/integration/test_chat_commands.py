@@ -92,7 +92,7 @@ async def test_a_command_is_known_in_its_spellings(line: str) -> None:
 
 async def test_a_misspelt_command_gets_the_nearest_one() -> None:
     async with Harness(FakeProvider()) as harness:
-        assert await type_in(harness, "/statsu") == "there is no command /statsu; did you mean /status?"
+        assert await type_in(harness, "/statsu") == "unknown command /statsu; did you mean /status?"
 
 
 async def test_help_names_every_command_with_its_words() -> None:
@@ -173,21 +173,21 @@ async def test_default_takes_one_choice_back() -> None:
         assert await type_in(harness, "/model default") == "model: fake/m1"
         assert (
             await type_in(harness, "/queue")
-            == "queue: collect. There are: steer, collect, followup, interrupt, default"
+            == "queue: collect. Available: steer, collect, followup, interrupt, default"
         )
-        assert await type_in(harness, "/reasoning default") == "reasoning is shown: default"
+        assert await type_in(harness, "/reasoning default") == "show reasoning: default"
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("/model fake/largo", "model: fake/largo, until /reset"),
-        ("/model lrge", "there is no model lrge. did you mean fake/large?"),
-        ("/model nobody/m1", "there is no model nobody/m1. did you mean fake/m1?"),
+        ("/model lrge", "unknown model lrge. did you mean fake/large?"),
+        ("/model nobody/m1", "unknown model nobody/m1. did you mean fake/m1?"),
         ("/think hihg", "did you mean high?"),
         ("/queue stear", "did you mean steer?"),
         ("/reasoning maybe", "is none of on, off, default"),
-        ("/approve x maybe", "/approve takes an id and once, always or deny"),
+        ("/approve x maybe", "usage: /approve ID once|always|deny"),
     ],
 )
 async def test_an_unknown_word_gets_the_nearest_one(line: str, told: str) -> None:
@@ -230,13 +230,18 @@ async def test_in_a_group_only_an_owner_changes_what_all_share() -> None:
     async with Harness(FakeProvider(), config=TWO | CHAT) as harness:
         for line in SHARED:
             refused = await type_in(harness, line, sender="u2", group=True)
-            assert refused and "only an owner may" in refused, line
+            assert refused and "only an owner may do this do this do this do this do this" in refused, line
             for who in ({"sender": "u1", "group": True}, {"sender": "u2"}):
                 allowed = await type_in(harness, line, **who)
-                assert allowed and "only an owner may" not in allowed, (line, who)
+                assert (
+                    allowed and "only an owner may do this do this do this do this do this" not in allowed
+                ), (
+                    line,
+                    who,
+                )
         for line in FREE:
             answer = await type_in(harness, line, sender="u2", group=True)
-            assert answer and "only an owner may" not in answer, line
+            assert answer and "only an owner may do this do this do this do this do this" not in answer, line
 
 
 # --- approvals
@@ -295,7 +300,7 @@ async def test_a_tool_that_the_settings_name_runs_when_a_person_allows_it(verdic
     assert len(tool.calls) == ran
     assert person.asked[0].request.shown == "folder: build"
     assert results(model) == (
-        "done" if ran else "the call was refused: a person was asked and did not allow it"
+        "done" if ran else "the call was refused: the user was asked and did not allow it"
     )
 
 
@@ -339,7 +344,7 @@ async def test_what_was_changed_after_the_answer_does_not_run() -> None:
         await harness.send("clean up")
     assert len(person.asked) == 1
     assert tool.calls == []
-    assert "no longer what a person allowed" in results(model)
+    assert "it differs from what was approved" in results(model)
 
 
 async def test_always_is_not_asked_again_and_only_for_the_same_arguments() -> None:
@@ -425,7 +430,7 @@ async def test_a_stranger_in_a_direct_chat_cannot_make_claw_wait() -> None:
         inbound = Inbound(Address("acme", "d2"), "clean up", Sender("u2"), message_id="m1")
         await harness.send(inbound)
     assert (tool.calls, person.asked) == ([], [])
-    assert "nobody in this chat may" in results(model)
+    assert "no one in this chat may" in results(model)
 
 
 async def asked_by(harness: Harness, said: str | Inbound) -> "asyncio.Task[None]":
@@ -445,7 +450,7 @@ async def asked_by(harness: Harness, said: str | Inbound) -> "asyncio.Task[None]
 async def test_open_questions_are_told_to_those_who_may_answer() -> None:
     async with Harness(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED | CHAT) as harness:
         turn = await asked_by(harness, "clean up")
-        assert await type_in(harness, "/approve", sender="u2") == "nothing waits for an answer of yours"
+        assert await type_in(harness, "/approve", sender="u2") == "no request is waiting for your answer"
         listed = await type_in(harness, "/approve", sender="u1") or ""
         id = listed.partition(":")[0]
         assert "wipe" in listed
@@ -455,7 +460,7 @@ async def test_open_questions_are_told_to_those_who_may_answer() -> None:
         await turn
         assert (
             await type_in(harness, f"/approve {id} once", sender="u1")
-            == f"request {id} is decided already: once"
+            == f"request {id} was already answered: once"
         )
 
 
@@ -467,7 +472,7 @@ async def test_in_a_group_nobody_reads_what_was_asked_in_another_chat() -> None:
         listed = await type_in(harness, "/approve", sender="u1", group=True) or ""
 
         assert "secret-plans" not in listed
-        assert "asked in another chat" in listed
+        assert "requested in another chat" in listed
         id = listed.partition(":")[0]
         assert await type_in(harness, f"/approve {id} deny", sender="u1", group=True) == "wipe: not allowed"
         await turn
@@ -572,7 +577,7 @@ def test_at_a_terminal_one_key_answers(tmp_path: Path, key: str, told: str, made
         screen.until("› ")
         screen.type("write hello to note.txt\n")
         asked = screen.until("[d]eny")
-        assert "default wants to use write" in asked
+        assert "Agent default asks to run write" in asked
         assert "│ file_path: note.txt" in asked
         screen.type(f"x{key}")
         screen.until(told)

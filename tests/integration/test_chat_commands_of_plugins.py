@@ -168,12 +168,12 @@ async def test_of_two_with_one_name_the_lower_position_has_it_then_the_plugin_id
     by_id = {"beta": Commands(command(two)), "alpha": Commands(command(one))}
     async with Harness(FakeProvider(), plugins=by_id) as harness:
         assert await type_in(harness, "/mood") == "one"
-        assert "/mood of plugin beta is skipped: plugin alpha brought that name before" in harness.log_lines
+        assert "/mood of plugin beta is skipped: plugin alpha already provides that name" in harness.log_lines
         assert (await type_in(harness, "/help") or "").count("/mood") == 1
     by_position = {"beta": Commands(command(two, position=5)), "alpha": Commands(command(one))}
     async with Harness(FakeProvider(), plugins=by_position) as harness:
         assert await type_in(harness, "/mood") == "two"
-        assert "/mood of plugin alpha is skipped: plugin beta brought that name before" in harness.log_lines
+        assert "/mood of plugin alpha is skipped: plugin beta already provides that name" in harness.log_lines
 
 
 @pytest.mark.parametrize("name", ["stop", "help"])
@@ -191,9 +191,9 @@ async def test_nobody_takes_a_command_of_core(name: str) -> None:
 @pytest.mark.parametrize(
     ("traits", "line", "refused"),
     [
-        ({"owner_only": True}, "/mood", "only an owner may use /mood"),
-        ({"changes": "always"}, "/mood", "only an owner may"),
-        ({"changes": "with-arguments"}, "/mood x", "only an owner may"),
+        ({"owner_only": True}, "/mood", "only an owner may do this use /mood"),
+        ({"changes": "always"}, "/mood", "only an owner may do this"),
+        ({"changes": "with-arguments"}, "/mood x", "only an owner may do this"),
         ({"changes": "with-arguments"}, "/mood", ""),
         ({}, "/mood x", ""),
     ],

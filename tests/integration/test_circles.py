@@ -34,7 +34,7 @@ async def test_a_repeated_call_is_warned_of_behind_its_result() -> None:
 async def test_equal_answers_end_the_turn_and_the_person_reads_why() -> None:
     model, tool = FakeProvider(*[calls("look") for _ in range(6)]), FakeTool("look", "same")
     async with harness_of(model, tool) as home:
-        with pytest.raises(ClawError, match=r"round in circles: 5 calls \(look\)"):
+        with pytest.raises(ClawError, match=r"repeated itself: 5 calls \(look\)"):
             await home.send("go")
 
         assert len(tool.calls) == 5
@@ -63,7 +63,7 @@ async def test_two_calls_in_turns_are_refused_and_the_third_refusal_ends_the_tur
     model = FakeProvider(*[calls("look", at=number % 2) for number in range(5)])
     tool = FakeTool("look", "same", {"type": "object", "properties": {"at": {"type": "integer"}}})
     async with harness_of(model, tool) as home:
-        with pytest.raises(ClawError, match="round in circles"):
+        with pytest.raises(ClawError, match="repeated itself"):
             await home.send("go")
 
     assert len(tool.calls) == 2
@@ -99,7 +99,7 @@ async def test_many_equal_calls_in_one_answer_are_one_step_and_stop_the_next() -
     many = combined(*[calls("look") for _ in range(6)])
     model, tool = FakeProvider(many, calls("look")), FakeTool("look", "same")
     async with harness_of(model, tool) as home:
-        with pytest.raises(ClawError, match="round in circles"):
+        with pytest.raises(ClawError, match="repeated itself"):
             await home.send("go")
 
     assert len(tool.calls) == 6
@@ -131,4 +131,4 @@ async def test_in_a_chat_the_owner_reads_it_and_nobody_else_the_details(owner: b
     async with Harness(model, tools=[tool], channels=[channel], config=config) as home, home.serving():
         [text] = await channel.until_shown()
 
-    assert ("round in circles" in text) is owner
+    assert ("repeated itself" in text) is owner

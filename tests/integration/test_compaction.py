@@ -106,8 +106,8 @@ async def test_a_long_past_becomes_a_summary_and_the_newest_part_stays_word_for_
         assert shown[-1].startswith("question 11")
         assert first["details"]["by"] == "model"
         assert first["firstKeptEntryId"] in {line["id"] for line in records(harness, "message")}
-        begins = [n for n, text in enumerate(notices(harness)) if "is being summarised" in text]
-        ends = [n for n, text in enumerate(notices(harness)) if "became a summary" in text]
+        begins = [n for n, text in enumerate(notices(harness)) if "summarising its older part" in text]
+        ends = [n for n, text in enumerate(notices(harness)) if "conversation compacted" in text]
         assert begins and ends and begins[0] < ends[0]
 
 
@@ -232,7 +232,7 @@ async def test_a_summariser_that_does_not_bricks_nothing(summary):
         assert all(
             name in words(model.turns[-1])[0] for name in ("AB-1234", "/srv/data/plan.txt", "example.org/x")
         )
-        assert any("no model could summarise" in text for text in notices(harness))
+        assert any("compacted without a summary" in text for text in notices(harness))
 
 
 async def test_a_summariser_that_hangs_is_left_behind_in_time():
@@ -362,7 +362,7 @@ async def test_a_person_has_it_compacted_with_a_focus():
         await talk(harness, 6)
         said = await command(harness, "/compact the colour of the doors")
 
-        assert "became a summary" in said
+        assert "conversation compacted" in said
         assert "the colour of the doors" in model.summaries[0].system.whole
         await harness.send("and now?")
         assert words(model.turns[-1])[0].startswith(SUMMARY + "THE SUMMARY")
@@ -389,7 +389,7 @@ async def test_the_same_from_the_command_line(tmp_path):
 
 async def test_a_short_conversation_has_nothing_to_compact():
     async with Harness(Model(), config=settings()) as harness:
-        assert "nothing to make shorter" in await command(harness, "/compact")
+        assert "nothing to compact" in await command(harness, "/compact")
 
 
 # --- the memory flush ---
@@ -612,7 +612,7 @@ async def test_a_chat_is_told_with_the_answer_that_the_past_was_made_shorter(tmp
             channel.says(f"question {n} " + "y" * 2000, "u1")
             shown = await channel.until_shown(n + 1)
 
-        assert any("became a summary" in text for text in shown)
+        assert any("conversation compacted" in text for text in shown)
         assert all(text.startswith("fine") for text in shown)
 
 

@@ -23,8 +23,8 @@ def found(home: Home, *words: str, plain: bool = False) -> list[dict[str, object
 @pytest.mark.parametrize(
     ("disk", "said"),
     [
-        (usage(left=0), "the disk is full: 0.0 MB are left"),
-        (usage(left=3000), "the disk is full: 11.7 MB are left"),
+        (usage(left=0), "the disk is almost full: 0.0 MB free"),
+        (usage(left=3000), "the disk is almost full: 11.7 MB free"),
         (usage(files_left=0), "the disk has no room for another file"),
         (usage(left=5000), None),
         (usage(blocks=0, left=0), None),  # a file system that does not say

@@ -125,7 +125,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "SystemExit": {"find": UNRUN, **at_once("raise SystemExit('bad luck')", "SystemExit: bad luck")},
     "os._exit": {"find": UNRUN, "import": DEATH, "register": DEATH, "run": DEATH, "stop": DEATH},
     "wrong type": {
-        "find": Cell(ASIDE, "its manifest is wrong", manifest={"tools": 42}),
+        "find": Cell(ASIDE, "its manifest is invalid", manifest={"tools": 42}),
         "import": Cell(ASIDE, "puts Odd in the place", "class Odd: pass\nsys.modules[__name__] = Odd()"),
         "register": {
             **dict.fromkeys(("channel", "provider", "tool", "section"), Cell(ASIDE, "['odd']", put={"NAME": "['odd']"})),
@@ -170,10 +170,10 @@ MATRIX: dict[str, dict[str, Any]] = {
         "find": UNRUN,
         "import": UNASKED,
         "register": {
-            "tool": Cell(TOLD, "brings the tool undeclared, which its manifest does not", put={"EXTRA": "[undeclared]"}),
+            "tool": Cell(TOLD, "provides the tool undeclared, which its manifest", put={"EXTRA": "[undeclared]"}),
             "else": Cell(
                 TOLD,
-                "brings the tool undeclared, which its manifest does not",
+                "provides the tool undeclared, which its manifest does not",
                 put={"END": "@hookimpl\ndef register_tools(config):\n    return [undeclared]"},
             ),
         },
@@ -286,7 +286,7 @@ def test_it_is_told_with_cause_and_mend_and_everybody_else_works(stage, kind, ce
     if stage != "run":
         assert all("plugin bad" in line and ". " in line for line in told)
     elif kind in ("section", "reviewer", "filter", "observer"):
-        mend = "update it, or do without it: claw config set plugins.entries.bad.enabled false"
+        mend = "update it, or disable it: claw config set plugins.entries.bad.enabled false"
         assert any("plugin bad (run)" in line and line.endswith(mend) for line in told)
     else:
         blamed = {"channel": "channel odd", "provider": "provider odd", "tool": "plugin bad"}[kind]
@@ -357,7 +357,7 @@ def test_a_process_that_it_ends_comes_back_without_it(stage, kind, cell, endings
     if stage in ("import", "register"):  # the breaker of crash loops has found it
         assert codes == [7, 7, 0, 0]
         assert (lives[0].state, lives[0].stage) == ("quarantined", "import")
-        assert "claw died 2 times while it was loaded" in lives[0].why
+        assert "claw crashed 2 times while loading it" in lives[0].why
         assert "claw-plugin-bad" in lives[0].mend
         assert lives[1].exit_code == 4
     else:

@@ -44,7 +44,7 @@ def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_ha
         (
             "channels.telegran.botToken",
             "x",
-            "channels.telegran: no installed plugin brings a channel telegran",
+            "channels.telegran: no installed plugin provides the channel telegran",
         ),
         ("channels.smoke.signal", "x", "claw plugins install claw-smoke"),
         ("channels.discord.mediaMaxMb", "0", "(minimum: 1)"),
@@ -95,7 +95,8 @@ def test_a_gateway_says_how_people_are_let_in_until_somebody_is_listed(home):  #
     home.with_channel()
     home.write(dmPolicy="pairing", allowFrom=[])
     assert (
-        "post: who writes there gets a code; claw pairing approve CODE" in home.claw("gateway", "start").err
+        "post: people who write there receive a code; claw pairing approve CODE"
+        in home.claw("gateway", "start").err
     )
     home.claw("gateway", "stop")
     home.write(dmPolicy="pairing", allowFrom=["ann"])

@@ -85,7 +85,7 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa:
     started = home.claw("gateway", "start")
     pid = gateway_pid(home.home)
     assert (started.code, started.out) == (0, f"the gateway is ready: process {pid}\n")
-    assert home.claw("gateway", "start").out == f"a gateway runs already: process {pid}\n"
+    assert home.claw("gateway", "start").out == f"a gateway is already running: process {pid}\n"
 
     told = json.loads(home.claw("gateway", "status", "--json").out)
     assert (told["running"], told["pid"], told["state"], told["stuck"]) == (True, pid, "ready", False)
@@ -167,7 +167,7 @@ def test_a_gateway_that_is_another_version_than_what_is_installed_says_so():
         run = GatewayRun(7, socket.gethostname(), READY, 1.0, 1.0, {"version": version})
         return "\n".join(status_lines(GatewayStatus(7, run, 1.0)))
 
-    assert f"it is claw 0.0.9, and claw {__version__} is installed; claw gateway restart" in told("0.0.9")
+    assert f"it runs claw 0.0.9, but claw {__version__} is installed; claw gateway restart" in told("0.0.9")
     assert "installed" not in told(__version__)
 
 
@@ -230,7 +230,7 @@ def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of
     said = home.claw("gateway", "status")
     assert said.code == 1 and f"process {running.process.pid}" in said.out
     with Running(home):
-        assert home.said("did not end in good order")
+        assert home.said("did not exit cleanly")
 
 
 def test_stop_now_kills(home):  # noqa: F811
@@ -283,7 +283,7 @@ def test_it_starts_with_whatever_stands_in_its_files(home, name, content):  # no
         code, _, err = running.end()
 
     assert (code, "Traceback" in err) == (0, False)
-    assert ("was set aside" in err) == content.startswith(b"no database")
+    assert ("was moved to" in err) == content.startswith(b"no database")
 
 
 @pytest.mark.parametrize("name", ["state.db", "gateway.lock", "logs"])

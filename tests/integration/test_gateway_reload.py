@@ -138,7 +138,7 @@ def test_a_file_that_changes_while_it_is_read_is_one_or_the_other_and_never_half
 
     for verdict in verdicts:
         if verdict.setup is None:
-            assert "changed while it was read" in verdict.problem
+            assert "changed while it was being read" in verdict.problem
         else:
             assert verdict.setup.config.settings.messages.silent_token.encode() in verdict.text
     assert verdicts[-1].setup is not None
@@ -163,7 +163,7 @@ def test_a_gateway_that_started_without_a_file_takes_the_first_one(place):
 def test_what_is_said_names_the_moment_of_the_configuration_that_goes_on(place):
     told = old_config_note("config.yaml:12: x is wrong.", 0.0)
 
-    assert told.startswith("config.yaml:12: x is wrong; the gateway runs on with the configuration of 19")
+    assert told.startswith("config.yaml:12: x is wrong; the gateway continues with the configuration of 19")
 
 
 def test_in_safe_mode_the_plugins_of_others_are_blocked_also_the_required_ones(place, tmp_path, monkeypatch):
@@ -189,7 +189,7 @@ def test_the_last_good_copy_is_for_this_user_only_and_the_way_back_names_it(plac
     (place / "config.yaml").write_text("locale: [")
 
     assert (place / LAST_GOOD).stat().st_mode & 0o777 == 0o600
-    command = last_good_hint(place).rpartition("to return to it: ")[2]
+    command = last_good_hint(place).rpartition("to restore it: ")[2]
     subprocess.run(command, shell=True, check=True)
     assert (place / "config.yaml").read_text() == "locale: en\n"
 
@@ -210,7 +210,7 @@ def test_a_start_with_a_wrong_file_is_refused_and_tells_the_way_back(home):  # n
     assert said.code == 3
     first, second = said.err.splitlines()
     assert "messages.silentTokens" in first and str(home.home / LAST_GOOD) in second
-    subprocess.run(second.rpartition("to return to it: ")[2], shell=True, check=True)
+    subprocess.run(second.rpartition("to restore it: ")[2], shell=True, check=True)
     with Running(home) as running:
         assert running.end()[0] == 0
 
@@ -222,7 +222,7 @@ def test_a_running_one_keeps_what_it_has_while_the_file_is_wrong(home):  # noqa:
         home.write(dmPolicy="everyone")
         until(lambda: "channels.post.dmPolicy" in problem_of(home))
         assert home.said("channels.post.dmPolicy")
-        assert "the gateway runs on with the configuration of" in home.claw("gateway", "status").out
+        assert "the gateway continues with the configuration of" in home.claw("gateway", "status").out
         assert (home.home / LAST_GOOD).read_bytes() == right
         home.says("what time is it?")
         until(home.answers)
@@ -236,7 +236,7 @@ def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(
     home.with_channel()
     with Running(home) as running:
         home.write(dmPolicy="disabled")
-        until(lambda: home.said("the new configuration is in force"))
+        until(lambda: home.said("the new configuration is active"))
         until(lambda: b"disabled" in (home.home / LAST_GOOD).read_bytes())
 
         running.process.send_signal(signal.SIGHUP)

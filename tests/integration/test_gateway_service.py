@@ -109,7 +109,7 @@ def test_it_is_installed_once_and_tells_how_to_switch_it_on(managed):
 
     [path] = (managed.root / ".config/systemd/user").iterdir()
     assert (first.code, second.code) == (0, 0)
-    assert first.out.startswith(f"written: {path}") and second.out.startswith("is as it should be")
+    assert first.out.startswith(f"written: {path}") and second.out.startswith("up to date")
     assert f"systemctl --user enable --now {path.stem}" in first.out
     assert path.read_text() == managed.claw("gateway", "install", "--print").out
 

@@ -94,7 +94,7 @@ async def test_a_hook_that_nobody_specifies_is_asked_of_nobody_and_answered_to_n
         assert state_of(harness, "failing").state == "loaded"
     async with harness_of(asking=asking, other=Answering("front")) as harness:
         assert harness.app
-        with pytest.raises(UsageError, match="asking specifies no hook register_windows"):
+        with pytest.raises(UsageError, match="asking does not define a hook register_windows"):
             asking.config.contributions("register_windows")
 
 
@@ -108,7 +108,7 @@ async def test_only_the_plugin_that_specifies_a_hook_reads_its_answers():
     nosy = Nosy()
     async with harness_of(asking=Asking(), nosy=nosy) as harness:
         assert harness.app
-        with pytest.raises(UsageError, match="nosy specifies no hook"):
+        with pytest.raises(UsageError, match="nosy does not define a hook"):
             nosy.config.contributions("register_doors")
 
 

@@ -233,7 +233,7 @@ async def test_while_a_conversation_is_made_shorter_its_chat_is_answered(chat):
     chat.model.gate.set()
 
     assert sent[4].text == "fine"
-    assert "made shorter" in (await chat.until_sent(6))[5].text
+    assert "compacted" in (await chat.until_sent(6))[5].text
 
 
 async def test_stop_ends_a_shortening(chat):
@@ -248,7 +248,7 @@ async def test_stop_ends_a_shortening(chat):
     assert (await chat.until_sent(6))[5].text == "fine"
     chat.model.gate.set()
     await asyncio.sleep(0.05)
-    assert not any("made shorter" in outbound.text for outbound in chat.sent)
+    assert not any("compacted" in outbound.text for outbound in chat.sent)
 
 
 async def test_a_second_shortening_is_told_that_one_is_at_work(chat):

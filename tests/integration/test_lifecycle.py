@@ -285,7 +285,7 @@ def test_the_lock_brings_the_same_set_back_and_refuses_other_bytes(person: Perso
     lock.write_text(lock.read_text().replace(locked, "0" * 64))
     refused = person.types("plugins", "sync", "--frozen", "--yes")
     assert refused.returncode == 1
-    assert "is not the one that was planned or locked" in refused.stderr
+    assert "differs from the planned or locked one" in refused.stderr
     assert person.plugins() == {}
 
 
@@ -410,8 +410,8 @@ change(Path(sys.argv[1]), Shelf(Path(sys.argv[2])), *CHANGE, step=die)
 
 @pytest.mark.parametrize(
     "moment",
-    ["tidy up: done", "fetch what has a hash: begin", "put together: done", "give it its number: done",
-     "make the link: done", "make it current: done", "clear old ones: begin"],
+    ["clean up: done", "download locked packages: begin", "assemble: done", "number the generation: done",
+     "create the link: done", "activate: done", "remove old generations: begin"],
 )  # fmt: skip
 def test_a_real_kill_leaves_the_set_before_or_after_and_no_lock(
     first: Path, wheels: Path, tmp_path: Path, moment: str
@@ -421,7 +421,7 @@ def test_a_real_kill_leaves_the_set_before_or_after_and_no_lock(
 
     assert subprocess.run(words, capture_output=True).returncode == -signal.SIGKILL
 
-    expected = AFTER if moment in ("make it current: done", "clear old ones: begin") else BEFORE
+    expected = AFTER if moment in ("activate: done", "remove old generations: begin") else BEFORE
     assert the_set(home) == expected
     change(home, Shelf(wheels), *CHANGE)
     assert the_set(home) == AFTER

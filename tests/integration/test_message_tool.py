@@ -59,7 +59,7 @@ async def test_another_chat_must_be_named_in_the_settings(tmp_path):
     async with served(model, here, other, home=tmp_path):
         here.says("greet them", "u1")
         await here.until_shown()
-    assert "tools.message.targets does not name it" in result(model)
+    assert "tools.message.targets does not list it" in result(model)
     assert other.shown == []
 
 
@@ -122,7 +122,7 @@ async def test_a_reaction_elsewhere_names_its_message(tmp_path):
     async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
         here.says("like it", "u1")
         await here.until_shown()
-    assert "name the message too" in result(model)
+    assert "message_id is required" in result(model)
     assert other.acts == []
 
 
@@ -208,5 +208,5 @@ async def test_the_same_chat_of_another_account_is_another_chat(action, tmp_path
     async with served(model, here, other, home=tmp_path):
         here.says("greet them", "u1")
         await here.until_shown()
-    assert "tools.message.targets does not name it" in result(model)
+    assert "tools.message.targets does not list it" in result(model)
     assert other.shown == [] and [act for act in other.acts if act[0] != "typing"] == []

@@ -101,7 +101,7 @@ def test_the_order_of_keys_is_the_agent_s_own(home: Path):
     assert claw("auth", "order", "openai", "two", "one").stdout == "order of openai: two, one\n"
     assert told("auth", "list")["order"] == {"openai": ["two", "one"]}
     assert "no key three" in str(claw("auth", "order", "openai", "three").exception)
-    assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they take turns\n"
+    assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they are used in rotation\n"
 
 
 def states() -> dict[str, str | None]:
@@ -165,7 +165,7 @@ def test_a_login_that_nobody_would_make_anew_is_refused_with_the_way_out(home: P
     refused = claw("auth", "add", "openai", "--name", "work", "--type", "oauth", stdin=SECRET)
 
     assert isinstance(refused.exception, UsageError)
-    assert "no plugin here has a refresh for openai" in str(refused.exception)
+    assert "no installed plugin can refresh openai" in str(refused.exception)
     assert "claw auth add openai --name work --type token" in str(refused.exception)
     assert told("auth", "list")["keys"] == []
 
@@ -196,7 +196,7 @@ def test_a_login_is_kept_with_what_makes_it_anew_or_not_at_all(home: Path):
     bare = claw(*add, stdin=SECRET).exception
     assert isinstance(bare, UsageError) and "a login without a refresh token" in str(bare)
     assert SECRET not in str(bare)
-    assert "made anew" in str(claw(*add, "--env", "TOKEN").exception)
+    assert "renewed" in str(claw(*add, "--env", "TOKEN").exception)
 
     kept = claw(*add, stdin=json.dumps(LOGIN, indent=1))
     assert kept.exit_code == 0, kept.output
@@ -285,7 +285,7 @@ def test_what_needs_no_key_is_ready_without_one_whatever_it_speaks(
     shown = claw("models", "status")
 
     assert (shown.exit_code, shown.stdout.count("needs no key")) == (0, 1)
-    assert claw("models", "use", model).stdout == f"{model} answers already\n"
+    assert claw("models", "use", model).stdout == f"{model} is already the default model\n"
 
 
 @pytest.mark.parametrize("where", ["environment", "own file"])
@@ -312,7 +312,7 @@ def test_a_model_of_a_plugin_that_is_switched_off_is_not_ready(home: Path):
 
     [model] = told("models", "status")["models"]
 
-    assert (model["ready"], model["fault"]) == (False, "nobody serves the provider openai")
+    assert (model["ready"], model["fault"]) == (False, "no plugin provides openai")
 
 
 def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path):
@@ -348,7 +348,7 @@ async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_n
     assert len(service.requests) == 2
     states = {key["key"]: key["state"] for key in after["models"][0]["keys"]}
     assert states["good"] == "ready"
-    assert "the key was refused" in states["bad"]
+    assert "the key was rejected" in states["bad"]
 
 
 def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: Path, monkeypatch):
@@ -360,7 +360,7 @@ def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: P
     said = {one["model"]: one["why"] for one in found["calls"]}
     assert "google has no key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
     assert "Set AZURE_OPENAI_ENDPOINT, or providers.azure.baseUrl" in said["azure/gpt-5"]
-    assert "nobody serves the provider nobody" in said["nobody/x"]
+    assert "no plugin provides nobody" in said["nobody/x"]
     assert found["code"] == 1
 
 
@@ -422,7 +422,7 @@ def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(ho
         ]
     shown = claw("models", "list")
     assert "openai/gpt-4o: it reads 20,000 tokens" in shown.stderr
-    assert "no tools of its own" in shown.stderr
+    assert "no native tool calling" in shown.stderr
     assert "offline" not in shown.stderr
 
 
@@ -439,15 +439,16 @@ def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
 
 def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home: Path, monkeypatch):
     assert claw("models", "use", "google/gemini-x").stdout == (
-        "google/gemini-x is chosen, but cannot answer yet: google has no key. claw auth add google takes one; or set "
-        "GEMINI_API_KEY / GOOGLE_API_KEY, or apiKey under providers.google\n"
+        "google/gemini-x is selected, but cannot answer yet: google has no key. add one with "
+        "claw auth add google, or set GEMINI_API_KEY / GOOGLE_API_KEY, or set "
+        "providers.google.apiKey\n"
     )
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
-    assert claw("models", "use", "google/gemini-x").stdout == "google/gemini-x answers already\n"
+    assert claw("models", "use", "google/gemini-x").stdout == "google/gemini-x is already the default model\n"
 
     claw("auth", "add", "openai", stdin=SECRET)
     rests(home, "openai", Credential("main", SECRET, provider="openai", owner="default"), "billing")
     assert (
-        "openai/gpt-5 is chosen, but cannot answer yet: waits 5 h"
+        "openai/gpt-5 is selected, but cannot answer yet: waits 5 h"
         in claw("models", "use", "openai/gpt-5").stdout
     )

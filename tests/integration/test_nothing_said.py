@@ -18,7 +18,7 @@ from claw_testing.services import OpenAIService, ServiceReply
 EMPTY = Assistant(())
 BLANK = says(" \n")
 ONLY_THOUGHTS = Assistant((Thinking("hm, hm"),))
-TOLD = "fake/m1: the model said nothing. Ask again, or choose another: /model"
+TOLD = "fake/m1: the model gave an empty answer. Ask again, or choose another model with /model"
 NOTE = FakeTool("note")
 ONCE_MORE = {"models": {"wait": "30s"}}
 
@@ -69,7 +69,7 @@ async def test_a_spare_answers_for_a_model_that_says_nothing_and_no_other_key_is
 
         assert reply and reply.text == "I am the spare."
         told = [event.text for event in harness.events if isinstance(event, Notice)]
-        assert told == ["fake/m1 failed: the model said nothing. Switched to spare/m2."]
+        assert told == ["fake/m1 failed: the model gave an empty answer. Switched to spare/m2."]
     assert len(model.requests) == 2
 
 
@@ -82,7 +82,7 @@ async def test_an_answer_that_spent_its_length_on_thoughts_says_which_setting_al
 
 async def test_nothing_but_a_mark_for_claw_is_nothing_said() -> None:
     async with Harness(FakeProvider(says("[[reply_to_current]]"))) as harness:
-        with pytest.raises(ProviderError, match="the model said nothing"):
+        with pytest.raises(ProviderError, match="the model gave an empty answer"):
             await harness.send("hello?")
 
 
@@ -110,7 +110,7 @@ async def test_words_of_an_earlier_turn_are_no_answer_to_this_one() -> None:
     model = FakeProvider(says("Good morning."), calls("note"), EMPTY, EMPTY)
     async with Harness(model, tools=[NOTE], config=ONCE_MORE) as harness:
         await harness.send("good morning")
-        with pytest.raises(ProviderError, match="the model said nothing"):
+        with pytest.raises(ProviderError, match="the model gave an empty answer"):
             await harness.send("note that")
 
 
@@ -172,7 +172,7 @@ async def test_in_a_chat_everybody_else_reads_it_too_but_not_which_model(chat: A
     channel, outcome = await chat(EMPTY, EMPTY, owner=False)
 
     assert outcome == "failed"
-    assert channel.shown == ["The model said nothing. Please ask again."]
+    assert channel.shown == ["The model gave an empty answer. Please ask again."]
 
 
 @pytest.mark.parametrize("target", [{}, {"to": "chat-1"}, {"target": "fake:chat-1"}], ids=str)
@@ -230,7 +230,7 @@ async def test_one_message_without_an_answer_ends_with_a_notice_and_exit_code_1(
         code, out, err = await chatted(tmp_path, service, "hello?")
 
     assert (code, out) == (1, "")
-    assert "openai/m: the model said nothing. Ask again, or choose another: /model" in err
+    assert "openai/m: the model gave an empty answer. Ask again, or choose another model with /model" in err
     assert len(service.requests) == 2
 
 

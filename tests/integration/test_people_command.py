@@ -65,7 +65,7 @@ def test_a_stranger_is_let_in_by_their_code_and_taken_out_again(home: Path) -> N
 
     approved = claw("pairing", "approve", code.lower())
 
-    assert (approved.exit_code, approved.stdout) == (0, "Ann (7) may write to your agents on telegram now\n")
+    assert (approved.exit_code, approved.stdout) == (0, "Ann (7) may now write to your agents on telegram\n")
     assert told(*explain) == told(*explain) | {"code": 0, "verdict": "admitted", "owner": False}
     assert [person["sender"] for person in told("pairing", "list")["paired"]] == ["7"]
     assert claw("pairing", "forget", "telegram:7").exit_code == 0
@@ -73,7 +73,7 @@ def test_a_stranger_is_let_in_by_their_code_and_taken_out_again(home: Path) -> N
 
 
 def test_who_was_denied_waits_no_more(home: Path) -> None:
-    assert claw("pairing", "deny", asked(home)).stdout == "Ann (7) was sent away\n"
+    assert claw("pairing", "deny", asked(home)).stdout == "Ann (7) was denied\n"
     assert told("pairing", "list") == {
         "code": 0,
         "schemaVersion": 1,
@@ -86,11 +86,11 @@ def test_who_was_denied_waits_no_more(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("approve", "AAAAAAAA"), "nobody who waits has the code AAAAAAAA"),
-        (("deny", "AAAAAAAA"), "nobody who waits has the code AAAAAAAA"),
+        (("approve", "AAAAAAAA"), "no pending request has the code AAAAAAAA"),
+        (("deny", "AAAAAAAA"), "no pending request has the code AAAAAAAA"),
         (("approve", " - "), "the code is blank"),
-        (("forget", "7"), "7 names no channel"),
-        (("forget", "telegram:7"), "telegram:7 was not paired"),
+        (("forget", "7"), "7 has no channel"),
+        (("forget", "telegram:7"), "telegram:7 is not paired"),
     ],
 )
 def test_what_cannot_be_is_said(home: Path, words: tuple[str, str], says: str) -> None:
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_said(home: Path, words: tuple[str, str], says: str) -
 
 
 def test_a_look_leaves_a_home_without_a_state_as_it_is(home: Path) -> None:
-    assert claw("pairing", "list").stdout == "nobody waits, and nobody was let in\n"
+    assert claw("pairing", "list").stdout == "no pending requests and no paired people\n"
     assert claw("route", "explain", "--channel", "telegram", "--sender", "7").exit_code == 1
     assert not (home / "state.db").exists()
 
@@ -125,7 +125,7 @@ def test_a_name_in_a_list_is_nobody_and_that_is_said(home: Path, channel: str, n
     (home / "config.json").write_text(json.dumps({"channels": {channel: section}, **tree}))
 
     warned = [
-        one["key"] for one in told("config", "validate")["warnings"] if "by ids such as" in one["problem"]
+        one["key"] for one in told("config", "validate")["warnings"] if "id looks like" in one["problem"]
     ]
     admitted = told("route", "explain", "--channel", channel, "--sender", name)
 

@@ -121,7 +121,7 @@ def test_what_is_not_as_expected_is_told_with_the_rule_that_decides(home: Path, 
         ["shell", "read"],
     ]
     assert "tools.deny denies it (exec)" in lines[1] and "config.yaml:2" in lines[1]
-    assert "nothing takes it away" in lines[2]
+    assert "nothing removes it" in lines[2]
     answer = told("test", file)
     assert (answer["code"], answer["passed"]) == (5, False)
     assert [len(one["differences"]) for one in answer["scenarios"]] == [2, 0]
@@ -147,7 +147,7 @@ def test_a_tool_that_nobody_knows_is_never_as_expected(home: Path, tmp_path: Pat
             3,
             ("yaml:3", "scenarios[1]", "expects nothing"),
         ),
-        ("scenarios: []\n", 3, ("scenarios", "holds no scenario")),
+        ("scenarios: []\n", 3, ("scenarios", "contains no scenario")),
         ("scenarios:\n  - {agent: nobody, has: [read]}\n", 2, ("nobody",)),
         ("scenarios:\n  - {depth: -1, has: [read]}\n", 3, ("scenarios[0].depth", "at least 0")),
     ],
@@ -278,8 +278,8 @@ def test_show_tells_an_opt_in_from_a_restriction_and_our_own_lists_from_those_of
     (home / "config.yaml").write_text("tools:\n  allow: [acme_restart]\n")
     lines = claw("show", "--sandbox", "--depth", "1").stdout.splitlines()
     [line] = [line for line in lines if line.startswith("global ")]
-    assert "switches on, restricts nothing" in line
-    assert all("claw's own list" in line for line in lines if line.startswith(("sandbox", "subagent")))
+    assert "enables, restricts nothing" in line
+    assert all("claw's built-in list" in line for line in lines if line.startswith(("sandbox", "subagent")))
 
 
 # --- the same rulings as everywhere, and nothing left behind

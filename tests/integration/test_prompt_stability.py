@@ -73,7 +73,7 @@ def test_a_section_that_reads_the_clock_is_found_though_both_turns_come_within_a
     installed(site, "clocked", SECTION.format(text="time.strftime('## Mood\\nIt is %H:%M.')", more=""))
     answer = claw("stability")
     assert answer.exit_code == 1
-    assert "section Mood of plugin clocked" in answer.stdout and "says what time it is" in answer.stdout
+    assert "section Mood of plugin clocked" in answer.stdout and "contains the time" in answer.stdout
 
 
 def test_an_operator_mends_it_by_a_position_behind_the_boundary(site: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_prompt_of_a_group_is_shown_and_held_to_be_stable_as_any_other() -> 
 def test_where_nobody_would_answer_there_is_no_prompt_to_show() -> None:
     answer = claw("show", "--channel", "fake", "--sender", "8")
     assert answer.exit_code == 1
-    assert "claw route explain --channel fake --sender ID says why" in str(answer.exception)
+    assert "claw route explain --channel fake --sender ID shows why" in str(answer.exception)
 
 
 def test_a_prompt_is_shown_in_each_mode() -> None:

@@ -61,7 +61,7 @@ async def test_what_is_refused_a_second_time_is_left_out_and_the_conversation_go
         reply = await harness.send("are you there?")
         again = await harness.send("and now?")
 
-    assert "/new" in first and "say it again" in first and "settings" not in first
+    assert "/new" in first and "send it again" in first and "settings" not in first
     assert (reply.text, again.text) == ("All is well.", "And still.")
     kept = model.asked[4]
     assert "good morning" in said(kept)[0] and said(kept)[1] == "Good morning."
@@ -69,7 +69,7 @@ async def test_what_is_refused_a_second_time_is_left_out_and_the_conversation_go
     assert not any(isinstance(message, ToolResultMessage) for message in kept)
     assert len(model.asked) == 6
     assert any(
-        "refused this conversation twice" in line and "3 newer messages" in line for line in notices(harness)
+        "rejected this conversation twice" in line and "3 newer messages" in line for line in notices(harness)
     )
 
 
@@ -113,10 +113,10 @@ async def test_a_refusal_that_comes_a_third_time_names_the_way_out_and_nothing_i
         told = [await refused(harness, text) for text in ("one", "two", "three")]
         fresh = await refused(harness, "four")
 
-    assert "say it again" in told[0]
+    assert "send it again" in told[0]
     assert "3 times" in told[1] and "/new" in told[1]
     assert "4 times" in told[2] and "/new" in told[2] and "/new" in fresh
-    assert len([line for line in notices(harness) if "refused this conversation" in line]) == 1
+    assert len([line for line in notices(harness) if "rejected this conversation" in line]) == 1
 
 
 async def test_the_call_that_a_service_names_says_where_to_cut():
@@ -212,7 +212,7 @@ async def test_an_answer_in_between_begins_the_count_anew():
         odd.append(True)
         told = await refused(harness, "three")
 
-    assert "say it again" in told and notices(harness) == []
+    assert "send it again" in told and notices(harness) == []
 
 
 async def test_another_model_that_takes_the_past_as_it_is_answers_before_anything_is_cut():

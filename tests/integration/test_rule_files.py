@@ -98,7 +98,7 @@ async def test_an_owner_is_shown_the_difference_and_what_they_allow_is_written_t
         assert "SOUL.md" in question.request.shown and "Ask before you send." in question.request.shown
         assert question.verdicts == ("once", "deny"), "never for always"
         assert soul(harness) == SOUL.replace("brief", "thorough")
-        assert not result(harness).is_error and "an owner was shown the difference" in text_of(harness)
+        assert not result(harness).is_error and "an owner approved the change" in text_of(harness)
 
 
 async def test_what_an_owner_denies_is_not_written_and_the_agent_is_told():
@@ -175,7 +175,7 @@ async def test_a_file_that_changed_between_the_question_and_the_answer_stays_as_
         await harness.send("be thorough")
 
         assert soul(harness) == "Mine.\n"
-        assert result(harness).is_error and "another one by now" in text_of(harness)
+        assert result(harness).is_error and "changed in the meantime" in text_of(harness)
 
 
 async def test_what_is_too_long_to_be_shown_whole_is_not_written():
@@ -192,7 +192,11 @@ async def test_an_approver_who_is_no_owner_may_not_allow_it_and_an_owner_who_is_
     async with harness_of(WRITES, says("sorry"), config=settings) as harness:
         owner = Owner(harness, who="u1")
         await harness.send(heard("be thorough", "boss"))
-        assert owner.told == ["you may not decide that: only an owner may"] and soul(harness) == SOUL
+        assert (
+            owner.told
+            == ["you may not decide that: only an owner may do this do this do this do this do this"]
+            and soul(harness) == SOUL
+        )
 
     async with harness_of(WRITES, says("done"), config=settings) as harness:
         Owner(harness, who="boss")
@@ -230,7 +234,7 @@ async def test_an_agents_own_files_can_be_changed_by_the_same_way():
 
 
 @pytest.mark.parametrize(("rule", "text", "error"), [
-    ("allow", "Wrote", False), ("deny", "this agent does not change those", True),
+    ("allow", "Wrote", False), ("deny", "which this agent may not change", True),
 ])  # fmt: skip
 async def test_the_settings_may_leave_it_to_the_agent_or_to_nobody(rule: str, text: str, error: bool):
     async with harness_of(WRITES, says("done"), agent={"ruleFiles": rule}) as harness:
@@ -303,7 +307,7 @@ async def test_a_tool_that_writes_past_the_fence_is_put_back_too():
         await harness.send("do it")
 
         assert soul(harness) == SOUL and result(harness).is_error
-        assert any("SOUL.md was changed past the fence" in line for line in harness.log_lines)
+        assert any("SOUL.md was changed without permission" in line for line in harness.log_lines)
 
 
 async def test_a_link_or_another_name_leads_to_the_same_question():

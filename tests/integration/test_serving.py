@@ -387,7 +387,7 @@ async def test_a_channel_hands_in_messages_of_its_own_account_alone(tmp_path, th
     config = {"owners": ["fake:boss"], "channels": {"fake": {"accounts": {"work": {}}}, "other": {}}}
     async with served(model, channel, FakeChannel("other"), home=tmp_path, config=config) as harness:
         inbox = await channel.door
-        with pytest.raises(UsageError, match="handed in a message of channel"):
+        with pytest.raises(UsageError, match="submitted a message of channel"):
             await inbox.submit(Inbound(theirs, "hi", Sender("boss"), message_id="m1", event_id="e1"))
         assert harness.app.runtime.turn_log.waiting_events() == ()
     assert model.requests == []

@@ -142,7 +142,7 @@ def test_what_was_last_heard_comes_first_whenever_a_summary_was_written(home: Pa
 
 def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home: Path) -> None:
     answer = claw("list")
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "nothing was said here yet\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "there are no conversations yet\n")
     wrote(home, MAIN, said("hello"))
     head, line = claw("list").stdout.splitlines()
     assert head.split("  ")[0] == "conversation" and line.split()[:3] == [MAIN, "1", "2"]
@@ -165,7 +165,7 @@ def test_what_a_repair_keeps_is_no_damage_any_more(home: Path) -> None:
     path = wrote(home, MAIN, said("hello"))
     path.write_bytes(path.read_bytes() + b"torn\n")
     listed = claw("list")
-    assert (listed.exit_code, listed.stderr) == (1, "claw sessions repair --all mends what is damaged\n")
+    assert (listed.exit_code, listed.stderr) == (1, "claw sessions repair --all repairs damaged ones\n")
     claw("repair", "--all")
     assert claw("list").exit_code == 0
     assert claw("list", "--aside").exit_code == 0
@@ -179,7 +179,7 @@ def test_who_asks_for_a_conversation_that_was_set_aside_is_told_how_to_read_it(
     wrote(home, "agent:default:other", said("there"))
     claw(command, MAIN)
     with pytest.raises(
-        UsageError, match=r"agent:default:main was set aside. (claw sessions show \S+)"
+        UsageError, match=r"agent:default:main is archived. (claw sessions show \S+)"
     ) as refused:
         CliRunner().invoke(app, ["sessions", "show", "main"], catch_exceptions=False)
     words = str(refused.value).partition(". ")[2].split()
@@ -448,7 +448,7 @@ def test_a_hit_shows_the_command_that_shows_it_also_of_a_conversation_begun_anew
 def test_nothing_found_is_said_and_is_an_exit_code(home: Path) -> None:
     wrote(home, MAIN, said("hay"))
     answer = claw("search", "needle")
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", "nothing was found\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", "no matches\n")
     claw("delete", MAIN)
     assert claw("search", "hay").exit_code == 1
     assert told("search", "hay", "--deleted")["code"] == 0
@@ -532,7 +532,7 @@ def test_what_was_set_aside_is_read_but_not_touched_again(home: Path) -> None:
     wrote(home, MAIN, said("hello"))
     name = Path(told("delete", "main")["file"]).name
     for command in ("reset", "delete", "repair"):
-        assert "was set aside" in str(claw(command, name).exception)
+        assert "is archived" in str(claw(command, name).exception)
 
 
 # --- repair
@@ -553,13 +553,13 @@ def test_a_repair_says_which_bytes_it_left_out_and_where_they_are(home: Path) ->
     assert done["damages"] == [{"line": 3, "atByte": at, "bytes": len(lines[2]) - 1}]
     assert Path(done["keptAs"]).read_bytes() == damaged
     assert [one["text"] for one in told("show", "main")["entries"]] == ["one", "three"]
-    assert told("list")["code"] == 0 and claw("repair", "main").stdout == "1 looked at: nothing is damaged\n"
+    assert told("list")["code"] == 0 and claw("repair", "main").stdout == "1 checked: nothing is damaged\n"
 
 
 def test_a_lost_first_line_costs_none_of_what_was_said(home: Path) -> None:
     path = wrote(home, MAIN, said("one"), said("two"))
     path.write_bytes(b"\xff\xff" + path.read_bytes()[2:])
-    assert told("list")["sessions"][0]["damage"] == "its first line is no header"
+    assert told("list")["sessions"][0]["damage"] == "its first line is not a header"
     assert "one" in claw("show", "main").stdout, "readable before it is mended"
 
     [done] = told("repair", "--all")["repaired"]
@@ -649,7 +649,7 @@ def old(days: float, size: int = 10, name: str = "x.jsonl.reset.T") -> SessionFi
 def test_by_default_everything_is_kept(home: Path) -> None:
     wrote(home, MAIN, said("hello"))
     claw("delete", MAIN)
-    assert claw("archive").stdout == "everything is kept: session.keep names no limit\n"
+    assert claw("archive").stdout == "everything is kept: session.keep sets no limit\n"
     assert plan_retention([old(5000)], Retention(), MONDAY).removed == ()
 
 
@@ -671,7 +671,7 @@ def test_a_compressed_conversation_is_shown_and_searched_as_before(home: Path) -
     content = place.read_bytes()
     keep = Retention(compress_after=30 * DAY, remove_after=365 * DAY)
     later = Clock(now=lambda: list_sessions(home)[0].changed_at + 31 * DAY)
-    assert claw("archive").stdout == "nothing is due\n"
+    assert claw("archive").stdout == "nothing to do\n"
 
     pretended = apply_retention(home, keep, later, pretend=True)
     assert place.exists() and [kept.path for kept in pretended.compressed] == [place]

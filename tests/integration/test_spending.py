@@ -163,7 +163,7 @@ async def test_a_turn_over_its_cap_ends_with_words_what_how_much_when_and_which_
             await harness.send("more")
 
     told = str(over.value)
-    assert "the budget daily has no room for this call: $0.0" in told and "of $0.1000 a day" in told
+    assert "the budget daily is too small for this call: $0.0" in told and "of $0.1000 a day" in told
     assert "budgets.daily" in told and "free again in" in told
     assert not over.value.skips
 
@@ -270,7 +270,7 @@ async def test_a_cap_in_dollars_stops_a_model_whose_price_nobody_knows() -> None
     async with Harness(FakeProvider(), config={"budgets": {"daily": {"usd": 1}}}) as harness:
         with pytest.raises(BudgetError) as over:
             await harness.send("hello")
-    assert "nobody knows the price of fake/m1" in str(over.value)
+    assert "the price of fake/m1 is unknown" in str(over.value)
     assert "providers.fake.models.m1.price" in str(over.value)
 
 
@@ -305,7 +305,7 @@ async def test_a_summary_over_the_cap_is_made_without_a_model_and_the_turn_fails
         said = await conversation_of(harness).compact("")
         names = [one.name for one in book.sums("purpose")]
 
-    assert "no model could summarise it" in said
+    assert "compacted without a summary" in said
     assert "summary" not in names
 
 
@@ -323,10 +323,10 @@ async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_
 
     told = {one.address.chat: one.text for one in channel.sent}
     assert (
-        "the budget daily has no room for this call: 0 of 100 tokens a day" in told["a"]
+        "the budget daily is too small for this call: 0 of 100 tokens a day" in told["a"]
         and "budgets.daily" in told["a"]
     )
-    assert told["b"].startswith("I have used up what I may spend here. I may again in ")
+    assert told["b"].startswith("The spending limit here is used up. I can answer again in ")
     assert "budget" not in told["b"]
 
 

@@ -78,7 +78,7 @@ async def test_an_answer_that_is_in_the_ledger_is_sent_whatever_comes_then(tmp_p
         await until(lambda: taken.event_id in channel.acknowledged)
         channel.go.set()
         await channel.until_shown(2, 60)
-    assert set(channel.shown) == {"the answer", "nothing runs now" if by == "/stop" else "another"}
+    assert set(channel.shown) == {"the answer", "nothing is running" if by == "/stop" else "another"}
     assert left(tmp_path)[1] == ()
 
 

@@ -123,7 +123,7 @@ def is_out_of_every_turn(venv: Venv, why: str) -> str:
     explained = venv.claw("tools", "explain", TOOL)
     assert (refused.returncode, explained.returncode) == (1, 1)
     assert why in explained.stdout
-    assert "is the name of no tool" not in refused.stderr
+    assert "there is no tool" not in refused.stderr
     said, [request] = turn(venv, "good morning")
     assert "Nothing was asked of me." in said
     assert TOOL not in offered(request)
@@ -175,14 +175,14 @@ def test_a_plugin_from_its_first_line_to_its_mend_under_the_next_core(
     warned = venv.claw("upgrade", "--check", "--to", released["core"], "--json")
     assert warned.returncode == 1
     why = {one["plugin"]: one["why"] for one in json.loads(warned.stdout)["plugins"]}
-    assert "it was made for plugin API >=1,<2" in why["doorbell"]
+    assert "it needs plugin API >=1,<2" in why["doorbell"]
     assert does(venv, "--version") == "claw 0.1.0\n"
     assert stands()[0] == "loaded"
 
     venv.install(*released.values(), "-c", str(ROOT / "constraints.txt"))
     assert does(venv, "--version") == "claw 0.2.0\n"
     assert stands() == ("incompatible", "0.1.0", "layer")
-    told = is_out_of_every_turn(venv, "it was made for plugin API >=1,<2, this is 2")
+    told = is_out_of_every_turn(venv, "it needs plugin API >=1,<2; this claw has 2")
     assert "nothing to do" in does(venv, *printed(told, r"plugins update \w+"), "--yes")  # no release yet
 
     edited(project / "pyproject.toml", VERSION)

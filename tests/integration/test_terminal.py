@@ -16,7 +16,7 @@ from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
 from claw_testing.services import OpenAIService, ServiceConnection, ServiceReply
 
 KEY = "sk-live-4242-Xyz-987654"
-ANEW = "(The answer broke off there. It begins anew:)"
+ANEW = "(The answer was interrupted. It starts again:)"
 
 
 @asynccontextmanager

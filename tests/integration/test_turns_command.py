@@ -84,7 +84,7 @@ def test_a_turn_that_did_not_end_is_stuck(home):
     code, body = told("--stuck")
     assert code == 1
     assert [(turn["turn"], turn["outcome"], turn["attempts"]) for turn in body["turns"]] == [("t2", None, 1)]
-    assert "runs, or was cut off" in claw("--stuck").stdout
+    assert "running or interrupted" in claw("--stuck").stdout
 
 
 @pytest.mark.parametrize("state", ["owed", "unknown", "refused", "expired"])

@@ -56,7 +56,8 @@ def test_sums_of_the_last_month_by_day_and_all_together() -> None:
     assert len(lines) == 4
     assert lines[2].split()[1:] == ["1", "1,020", "50", "100", "$2.50"]
     assert lines[3].endswith(
-        "3 calls, 3,510 tokens, $3.50 and 1 call without a known price; 1 of them by estimate: the service did not say"
+        "3 calls, 3,510 tokens, $3.50 and 1 call without a known price; 1 of them estimated, "
+        "because the service did not report usage"
     )
 
 

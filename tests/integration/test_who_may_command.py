@@ -34,7 +34,7 @@ CLOSED = {
     "the channel is switched off": (section(enabled=False, dmPolicy="open", allowFrom=["*"]), {}),
     "a group that is not listed": (section(groups={"g2": {}}), GROUP),
     "a group whose list does not name them": (section(groups={"g1": {"allowFrom": ["u2"]}}), GROUP),
-    "not addressed to us": (section(groups={"g1": {}}), {**GROUP, "mentions_us": False}),
+    "not addressed to the bot": (section(groups={"g1": {}}), {**GROUP, "mentions_us": False}),
     "another bot": (section(dmPolicy="open", allowFrom=["*"]), {"sender": Sender("u1", is_bot=True)}),
     "an edit of an older message": (section(dmPolicy="open", allowFrom=["*"]), {"kind": "edit"}),
 }

@@ -70,7 +70,7 @@ class ChatCommands:
                         names = {"name": f"/{one.value.name}", "second": one.plugin, "first": first.plugin}
                         self._log(
                             t(
-                                "{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                                "{name} of plugin {second} is skipped: plugin {first} already provides that name",
                                 **names,
                             )
                         )
@@ -222,7 +222,7 @@ class ChatConversation:
 
     async def stop(self) -> str:
         """Stop the running turn; here none can run during a command."""
-        return t("nothing runs now")
+        return t("nothing is running")
 
     async def submit(self, text: str) -> None:
         """Queue a further message; ignored here."""
@@ -294,7 +294,7 @@ def _suggestion(name: str, arguments: str, known: Mapping[str, Any]) -> str | No
     near = get_close_matches(f"/{name}", [f"/{one}" for one in known], 1, _SIMILARITY)
     if arguments or not near or not name.isalpha():
         return None
-    return t("there is no command {name}; did you mean {near}?", name=f"/{name}", near=near[0])
+    return t("unknown command {name}; did you mean {near}?", name=f"/{name}", near=near[0])
 
 
 def _refusal(command: ChatCommand, arguments: str, conversation: Conversation) -> str:
@@ -305,7 +305,7 @@ def _refusal(command: ChatCommand, arguments: str, conversation: Conversation) -
     changes = getattr(command, "changes", "never")
     changes_now = changes == "always" or (changes == "with-arguments" and bool(arguments))
     if changes_now and not (conversation.is_direct or conversation.is_owner):
-        return t("{name} would change this conversation for everybody: only an owner may", name=name)
+        return t("only an owner may use {name}: it changes this conversation for everyone", name=name)
     return ""
 
 
@@ -321,7 +321,7 @@ def parse_choice(word: str, known: Sequence[str]) -> str:
         return wanted
     near = get_close_matches(wanted, known, n=1, cutoff=_SIMILARITY)
     raise UsageError(
-        "{word} is none of {known}",
+        "{word} is not one of: {known}",
         fix="did you mean {near}?" if near else "",
         word=word,
         known=", ".join((*known, DEFAULT)),
@@ -340,6 +340,6 @@ async def _stop(arguments: str, conversation: Conversation) -> str:
 
 CORE_COMMANDS = (
     FunctionCommand("help", "show these commands", _help, position=0),
-    FunctionCommand("stop", "stop the turn that runs", _stop, position=12),
+    FunctionCommand("stop", "stop the running turn", _stop, position=12),
 )
 """The commands of core itself."""

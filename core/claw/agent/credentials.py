@@ -61,10 +61,10 @@ def missing_key_error(provider: str, variables: Sequence[str], where: str = "") 
 
     :param variables: environment variables that may hold it.
     """
-    fix = "claw auth add {provider} takes one; or set {variables}, or apiKey under providers.{provider}"
-    plain = "claw auth add {provider} takes one; or set apiKey under providers.{provider}"
+    fix = "add one with claw auth add {provider}, or set {variables}, or set providers.{provider}.apiKey"
+    plain = "add one with claw auth add {provider}, or set providers.{provider}.apiKey"
     return ProviderError(
-        "{provider} has no key",
+        "{provider} has no API key",
         reason="auth",
         where=where,
         fix=fix if variables else plain,
@@ -78,7 +78,7 @@ def unknown_key_error(provider: str, name: str, names: Sequence[str]) -> UsageEr
 
     :param names: of its keys.
     """
-    fix = "Its keys are: {names}" if names else "claw auth add {provider} --name {name} takes one"
+    fix = "Its keys are: {names}" if names else "add one with claw auth add {provider} --name {name}"
     return UsageError(
         "{provider} has no key {name}", fix=fix, provider=provider, name=name, names=", ".join(names)
     )

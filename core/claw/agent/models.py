@@ -167,10 +167,10 @@ def checked_answer(
 def empty_answer_error(answer: Assistant, model: object) -> ProviderError:
     """Return the failure for an empty answer of ``provider/model``."""
     cut = answer.stop_reason == "length"
-    why = t("its answer came to the limit: agents.defaults.maxTokens") if cut else ""
+    why = t("its answer reached the limit agents.defaults.maxTokens") if cut else ""
     return ProviderError(
-        "the model said nothing{said}",
-        fix="Ask again, or choose another: /model",
+        "the model gave an empty answer{said}",
+        fix="Ask again, or choose another model with /model",
         reason="empty",
         retryable=True,
         where=str(model),
@@ -183,7 +183,7 @@ def missing_model_error() -> ConfigError:
     """Return the error of an agent for which no model is configured, when none can be chosen either."""
     return ConfigError(
         "agents.defaults.model",
-        "no model is configured, and no installed provider has a key",
+        "no model is configured and no installed provider has an API key",
         "Set a variable such as ANTHROPIC_API_KEY or name a model (claw models use PROVIDER/MODEL); to try claw without "
         "a key: claw plugins install claw-offline",
     )
@@ -192,7 +192,7 @@ def missing_model_error() -> ConfigError:
 def missing_provider_error(ref: ModelRef) -> ProviderError:
     """Return the failure for a model whose provider no plugin brings."""
     return ProviderError(
-        "no provider named {provider} is there",
+        "there is no provider {provider}",
         reason="model_not_found",
         where=str(ref),
         provider=ref.provider,
@@ -281,7 +281,7 @@ async def _isolated_stream(
 def _plugin_error(name: str, why: BaseException) -> ProviderError:
     return ProviderError(
         "provider {name} failed: {why}",
-        fix="update the plugin that brings it (claw plugins list), or choose another model",
+        fix="update the plugin that provides it (claw plugins list), or choose another model",
         name=name,
         why=describe_exception(why) or type(why).__name__,
     )

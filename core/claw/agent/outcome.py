@@ -52,8 +52,8 @@ def turn_outcome(
         return TurnEnded(turn, "silent", text)
     if ran_out:
         raise ClawError(
-            "the agent made all the model calls that one message may take, and gave no answer",
-            fix="ask it to go on, or allow more: agents.defaults.maxTurns",
+            "the agent used all the model calls allowed for one message and gave no answer",
+            fix="ask it to continue, or raise agents.defaults.maxTurns",
         )
     raise empty_answer_error(answer, answer.model)
 

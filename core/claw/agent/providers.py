@@ -138,14 +138,15 @@ class GuardedProvider:
             self._windows[model] = window if isinstance(window, int) else 0
             if self._least_context <= self._windows[model] < self._small_context:
                 template = (
-                    "{model} reads {window} tokens: with tools and a longer conversation that is little"
+                    "{model} has a context window of {window} tokens, which is small for tools "
+                    "and longer conversations"
                 )
                 self._log(t(template, model=f"{self.name}/{model}", window=f"{window:,}"))
         window = self._windows[model]
         if 0 < window < self._least_context:
             raise ProviderError(
-                "it reads {window} tokens, and an agent with tools needs {least} at least",
-                fix="choose another model (claw models use PROVIDER/MODEL), say how much it really reads "
+                "its context window is {window} tokens, and an agent with tools needs at least {least}",
+                fix="choose another model (claw models use PROVIDER/MODEL), set its real window "
                 "(providers.{name}.models.MODEL.contextTokens), or lower models.leastContext",
                 reason="bad_request",
                 where=f"{self.name}/{model}",

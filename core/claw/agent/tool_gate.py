@@ -141,7 +141,7 @@ async def _prepared(
     async def ready() -> ToolResult:
         given = copy.deepcopy(checked.arguments)  # nobody else holds what runs
         if asking.has_changed(given):
-            changed = t("the call was refused: it is no longer what a person allowed; ask again")
+            changed = t("the call was refused: it differs from what was approved; ask again")
             return await _not_run(checked, changed, context, runtime)
         if tool.effects == "once" and not caller.once(checked.id):
             return await _not_run(checked, NO_RESULT, context, runtime)
@@ -199,7 +199,9 @@ async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller
     try:
         path, lines = await store_result(folder, f"{caller.turn}-{call}", text)
     except (OSError, ClawError) as refused:
-        caller.rooms.log(t("the tool's answer was too long; it could not be kept whole: {why}", why=refused))
+        caller.rooms.log(
+            t("the tool's result was too long and could not be saved in full: {why}", why=refused)
+        )
         return None
     return f"\n[... {len(text) - limit} chars truncated; all {lines} lines, long ones broken, are in {path}: use {_READ}]"
 
@@ -356,4 +358,4 @@ class PlainChat:
         raise self._refused()
 
     def _refused(self) -> ToolError:
-        return ToolError("only texts to this chat can be sent: more needs the plugin claw-gateway")
+        return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")

@@ -176,18 +176,18 @@ async def run_turn(errand: Turn, runtime: Runtime, emit: Emit, replies: MakeRepl
         ending = TurnEnded(turn, "skipped", "") if over.skips else TurnEnded(turn, "failed", str(over))
         failed = None if over.skips else over
         if over.skips:
-            runtime.log(t("{job} was left out: {why}", job=errand.route.session_key, why=over))
+            runtime.log(t("{job} was skipped: {why}", job=errand.route.session_key, why=over))
     except ClawError as why:
         ending, failed = TurnEnded(turn, "failed", str(why)), why
         if getattr(why, "reason", "") == "empty":
-            errand.excuse = t("The model said nothing. Please ask again.")
+            errand.excuse = t("The model gave an empty answer. Please ask again.")
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
         ending, failed = _broke(turn, broken), broken
     return await _over(errand, ending, context, runtime, told, replies, failed)
 
 
 def _broke(turn: str, why: Exception) -> TurnEnded:
-    return TurnEnded(turn, "failed", t("something broke inside claw: {why}", why=describe_exception(why)))
+    return TurnEnded(turn, "failed", t("internal error in claw: {why}", why=describe_exception(why)))
 
 
 async def _over(
@@ -343,7 +343,7 @@ async def _begin_anew_if_stale(
     if not is_fresh(policy, last, session.now, zone_of(context.agent.settings.user_timezone)):
         await flush_before_reset(Caller(turn.id, message, context, runtime, told), session)
         await session.reset()
-        await told(Notice(t("a new conversation: the last one had ended by itself")))
+        await told(Notice(t("new conversation: the previous one had expired")))
 
 
 async def _greet(turn: str, context: TurnContext, route: Route, session: Session, told: Emit) -> None:

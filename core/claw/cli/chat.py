@@ -52,7 +52,7 @@ def chat(
     folder = workspace.expanduser().resolve() if workspace else None
     if folder and not folder.is_dir():
         raise UsageError(
-            "there is no folder {folder}", where="--workspace", fix="make it first", folder=folder
+            "there is no folder {folder}", where="--workspace", fix="create it first", folder=folder
         )
     if text is None and not sys.stdin.isatty():
         text = sys.stdin.read().strip()
@@ -169,7 +169,7 @@ class TerminalChat:
         if reply is None:
             return False
         self._options = conversation.options
-        more = "\n/exit — " + t("leave (Ctrl-D does the same)") if line.split() == ["/help"] else ""
+        more = "\n/exit — " + t("quit (same as Ctrl-D)") if line.split() == ["/help"] else ""
         self._screen.line(reply + more)
         for text in conversation.queued_messages:
             await self._run_turn(text)
@@ -220,7 +220,7 @@ class TerminalScreen:
             self._interrupted = self._streamed and getattr(event.message, "stop_reason", "") == "error"
         elif isinstance(event, StepStarted):
             if self._interrupted:  # text on a terminal cannot be removed
-                self.line(t("(The answer broke off there. It begins anew:)"))
+                self.line(t("(The answer was interrupted. It starts again:)"))
             self._streamed = self._interrupted = False
         elif isinstance(event, TextStreamed) and self._is_terminal:
             self._pieces = self._pieces if self._streamed else []

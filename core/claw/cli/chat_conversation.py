@@ -29,14 +29,14 @@ class TerminalConversation(ChatConversation):
     ) -> None:
         route = admit(inbound, app.config, options.agent, options.session)
         if route is None:
-            raise UsageError("nobody would answer {sender} there", sender=inbound.sender.id)
+            raise UsageError("a message from {sender} there would not be answered", sender=inbound.sender.id)
         super().__init__(app.runtime, app.chat_commands, inbound, route, options)
         self.queued_messages: list[str] = []
         self._show = show
 
     async def stop(self) -> str:
         """Say that nothing runs: a line is only read between turns."""
-        return t("nothing runs now; Ctrl-C stops a turn while it runs")
+        return t("nothing is running; Ctrl-C stops a running turn")
 
     async def submit(self, text: str) -> None:
         """Queue a message to be sent after the command."""

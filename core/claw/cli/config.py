@@ -72,12 +72,10 @@ def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[
             raise
         # An id that looks like a number: where the key takes text, the value is used as typed.
         changed = editor.set_value(path, key, value, os.environ)
-    warned = _report_change(path, key, t("set") if changed else t("was so already"))
+    warned = _report_change(path, key, t("set") if changed else t("was already set"))
     place = split_key(key) or ()
     if not warned and len(place) > 1 and place[0] == "channels":
-        hint = t(
-            "is channel {name} complete? claw doctor {name} asks; claw gateway start serves it", name=place[1]
-        )
+        hint = t("check channel {name} with claw doctor {name}; claw gateway start serves it", name=place[1])
         typer.echo(hint, err=True)
 
 
@@ -87,9 +85,7 @@ def unset(key: Key) -> None:
     from claw.config import editor
 
     path = file_of(os.environ)
-    _report_change(
-        path, key, t("taken out") if editor.unset_value(path, key, os.environ) else t("was not there")
-    )
+    _report_change(path, key, t("unset") if editor.unset_value(path, key, os.environ) else t("was not set"))
 
 
 @app.command()
@@ -108,7 +104,9 @@ def validate(as_json: AsJson = False) -> None:
             typer.echo(f"{t('warning')}: {warning}", err=True)
         if not errors:
             typer.echo(
-                t("{file} is sound", file=path) if path else t("there is no config file: all defaults")
+                t("{file} is valid", file=path)
+                if path
+                else t("there is no config file; all settings have their defaults")
             )
     if errors:
         raise typer.Exit(code=3)

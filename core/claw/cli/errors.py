@@ -47,7 +47,8 @@ def report_error(why: BaseException) -> int:
 
         traceback.print_exception(why)
     text = i18n.t(
-        "something broke inside claw ({kind}: {why}). It is a fault of ours: please report it; CLAW_DEBUG=1 shows where",
+        "internal error in claw ({kind}: {why}). This is a bug: please report it; CLAW_DEBUG=1 "
+        "shows the traceback",
         kind=type(why).__name__,
         why=why,
     )

@@ -69,11 +69,11 @@ def _rows(hook: dict[str, Any]) -> Iterator[list[str]]:
     label = hook["hook"]
     if not hook["answers"]:
         slot = hook["slot"]
-        yield [label, "", "", "", "", t("core's own") if slot else t("nobody")]
+        yield [label, "", "", "", "", t("core's own") if slot else t("no plugin")]
     for number, one in enumerate(hook["answers"], 1):
         notes = []
         if hook["slot"]:
-            choice = t("in force") if one["inForce"] else t("not in force")
+            choice = t("active") if one["inForce"] else t("inactive")
             notes.append(f"{choice} (plugins.slots.{hook['slot']})")
         if hook["specifiedBy"]:
             notes.append(t("hook of plugin {id}", id=hook["specifiedBy"]))

@@ -53,7 +53,7 @@ def unknown_plugin_error(id: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown plugin ``id``; it names the nearest one of those that are ``known``."""
     near = nearest(id, known)
     fix = "did you mean {near}?" if near else "claw plugins list shows them"
-    return UsageError("no plugin {id} is installed", fix=fix, id=id, near=near)
+    return UsageError("plugin {id} is not installed", fix=fix, id=id, near=near)
 
 
 def _row(state: PluginState) -> list[str]:

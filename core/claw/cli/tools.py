@@ -170,10 +170,10 @@ def _warn_of_absent_tools(host_app: App, judged: Judgement) -> None:
         for word in judged.unknown.get(layer.name, ()):
             key = next(entry.key for entry in layer.opt_ins if entry.word == word)
             if word in CORE_TOOLS:
-                text = "{key}: the core tool {word} is not here; claw tools explain {word} says why"
+                text = "{key}: the core tool {word} is not available; claw tools explain {word} shows why"
                 line = t(text, key=key, word=word)
             elif word in installed:
-                line = t("{key}: no tool of the plugin {word} is in use", key=key, word=word)
+                line = t("{key}: no tool of the plugin {word} is active", key=key, word=word)
             else:
                 continue
             typer.echo(f"claw: {line}", err=True)

@@ -13,10 +13,10 @@ from claw.contracts.errors import UsageError
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _KINDS = {
-    "int_parsing": "{word} is no whole number",
-    "float_parsing": "{word} is no number",
-    "greater_than_equal": "{word} is too small: {ge} is the least",
-    "less_than_equal": "{word} is too large: {le} is the most",
+    "int_parsing": "{word} is not a whole number",
+    "float_parsing": "{word} is not a number",
+    "greater_than_equal": "{word} is too small: the minimum is {ge}",
+    "less_than_equal": "{word} is too large: the maximum is {le}",
 }
 """Error types of the validating library (pydantic), in our words."""
 
@@ -30,12 +30,10 @@ def usage_error_of(why: Any) -> UsageError | None:
         case "BadOptionUsage" if "not take" in message:
             return UsageError("{option} takes no value", fix="write {option} alone", option=why.option_name)
         case "BadOptionUsage":
-            return UsageError(
-                "{option} needs a value behind it", fix="write {option} VALUE", option=why.option_name
-            )
+            return UsageError("{option} needs a value", fix="write {option} VALUE", option=why.option_name)
         case "MissingParameter" if ctx and why.param:
             return UsageError(
-                "{word} is missing", fix="write it as {usage}", word=_name(why.param), usage=_usage(ctx)
+                "{word} is missing", fix="usage: {usage}", word=_name(why.param), usage=_usage(ctx)
             )
         case "BadParameter" if why.param:
             return _bad_value(why, message)
@@ -45,8 +43,8 @@ def usage_error_of(why: Any) -> UsageError | None:
             return UsageError("the command is missing", fix="{path} --help lists them", path=ctx.command_path)
         case "UsageError" if ctx and message.startswith("Got unexpected"):
             word = message.partition("(s) (")[2].removesuffix(")")
-            fix = "write it as {usage}; words that belong together stand in quotes"
-            return UsageError("there is no place for {word}", fix=fix, word=word, usage=_usage(ctx))
+            fix = "usage: {usage} (quote values that contain spaces)"
+            return UsageError("unexpected argument {word}", fix=fix, word=word, usage=_usage(ctx))
     return None
 
 
@@ -54,7 +52,7 @@ def _no_option(name: str, ctx: Any) -> UsageError:
     known = [word for param in ctx.command.get_params(ctx) for word in param.opts if word[0] == "-"]
     near = "".join(get_close_matches(name, known, 1))
     fix = "did you mean {near}?" if near else "{path} --help lists its options"
-    return UsageError("there is no option {name}", fix=fix, name=name, near=near, path=ctx.command_path)
+    return UsageError("unknown option {name}", fix=fix, name=name, near=near, path=ctx.command_path)
 
 
 def _no_command(ctx: Any, message: str) -> UsageError:
@@ -65,7 +63,7 @@ def _no_command(ctx: Any, message: str) -> UsageError:
     near = "".join(get_close_matches(word, [*ctx.command.list_commands(ctx), *contributed], 1))
     fix = "did you mean claw {near}?" if near else "{path} --help lists them"
     return UsageError(
-        "there is no command {name}", fix=fix, path=ctx.command_path, name=f"{group} {word}".lstrip(),
+        "unknown command {name}", fix=fix, path=ctx.command_path, name=f"{group} {word}".lstrip(),
         near=f"{group} {near}".lstrip(),
     )  # fmt: skip
 
@@ -82,7 +80,7 @@ def _bad_value(why: Any, message: str) -> UsageError | None:
         near = "".join(get_close_matches(str(word), known, 1))
         fix = "did you mean {near}?" if near else ""
         return UsageError(
-            "{word} is none of {known}", where=name, fix=fix, word=word, known=", ".join(known), near=near
+            "{word} is not one of: {known}", where=name, fix=fix, word=word, known=", ".join(known), near=near
         )
     return UsageError("{why}", where=name, why=message.removeprefix("Value error, "))
 

@@ -28,7 +28,7 @@ def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
             problem = (
                 "{name} is an interpreter: it runs any program it is given, so it is never a safe filter"
             )
-            fix = "Take it out of safeBins; allow whole commands with tools.exec.allow"
+            fix = "Remove it from safeBins; allow whole commands with tools.exec.allow"
             raise validation_error(problem, fix, at=(index,), name=name)
     return value
 
@@ -44,8 +44,9 @@ class ToolLists(Section):
     def _not_both_lists(self) -> "ToolLists":
         if self.allow and self.also_allow:
             raise validation_error(
-                "allow and alsoAllow stand together in one section",
-                "Move the entries of alsoAllow into allow, or take allow away and let a profile be widened by alsoAllow",
+                "allow and alsoAllow are both set in one section",
+                "Move the entries of alsoAllow into allow, or remove allow so that alsoAllow "
+                "extends a profile",
                 at=("alsoAllow",),
             )
         return self
@@ -181,7 +182,7 @@ Zone = Annotated[str, AfterValidator(_check_zone)]
 def _no_star(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, person in enumerate(value):
         if "*" in person:
-            problem = "{person} would make everybody an owner"
+            problem = "{person} would make everyone an owner"
             raise validation_error(problem, "Name each owner by id: channel:id", at=(index,), person=person)
     return value
 
@@ -357,9 +358,9 @@ class Identity(Section):
 
 def _check_workspace(value: str) -> str:
     if not value.strip():
-        raise validation_error("is empty", "Write a folder, or leave the key out")
+        raise validation_error("is empty", "Write a folder, or remove the key")
     if value.strip().rstrip("/\\") in ("", "~", "$HOME", "/.") or value.strip().startswith("/.."):
-        problem = "a whole disk or home ({value}) cannot be a workspace"
+        problem = "a disk root or home folder ({value}) cannot be a workspace"
         raise validation_error(problem, "Name a folder below the root", value=value)
     return value
 

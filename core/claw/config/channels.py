@@ -81,7 +81,7 @@ def _by_id(value: Any) -> Any:
             id = next((group.pop(name) for name in ("chatId", "chat_id", "id") if name in group), None)
             if not isinstance(id, str | int):
                 raise validation_error(
-                    "names no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS
+                    "has no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS
                 )
             joined[str(id)] = group
         return joined
@@ -132,8 +132,8 @@ class ChannelConfig(Section):
             and not isinstance(self, AnyAccount | AnyChannel)
         ):
             raise validation_error(
-                "dmPolicy is open, but the list has no star: the channel does not start",
-                "Write allowFrom: ['*'] to let everybody in, or choose pairing",
+                "dmPolicy is open, but allowFrom does not contain '*': the channel does not start",
+                "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing",
                 at=("allowFrom",),
             )
         return self

@@ -134,7 +134,7 @@ def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
         if first := seen.get(name):
             same, alike = (
                 "duplicate agent id {id}",
-                "{id} is a duplicate of {first}: case and signs do not count",
+                "{id} duplicates {first}: case and punctuation are ignored in ids",
             )
             problem = same if first == entry.id else alike
             at: Path = ("agents", "list", index, "id")
@@ -151,7 +151,7 @@ def _unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
             path: Path = ("bindings", index, "agent" if "agent" in raw else "agentId")
             names = ", ".join(config.agent_ids)
             yield config.error_factory.error(
-                path, "no agent is called {id}", "Agents: {names}", id=binding.agent, names=names
+                path, "there is no agent {id}", "Agents: {names}", id=binding.agent, names=names
             )
 
 
@@ -162,11 +162,11 @@ def _unset_variables(config: CheckedConfig) -> Iterator[ConfigError]:
     for path, leaf in (*_leaves(substitute_all(config.layout.tree, config.environ)), *secrets):
         if isinstance(leaf, Secret) and leaf.empty:
             yield config.error_factory.error(
-                path, "the key is empty, so it is not used", "Write a value, or take it out"
+                path, "the key is empty, so it is not used", "Write a value, or remove the key"
             )
         elif (isinstance(leaf, Secret) and leaf.is_reference) or isinstance(leaf, SubstitutedText):
             for name in leaf.missing[:1]:
-                fix = "Set {name} before claw starts, or take the key out"
+                fix = "Set {name} before claw starts, or remove the key"
                 yield config.error_factory.error(
                     path, "the environment variable {name} is not set", fix, name=name
                 )
@@ -202,7 +202,9 @@ def _invalid_owners(config: CheckedConfig) -> Iterator[ConfigError]:
         for index, person in enumerate(people):
             if ":" not in person and not person.startswith("+"):
                 fix = "Write channel:id, or a phone number with +"
-                yield config.error_factory.error((*path, index), "{person} names nobody", fix, person=person)
+                yield config.error_factory.error(
+                    (*path, index), "{person} does not name a person", fix, person=person
+                )
             else:
                 channel = person.partition(":")[0].strip().lower()
                 yield from _invalid_id(config, (*path, index), channel, person)
@@ -213,7 +215,7 @@ def webhooks_without_listener(config: CheckedConfig) -> Iterator[tuple[str, str,
     http = config.settings.channels.get("http")
     if http is not None and http.enabled:
         return
-    problem = "nothing can arrive: webhooks come through channels.http, and that is not there"
+    problem = "no message can arrive: webhooks need channels.http, which is not configured"
     for name, section in config.settings.channels.items():
         shared = (section.model_extra or {}).get("mode")
         for account in ("default", *section.accounts):
@@ -241,7 +243,10 @@ def _invalid_ids(config: CheckedConfig) -> Iterator[ConfigError]:
                     yield from _invalid_id(config, (*place, *at, index), name, person)
             for id in part.groups:
                 if id != "*" and (like := example_unless_id(name, id, of_group=True)):
-                    problem = "{id} is no id of a group, so it admits none: {channel} knows groups by ids such as {like}"
+                    problem = (
+                        "{id} is not a group id and admits no group: on {channel} a group "
+                        "id looks like {like}"
+                    )
                     fix = "Write the id of the group, or '*' for all of them"
                     yield config.error_factory.error(
                         (*place, "groups", id), problem, fix, id=id, channel=name, like=like
@@ -253,16 +258,16 @@ def _invalid_id(config: CheckedConfig, path: Path, channel: str, person: str) ->
     head, colon, rest = written.partition(":")
     id = rest.strip() if colon and head.strip().lower() == channel else written
     if id not in ("", "*") and not id.startswith("+") and (like := example_unless_id(channel, id)):
-        problem = "{id} is no stable id, so it is nobody: {channel} knows people by ids such as {like}"
-        fix = "Let them write to the bot: claw pairing list shows the id"
+        problem = "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}"
+        fix = "Let the person write to the bot; claw pairing list then shows the id"
         yield config.error_factory.error(path, problem, fix, id=id, channel=channel, like=like)
 
 
 def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:
     for name, channel in config.settings.channels.items():
         if channel.dm_policy == "open" and "*" not in channel.allow_from:
-            problem = "dmPolicy is open, but the list has no star: the channel does not start"
-            fix = "Write allowFrom: ['*'] to let everybody in, or choose pairing"
+            problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
+            fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
             yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix)
 
 
@@ -273,7 +278,7 @@ def _budgets_of_unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
         if wanted and not _PATTERN.intersection(wanted) and wanted not in config.agent_ids:
             yield config.error_factory.error(
                 ("budgets", name, "agent"),
-                "no agent is called {id}, so this budget guards nothing",
+                "there is no agent {id}, so this budget has no effect",
                 "Agents: {names}",
                 id=wanted,
                 names=", ".join(config.agent_ids),
@@ -283,19 +288,19 @@ def _budgets_of_unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
 def _unknown_sections(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     settings, fix = (
         config.settings,
-        "Install its plugin (claw plugins install claw-{name}), or take the section out",
+        "Install its plugin (claw plugins install claw-{name}), or remove the section",
     )
     if not known.has_unlisted:
-        problem = "no installed plugin brings a channel {name}: it stays off"
+        problem = "no installed plugin provides the channel {name}, so it stays off"
         for name in settings.channels:
             yield from _unknown_name(config, ("channels", name), name, known.channels, problem, fix)
         for name, section in settings.providers.items():
             if not (section.base_url and ANY_ENDPOINT in known.providers):
-                problem = "no installed plugin brings a provider {name}"
+                problem = "no installed plugin provides {name} as a model provider"
                 yield from _unknown_name(config, ("providers", name), name, known.providers, problem, fix)
     for name in settings.plugins.entries:
         path: Path = ("plugins", "entries", name)
-        yield from _unknown_name(config, path, name, known.plugins, "no plugin {name} is installed", fix)
+        yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
 
 
 def _unknown_name(
@@ -311,11 +316,11 @@ def _unknown_name(
 
 def _unknown_plugins(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
     plugins = config.settings.plugins
-    fix = "Install it, or take the entry out"
+    fix = "Install it, or remove the entry"
     for key, names in (("allow", plugins.allow or ()), ("deny", plugins.deny)):
         for index, name in enumerate(names):
             path: Path = ("plugins", key, index)
-            yield from _unknown_name(config, path, name, known.plugins, "no plugin {name} is installed", fix)
+            yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
 
 
 def _plugin_keys(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
@@ -366,8 +371,8 @@ def _unknown_tools(config: CheckedConfig, known: InstalledNames) -> Iterator[Con
     if known.has_unlisted or not known.tools:
         return
     lower = {word.lower() for word in words}
-    problem = "no tool, plugin or group is called {name}"
-    fix = "Install the plugin that brings it, or take the entry out"
+    problem = "there is no tool, plugin or group {name}"
+    fix = "Install the plugin that provides it, or remove the entry"
     for path, lists in _tool_lists(config):
         for written, attribute in _LISTS:
             for index, word in enumerate(getattr(lists, attribute) or ()):

@@ -45,7 +45,7 @@ def get_value(tree: Mapping[str, Any], key: str) -> Any:
     value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
     if value is _MISSING:
         fix = "claw config get without a key shows all of it"
-        raise UsageError("the file says nothing at {key}", fix=fix, key=key)
+        raise UsageError("{key} is not set in the file", fix=fix, key=key)
     return value
 
 
@@ -136,7 +136,7 @@ def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
     of the file is used."""
     wanted = split_key(key)
     if wanted is None:
-        raise UsageError("{key} is not a key", fix="Write it like agents.list[0].tools.allow", key=key)
+        raise UsageError("{key} is not a valid key", fix="Write it like agents.list[0].tools.allow", key=key)
     here: Any = layout.tree
     path: list[PathPart] = []
     for step in _expanded(wanted):
@@ -167,7 +167,7 @@ def _resolve_step(here: Any, step: KeyStep, key: str, path: list[PathPart], must
     if isinstance(step, int):
         if -len(entries) <= step < len(entries):
             return step % len(entries)
-        fix = "Indexes begin at 0; [] is behind the last one"
+        fix = "Indexes start at 0; [] appends"
         raise UsageError(
             "{list} has {count:entry|entries}", fix=fix, list=format_key(path), count=len(entries)
         )
@@ -179,7 +179,7 @@ def _resolve_step(here: Any, step: KeyStep, key: str, path: list[PathPart], must
     there = [id for id in ids if id]
     near = nearest(step.id, there)
     fix = "Did you mean {near}?" if near else "Ids there: {ids}"
-    problem, names = "{key}: no entry of {list} has the id {id}", ", ".join(there) or "-"
+    problem, names = "{key}: {list} has no entry with the id {id}", ", ".join(there) or "-"
     raise UsageError(problem, fix=fix, key=key, list=format_key(path), id=step.id, near=near, ids=names)
 
 

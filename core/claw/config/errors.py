@@ -12,7 +12,7 @@ from claw.config.source import SubstitutedText
 from claw.contracts.errors import ConfigError
 from claw.i18n import t
 
-_TEXT = ("must be a text (a string)", "Put it in quotes")
+_TEXT = ("must be a string", "Put it in quotes")
 _SWITCH = ("must be true or false", "Write true or false without quotes")
 _WHOLE = ("must be a whole number (an integer)", "Write digits only, without quotes")
 _NUMBER = ("must be a number", "Write digits, without quotes")
@@ -22,9 +22,9 @@ _TYPE_ERRORS = {
     "string_type": _TEXT, "bool_type": _SWITCH, "bool_parsing": _SWITCH, "int_type": _WHOLE, "int_parsing": _WHOLE,
     "int_from_float": _WHOLE, "float_type": _NUMBER, "float_parsing": _NUMBER, "finite_number": _NUMBER,
     "tuple_type": _LIST, "list_type": _LIST, "dict_type": _MAP, "mapping_type": _MAP, "model_type": _MAP,
-    "model_attributes_type": _MAP, "missing": ("is required and missing", "Add it"),
-    "string_too_short": ("is empty", "Write a text"),
-    "string_pattern_mismatch": ("does not have the right form", "Write it as in the manual"),
+    "model_attributes_type": _MAP, "missing": ("is required but missing", "Add it"),
+    "string_too_short": ("is empty", "Write a string"),
+    "string_pattern_mismatch": ("has the wrong format", "See the manual for the format"),
 }  # fmt: skip
 _LIMITS = {
     "greater_than": "{value} is out of range: it must be greater than {limit}",
@@ -125,7 +125,7 @@ def _convert(
             "value": _format_value(detail["input"]),
         }
         return path, _LIMITS[kind], "Write a number within the limits", values
-    problem, fix = _TYPE_ERRORS.get(kind, ("is not right ({kind})", "See claw config schema"))
+    problem, fix = _TYPE_ERRORS.get(kind, ("is invalid ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
 
 
@@ -158,7 +158,7 @@ def _unknown_key(name: str, known: Iterable[str]) -> tuple[str, str, dict[str, o
 def _unknown_word(value: str, words: Sequence[str]) -> tuple[str, str, dict[str, object]]:
     near = nearest(value, words)
     fix = "Did you mean {near}? Known: {words}" if near else "Write one of: {words}"
-    return "{value} is not known here", fix, {"value": value, "near": near, "words": ", ".join(words)}
+    return "{value} is not a known value here", fix, {"value": value, "near": near, "words": ", ".join(words)}
 
 
 def _format_value(value: object) -> str:

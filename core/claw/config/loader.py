@@ -130,7 +130,7 @@ class Config:
             near = nearest(wanted, self.agent_ids)
             fix = "Did you mean {near}? Agents: {names}" if near else "Agents: {names}"
             names = ", ".join(self.agent_ids)
-            raise UsageError("no agent is called {id}", fix=fix, id=agent_id, near=near, names=names)
+            raise UsageError("there is no agent {id}", fix=fix, id=agent_id, near=near, names=names)
         return self._agents[wanted]
 
     @cached_property

@@ -37,7 +37,7 @@ class BudgetSettings(Section):
     @model_validator(mode="after")
     def _has_a_cap(self) -> Self:
         if self.usd is None and self.tokens is None:
-            raise validation_error("caps nothing", "Write usd: 5, or tokens: 1000000")
+            raise validation_error("sets no limit", "Write usd: 5, or tokens: 1000000")
         return self
 
 
@@ -171,7 +171,7 @@ class ProviderConfig(Section):
         for index, id in enumerate(self.auth_order):
             if id not in ids:
                 raise validation_error(
-                    "no profile is called {id}", "Use ids of authProfiles", at=("authOrder", index), id=id
+                    "there is no profile {id}", "Use ids of authProfiles", at=("authOrder", index), id=id
                 )
         return self
 
@@ -245,11 +245,13 @@ class GatewaySettings(Section):
         if not _is_loopback(self.bind):
             if self.auth.mode == "none" or token is None:
                 fix = "Set gateway.auth.token, or bind to loopback (127.0.0.1)"
-                open_to_all = "{bind} is open to the network and no token guards it"
+                open_to_all = "{bind} is reachable from the network and no token is set"
                 raise validation_error(open_to_all, fix, at=("auth",), bind=self.bind)
             _check_token(token)
         if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
-            problem = "any web origin (*) while no token is set: every web page could drive the gateway"
+            problem = (
+                "every web origin (*) is allowed and no token is set: any web page could control the gateway"
+            )
             raise validation_error(
                 problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",)
             )
@@ -264,7 +266,7 @@ def _check_token(token: Secret) -> None:
         )
     text = "" if token.missing else token.reveal()
     if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
-        fix = "Take at least {count} random characters"
+        fix = "Use at least {count} random characters"
         raise validation_error(
             "the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS
         )
@@ -281,7 +283,7 @@ class Hooks(Section):
     @model_validator(mode="after")
     def _posting_needs_token(self) -> "Hooks":
         if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
-            problem = "the token is empty, so anybody could post"
+            problem = "the token is empty, so anyone could post"
             raise validation_error(problem, "Write a long random token", at=("token",))
         return self
 
@@ -313,7 +315,7 @@ def _check_patterns(value: tuple[str, ...]) -> tuple[str, ...]:
             re.compile(pattern)
         except re.error as cause:
             problem = "is not a regular expression ({cause})"
-            raise validation_error(problem, "Mend the pattern", at=(index,), cause=cause.msg) from cause
+            raise validation_error(problem, "Correct the pattern", at=(index,), cause=cause.msg) from cause
     return value
 
 

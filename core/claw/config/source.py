@@ -51,7 +51,7 @@ def find_config(home: Path) -> Path | None:
         raise ConfigError("", problem, fix, home=home, cause=cause.strerror) from cause
     names = [name for name in NAMES if name in present]
     if len(names) > 1:
-        problem, fix = "there are two config files: {names}", "Keep one and move the other away"
+        problem, fix = "there are two config files: {names}", "Keep one and move the other elsewhere"
         raise ConfigError("", problem, fix, file=str(home), names=" and ".join(names))
     return home / names[0] if names else None
 
@@ -73,7 +73,7 @@ def read_config(path: Path) -> ConfigSource:
         ) from cause
     if len(data) > MAX_BYTES:
         raise ConfigError(
-            "", "is larger than {limit} bytes", "This is no config file", file=file, limit=MAX_BYTES
+            "", "is larger than {limit} bytes", "This is not a config file", file=file, limit=MAX_BYTES
         )
     try:
         text = data.decode("utf-8-sig")
@@ -130,8 +130,8 @@ def _check_text(text: str) -> None:
         raise _ParseError("the file is empty", "Write a key into it, or delete it")
     if found := _CONFLICT.search(text):
         problem, fix = (
-            "a mark of a merge conflict was left in the file",
-            "Settle the conflict and delete the marks",
+            "the file contains a merge conflict marker",
+            "Resolve the conflict and delete the markers",
         )
         raise _ParseError(problem, fix, (text.count("\n", 0, found.start()) + 1, 1))
 
@@ -167,7 +167,7 @@ class _Builder:
         holder, path = self._stack[-1]
         path = (*path, name)
         if name in holder:
-            problem = "the key {key} stands there twice (first in line {first})"
+            problem = "the key {key} appears twice (first in line {first})"
             raise self.refusal(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
         self._key = name
         self.lines[path] = self.at[0]
@@ -175,7 +175,9 @@ class _Builder:
     def value(self, value: Any) -> None:
         self._count += 1
         if self._count > MAX_NODES:
-            raise self.refusal("the file holds more than {limit} values", "Make it smaller", limit=MAX_NODES)
+            raise self.refusal(
+                "the file contains more than {limit} values", "Make it smaller", limit=MAX_NODES
+            )
         path = self.path
         if not self._stack:
             self.root = value
@@ -226,12 +228,12 @@ def _handle_event(event: Any, builder: _Builder) -> None:
     import yaml
 
     if isinstance(event, yaml.AliasEvent) or event.anchor:
-        raise builder.refusal("anchors and aliases (& and *) are not allowed here", "Write the value out")
+        raise builder.refusal("anchors and aliases (& and *) are not allowed here", "Write the value in full")
     if event.tag not in (None, "!"):
         raise builder.refusal("the tag {tag} is not allowed here", "Write plain values only", tag=event.tag)
     if builder.wants_key:
         if not isinstance(event, yaml.ScalarEvent):
-            raise builder.refusal("a key must be a text", "Write key: value")
+            raise builder.refusal("a key must be a string", "Write key: value")
         builder.key(event.value)
     elif isinstance(event, yaml.ScalarEvent):
         builder.value(_scalar(event.value) if event.implicit[0] else event.value)
@@ -255,13 +257,13 @@ def _scalar(text: str) -> Any:
 def _yaml_error(cause: Any, text: str) -> _ParseError:
     mark = getattr(cause, "problem_mark", None)
     if mark is None:
-        return _ParseError("holds a character that YAML does not allow", "Delete it")
+        return _ParseError("contains a character that YAML does not allow", "Delete it")
     for number, line in enumerate(text.splitlines()[: mark.line + 2], 1):
         if re.match(r" *\t", line) and line.strip():
             at = number, line.index("\t") + 1
             return _ParseError("the line is indented with a tab", "Indent with spaces", at)
     at = mark.line + 1, mark.column + 1
-    return _ParseError("is not valid YAML ({cause})", "Mend the line", at, cause=cause.problem or "syntax")
+    return _ParseError("is not valid YAML ({cause})", "Correct the line", at, cause=cause.problem or "syntax")
 
 
 def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -271,12 +273,12 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
     try:
         return json.loads(text, parse_constant=_reject_constant), lines
     except json.JSONDecodeError as cause:
-        problem, fix = "is not valid JSON ({cause})", "Mend the line; JSON allows no trailing comma"
+        problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
         if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):
             problem, fix = "unexpected end of the file", "The file seems cut off: complete it"
         raise _ParseError(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
     except (ValueError, RecursionError) as cause:
-        raise _ParseError("is not valid JSON ({cause})", "Mend the file", cause=str(cause)) from cause
+        raise _ParseError("is not valid JSON ({cause})", "Correct the file", cause=str(cause)) from cause
 
 
 def _reject_constant(name: str) -> Any:

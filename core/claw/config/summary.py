@@ -114,7 +114,10 @@ def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[Schem
     except Exception as unsound:  # noqa: BLE001 - a third-party schema
         why = getattr(unsound, "message", "") or type(unsound).__name__
         yield SchemaViolation(
-            (), "cannot be judged: the plugin's schema is wrong ({why})", "Tell its author", {"why": why}
+            (),
+            "cannot be checked: the plugin's schema is invalid ({why})",
+            "Report it to the plugin's author",
+            {"why": why},
         )
         return
     for error in errors:
@@ -126,7 +129,7 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
     if rule == "required" and isinstance(error.instance, Mapping):
         for name in error.validator_value:
             if name not in error.instance:
-                yield SchemaViolation((*place, name), "is required and missing", "Add it")
+                yield SchemaViolation((*place, name), "is required but missing", "Add it")
     elif rule == "additionalProperties" and isinstance(error.instance, Mapping):
         names = sorted(error.schema.get("properties", {}))
         for name in error.instance.keys() - set(names):
@@ -136,7 +139,9 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
                 (*place, name), "is not a known key", fix, {"near": near, "names": ", ".join(names)}
             )
     elif types := _expected_types(error):
-        yield SchemaViolation(place, "must be of the type {type}", "See the plugin's page", {"type": types})
+        yield SchemaViolation(
+            place, "must be of the type {type}", "See the plugin's documentation", {"type": types}
+        )
     elif rule == "enum":
         words = ", ".join(str(word) for word in error.validator_value)
         yield SchemaViolation(
@@ -146,7 +151,7 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
         limit = error.validator_value
         values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
         yield SchemaViolation(
-            place, "does not fit the plugin's schema ({rule})", "See the plugin's page", values
+            place, "does not fit the plugin's schema ({rule})", "See the plugin's documentation", values
         )
 
 

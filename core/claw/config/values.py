@@ -79,8 +79,8 @@ class Secret:
         try:
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as cause:
-            problem = "the file {path} that holds the secret cannot be read"
-            raise ConfigError("", problem, "Check the path and its rights", path=path) from cause
+            problem = "the secret file {path} cannot be read"
+            raise ConfigError("", problem, "Check the path and its permissions", path=path) from cause
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Secret:
             points and all(isinstance(t, str) and t for t in value.values())
         ):
             forms = "text, ${NAME}, {env: NAME} or {file: path}"
-            raise validation_error("must be {forms}", "Put a text in quotes", forms=forms)
+            raise validation_error("must be {forms}", "Put a string in quotes", forms=forms)
         return cls(value, environ=context.get("environ"), home=context.get("home", Path()))
 
 
@@ -172,7 +172,9 @@ def _names(value: Any) -> Any:
     if value == "*":
         return ("*",)
     if isinstance(value, str):
-        raise validation_error("must be a list, not one text", "Write it as a list: [{value}]", value=value)
+        raise validation_error(
+            "must be a list, not a single string", "Write it as a list: [{value}]", value=value
+        )
     return value
 
 

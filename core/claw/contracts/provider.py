@@ -59,8 +59,8 @@ class KnownModels:
             default="",
         )
         if near:
-            raise UsageError("there is no model {name}", fix="did you mean {near}?", name=wanted, near=near)
-        raise UsageError("there is no model {name}", fix="write it as provider/model", name=wanted)
+            raise UsageError("unknown model {name}", fix="did you mean {near}?", name=wanted, near=near)
+        raise UsageError("unknown model {name}", fix="write it as provider/model", name=wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def choose_sandbox(mode: str, wanted: str, there: Mapping[str, Sandbox]) -> Sand
     raise ClawError(
         "this agent runs in a sandbox, and no sandbox {wanted} is installed",
         where="sandbox.mode",
-        fix="install a plugin that brings one, or set sandbox.mode: off",
+        fix="install a plugin that provides one, or set sandbox.mode: off",
         wanted=wanted,
     )
 
@@ -366,7 +366,7 @@ def validate(tool: Tool, arguments: Any) -> tuple[dict[str, Any], str]:
     try:
         kept, problem = args.check_arguments(tool.parameters, arguments)
     except Exception as error:  # noqa: BLE001  a plugin's schema: any error in it is the tool's
-        return {}, attributed(tool, t("its parameters are not a sound JSON Schema: {error}", error=error))
+        return {}, attributed(tool, t("its parameters are not a valid JSON Schema: {error}", error=error))
     if problem:
         problem = t("Invalid arguments for {tool}:", tool=tool.name) + "\n" + problem
     return kept, problem

@@ -50,8 +50,8 @@ def schema_of_function(function: Callable[..., Any], given_by_host: type) -> tup
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise _signature_error(
                 function,
-                "the parameter {name} cannot be filled by name",
-                "give every parameter a name of its own, or pass parameters= with a JSON Schema and take **arguments",
+                "the parameter {name} cannot be passed by name",
+                "give every parameter a name, or pass parameters= with a JSON Schema and accept **arguments",
                 name=str(parameter),
             )
         default = ... if parameter.default is parameter.empty else parameter.default
@@ -155,7 +155,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     except NameError as unknown:
         raise _signature_error(
             function,
-            "an annotation names what cannot be found: {unknown}",
+            "an annotation cannot be resolved: {unknown}",
             "import it in the module of the tool, not under TYPE_CHECKING",
             unknown=unknown,
         ) from None
@@ -218,7 +218,7 @@ def _unknown_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> 
         if name not in properties:
             near, known = nearest_argument(name, properties), ", ".join(properties)
             yield t(
-                "{name}: there is no such argument; did you mean {nearest}? Known: {known}",
+                "{name}: unknown argument; did you mean {nearest}? Known: {known}",
                 name=name,
                 nearest=near,
                 known=known,

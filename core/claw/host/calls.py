@@ -34,7 +34,7 @@ NOTE_CHARS = 2000
 _MOST_KEPT = 256  # conversations, those spoken in last
 _STRICTNESS = ("allow", "ask", "deny")
 
-FIX = "update it, or do without it: claw config set plugins.entries.{id}.enabled false"
+FIX = "update it, or disable it: claw config set plugins.entries.{id}.enabled false"
 
 T = TypeVar("T")
 Complain = Callable[[str], None]

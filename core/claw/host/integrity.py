@@ -87,7 +87,7 @@ def _fault(plugin: str, damage: FileDamage) -> PluginError:
         plugin,
         "integrity",
         "{file} was changed after it was installed: {why}",
-        "claw plugins sync brings back what claw installed; claw plugins lock --accept takes it as it is",
+        "claw plugins sync restores what was installed; claw plugins lock --accept accepts the change",
         file=damage.file,
         why=damage.reason,
     )
@@ -117,7 +117,7 @@ def expected_hashes(home: Path) -> ExpectedHashes:
 
 def unusable_lock(lock: Path, why: object) -> ClawError:
     """Build the error for a lock that cannot be read."""
-    fix = "restore it, or write it anew: claw plugins lock"
+    fix = "restore it, or write a new one: claw plugins lock"
     return ClawError("the lock cannot be used ({why})", where=str(lock), fix=fix, why=why)
 
 
@@ -138,7 +138,7 @@ def _check_plugin(
         return
     text = record.read_bytes()
     if sha256(text).hexdigest() != expected.records[name]:
-        yield FileDamage(name, record, t("its list of files is not the locked one"))
+        yield FileDamage(name, record, t("its list of files differs from the locked one"))
         return
     for inside, digest in _recorded_hashes(text):
         path = record.parents[1] / inside
@@ -208,7 +208,7 @@ def _check_file(
             name, path, t("it cannot be read ({why})", why=why.strerror or why), record_path=inside
         )
     present = _to_base64(sha256(content).digest())
-    damage = FileDamage(name, path, t("its content is another"), present, inside)
+    damage = FileDamage(name, path, t("its content differs"), present, inside)
     return None if _has_hash(content, digest) or present == expected.accepted.get(damage.key) else damage
 
 
@@ -222,11 +222,11 @@ def find_damages(found: Sequence[InstalledPlugin], home: Path) -> tuple[FileDama
     bad: list[FileDamage] = []
     for name, record in sorted(places.items()):
         if not record.exists():
-            bad.append(FileDamage(name, record, t("it is not there")))
+            bad.append(FileDamage(name, record, t("it is missing")))
             continue
         text = record.read_bytes()
         if wanted.records.get(name, digest := sha256(text).hexdigest()) != digest:
-            bad.append(FileDamage(name, record, t("its list of files is not the locked one")))
+            bad.append(FileDamage(name, record, t("its list of files differs from the locked one")))
         bad += filter(None, (_check_file(name, record, *line, wanted) for line in _recorded_hashes(text)))
     return tuple(bad)
 

@@ -133,9 +133,9 @@ class Host:
         return registry
 
     def _deadly(self, state: PluginState, count: int) -> PluginState:
-        why = t("claw died {count:time|times} while it was loaded", count=count)
+        why = t("claw crashed {count:time|times} while loading it", count=count)
         mend = t(
-            "update or uninstall {distribution}; it is tried again a day later, or after: claw plugins enable {id}",
+            "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins enable {id}",
             distribution=state.found.distribution,
             id=state.id,
         )
@@ -184,7 +184,7 @@ class Host:
         for name in crash_guard.replaced_functions(before, crash_guard.function_ids()):
             self._note(
                 t(
-                    "plugin {id} has put another function in the place of claw's own {name}",
+                    "plugin {id} replaced claw's function {name}",
                     id=plugin,
                     name=name,
                 )
@@ -228,9 +228,9 @@ class Host:
         self._specified |= specified
         for name in self._undeclared(plugin):
             told = t(
-                "plugin {id} brings the tool {tool}, which its manifest does not name", id=plugin, tool=name
+                "plugin {id} provides the tool {tool}, which its manifest does not list", id=plugin, tool=name
             )
-            mend = t("its author must write the manifest anew")
+            mend = t("its author must rebuild the manifest")
             self._note(t("{problem}. {fix}", problem=told, fix=mend))
         return True
 
@@ -265,7 +265,7 @@ class Host:
     def _answers_for(self, plugin: str, hook: str) -> tuple[tuple[str, Any], ...]:
         """Return the answers to a hook that ``plugin`` specifies, by plugin, in load order."""
         if self._specified.get(hook) != plugin:
-            raise UsageError("plugin {id} specifies no hook {hook}", id=plugin, hook=hook)
+            raise UsageError("plugin {id} does not define a hook {hook}", id=plugin, hook=hook)
         return tuple((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
 
     def _drop(self, plugin: str, stage: str, why: BaseException) -> None:
@@ -287,7 +287,7 @@ class Host:
             else InstalledPlugin(plugin, plugin, plugin, __version__)
         )
         mend = (isinstance(why, ClawError) and why.fix) or t(
-            "update or uninstall {distribution}, or do without it: claw config set plugins.entries.{id}.enabled false",
+            "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false",
             distribution=found.distribution,
             id=plugin,
         )
@@ -302,7 +302,7 @@ class Host:
 
     def _tell(self, state: PluginState) -> None:
         stage, why = state.stage or "find", state.why
-        told = t("plugin {id} was set aside at {stage}: {why}", id=state.id, stage=stage, why=why)
+        told = t("plugin {id} was disabled at {stage}: {why}", id=state.id, stage=stage, why=why)
         mend = state.fix
         self._note(t("{problem}. {fix}", problem=told, fix=mend) if mend else told)
 
@@ -374,8 +374,8 @@ class Host:
             known = ", ".join(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
             raise ConfigError(
                 f"plugins.slots.{slot}",
-                "no plugin in use brings {name} for this slot",
-                "Install and enable the plugin, or choose one that is there: {known}"
+                "no active plugin provides {name} for this slot",
+                "Install and enable the plugin, or choose one of: {known}"
                 if known
                 else "Install and enable the plugin, or remove the key",
                 name=wanted,
@@ -384,8 +384,8 @@ class Host:
         if len(answers) > 1 and not self._stands:
             first, *others = (one.plugin for one in answers)
             template = (
-                "{slot}: plugin {first} is in force, {others} too would be. claw config set plugins.slots.{slot} "
-                "NAME chooses"
+                "{slot}: plugin {first} is used; {others} would fit too. To choose: claw config "
+                "set plugins.slots.{slot} NAME"
             )
             self._note(t(template, slot=slot, first=first, others=", ".join(others)))
         return answers[0] if answers else None
@@ -399,7 +399,7 @@ class Host:
             first = named.setdefault(name, contribution)
             if first is not contribution:
                 names = {"name": name, "second": contribution.plugin, "first": first.plugin}
-                told = "{name} of plugin {second} is skipped: plugin {first} brought that name before"
+                told = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
                 self._note(t(told, **names))
         return named
 
@@ -445,6 +445,6 @@ class Host:
             if tool.name == name:
                 return tool  # type: ignore[no-any-return]
         raise PluginError(
-            plugin, "run", "its manifest names the tool {tool}, its code does not bring it",
-            "its author must write the manifest anew", tool=name,
+            plugin, "run", "its manifest lists the tool {tool}, which its code does not provide",
+            "its author must rebuild the manifest", tool=name,
         )  # fmt: skip

@@ -227,12 +227,12 @@ def parse_manifest(text: str, plugin: str) -> Manifest:
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.ValidationError as why:
-        raise PluginError(plugin, "find", "its manifest is wrong: {why}", _TO_AUTHOR, why=why) from None
+        raise PluginError(plugin, "find", "its manifest is invalid: {why}", _TO_AUTHOR, why=why) from None
     except (ValueError, RecursionError) as why:
         raise PluginError(plugin, "find", "its manifest is not JSON: {why}", _TO_AUTHOR, why=why) from None
     if manifest.id != plugin:
         raise PluginError(
-            plugin, "find", "its manifest says id {id}, its entry point says {entry}", "make the two the same",
+            plugin, "find", "its manifest says id {id}, its entry point says {entry}", "make both the same",
             id=repr(manifest.id), entry=plugin,
         )  # fmt: skip
     return manifest
@@ -265,7 +265,7 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
         first = seen.setdefault(one.id, one)
         if first is not one and first.distribution != one.distribution:
             twice.append(_faulty(
-                one, "{this} and {first} both bring a plugin of this id", "uninstall one of the two",
+                one, "{this} and {first} both provide a plugin with this id", "uninstall one of the two",
                 this=one.distribution, first=first.distribution,
             ))  # fmt: skip
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
@@ -301,13 +301,15 @@ def find_plugin(plugin: str, package: str, distribution: str = "?", version: str
     """Find one plugin by its import package, through the path finders only: nothing is imported."""
     seen = InstalledPlugin(plugin, package, distribution, version)
     if not _ID.fullmatch(plugin):
-        return _faulty(seen, "its id is not a plain name: letters, digits, - and _, at most 64", _TO_AUTHOR)
+        return _faulty(
+            seen, "its id is not valid: use letters, digits, - and _, at most 64 characters", _TO_AUTHOR
+        )
     if plugin in FIRST_PARTY and distribution not in ("?", f"claw-{plugin}"):
         problem = "its id belongs to claw-{id}, and {distribution} is another package"
         return _faulty(seen, problem, "uninstall it", id=plugin, distribution=distribution)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
-        return _faulty(seen, "its package {package} is not there", "install it again", package=package)
+        return _faulty(seen, "its package {package} is missing", "install it again", package=package)
     where = list(spec.submodule_search_locations or ())
     if not where:  # a single module: it has no folder that could hold a manifest
         return seen

@@ -56,7 +56,8 @@ def _warn_of_other_python(folder: str) -> None:
 
     i18n.use_language(i18n.language_of(os.environ))
     text = i18n.t(
-        "the plugins in {folder} are left out: another Python made them; claw plugins sync builds them for this one",
+        "the plugins in {folder} are not used: they were installed for another Python; claw "
+        "plugins sync installs them for this one",
         folder=folder,
     )
     sys.stderr.write(f"claw: {text}\n")
@@ -111,7 +112,7 @@ def pip_command(python: str = sys.executable) -> list[str]:
         return [sys.executable, f"{wheel}/pip", *aimed]
     if uv := shutil.which("uv"):
         return [uv, "tool", "run", "--quiet", "pip", *aimed]
-    raise ClawError("there is no pip to install with", fix="on Debian or Ubuntu: apt install python3-pip")
+    raise ClawError("pip is not available", fix="on Debian or Ubuntu: apt install python3-pip")
 
 
 def _runs(command: list[str]) -> bool:

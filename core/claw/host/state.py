@@ -99,7 +99,7 @@ def _state_of(
         return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if found.manifest and not api_matches(found.manifest.api):
         api, version = found.manifest.api, API_VERSION[0]
-        why = t("it was made for plugin API {range}, this is {version}", range=api, version=version)
+        why = t("it needs plugin API {range}; this claw has {version}", range=api, version=version)
         mend = t("claw plugins update {id}, if it has a release for this claw", id=found.id)
         return PluginState(found, INCOMPATIBLE, why, "find", mend)
     return _usage_state(found, wanted, used, all_found)
@@ -132,7 +132,7 @@ def _usage_state(
         reasons.append(t("a model of {name} is in use", name=provider))
         eager = True
     if manifest.loads_at_start:
-        reasons.append(t("it takes part in every turn"))
+        reasons.append(t("it is used in every turn"))
     if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
         reasons.append(t("its tools are offered"))
     if why := _dynamic_tools_reason(found, wanted, all_found):
@@ -173,26 +173,26 @@ def _dynamic_tools_reason(
     if isinstance(settings, Mapping) and any(settings.values()):
         return t("it is configured")
     if not wanted.opt_ins.isdisjoint({found.id, PLUGINS_GROUP}):
-        return t("an allow list names it")
+        return t("an allow list includes it")
     declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
     known = declared | CORE_TOOLS.keys() | {one.id for one in all_found}
     undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
     word = min(undeclared, default="")
-    return t("an allow list names {word}, which no manifest declares", word=word) if word else ""
+    return t("an allow list includes {word}, which no manifest declares", word=word) if word else ""
 
 
 def _why_idle(manifest: Manifest) -> str:
     if manifest.tools:
-        return t("its tools are optional and no allow list names one")
+        return t("its tools are optional and no allow list enables one")
     if manifest.channels:
         return t("channel {name} is not configured", name=", ".join(manifest.channels))
     if manifest.providers:
         names = ", ".join(line.name for line in manifest.providers if line.name != ANY_ENDPOINT)
         return t("no model of {name} is in use", name=names)
     if "tool" in manifest.kinds:
-        return t("no settings and no allow list name it")
+        return t("it has no settings and no allow list includes it")
     if manifest.commands:
-        return t("it is loaded when one of its commands is typed")
+        return t("it is loaded when one of its commands is used")
     return t("nothing uses it")
 
 

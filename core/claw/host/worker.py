@@ -193,7 +193,8 @@ async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> 
     done, _ = await asyncio.wait({task}, timeout=grace_seconds)
     if not done:
         line = t(
-            "the tool {tool} (plugin {plugin}) was stopped and did not end: it is left behind, its answer dropped",
+            "the tool {tool} (plugin {plugin}) was stopped but did not end: it was abandoned and its "
+            "result is discarded",
             tool=tool.name,
             plugin=tool.plugin or "-",
         )
@@ -226,7 +227,5 @@ def _as_result(tool: Tool, answer: Any) -> ToolResult:
         kind = "ToolResult(content=…)"
     else:
         kind = type(answer).__name__
-    wrong = t(
-        "{tool} answered with {kind}; a tool answers with str, dict or ToolResult", tool=tool.name, kind=kind
-    )
+    wrong = t("{tool} returned {kind}; a tool must return str, dict or ToolResult", tool=tool.name, kind=kind)
     return ToolResult(attributed(tool, wrong), is_error=True)

@@ -57,10 +57,10 @@ ALLOWED = Ruling(True)
 
 
 _CONFLICTS = {
-    "reserved": "its name {name} is kept for a core tool (supplied by {holder})",
-    "taken": "plugin {holder} brought the name {name} before",
-    "plugin-id": "its plugin is called like the core tool {holder}, so none of its tools is taken",
-    "handed": "{key} gives its name {name} to the plugin {holder}",
+    "reserved": "its name {name} is reserved for a core tool (provided by {holder})",
+    "taken": "plugin {holder} already provides the name {name}",
+    "plugin-id": "its plugin has the name of the core tool {holder}, so none of its tools is used",
+    "handed": "{key} assigns its name {name} to the plugin {holder}",
 }
 
 
@@ -81,7 +81,7 @@ class NameConflict:
     def ruling(self) -> Ruling:
         """The ruling that denies this tool."""
         key = "tools.suppliers" if self.kind == "handed" else ""
-        values = {"name": self.fact.name, "holder": self.holder or t("nobody yet"), "kind": self.kind}
+        values = {"name": self.fact.name, "holder": self.holder or t("none yet"), "kind": self.kind}
         return Ruling(False, "name", key, template=_CONFLICTS[self.kind], values=values)
 
     def __str__(self) -> str:

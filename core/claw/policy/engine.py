@@ -116,7 +116,7 @@ def _channel_fit(fact: ToolFact, run: RunFacts) -> Ruling | None:
     channel = run.channel.strip().lower()
     if fact.name not in CHANNEL_DENY.get(channel, ()):
         return None
-    template = "it makes no sense on the channel {channel}"
+    template = "it does not work on the channel {channel}"
     return Ruling(False, "channel-fit", template=template, values={"channel": channel})
 
 
@@ -136,7 +136,7 @@ def _provider_schema(fact: ToolFact, run: RunFacts) -> Ruling | None:
     why = next((why for tool, why in run.refused if normalise_tool_name(tool) == name), None)
     if why is None:
         return None
-    template = "the provider {provider} does not take its parameters: {why}"
+    template = "the provider {provider} does not accept its parameters: {why}"
     return Ruling(False, "provider-schema", template=template, values={"provider": run.provider, "why": why})
 
 
@@ -224,7 +224,9 @@ def _unknown(layers: Sequence[Layer], reach: ToolMatcher) -> dict[str, tuple[str
 
 
 _NOT_OPTED_IN = Ruling(
-    False, "optional", template="it is optional, and no allow list that applies here names it or its plugin"
+    False,
+    "optional",
+    template="it is optional, and no allow list that applies here includes it or its plugin",
 )
 
 
@@ -235,13 +237,13 @@ def _denied(layer: Layer, entry: ListEntry) -> Ruling:
 
 def _unlisted(layer: Layer) -> Ruling:
     if layer.profile:
-        template, values = "the profile {profile} ({key}) does not hold it", {"profile": layer.profile}
+        template, values = "the profile {profile} ({key}) does not include it", {"profile": layer.profile}
         return Ruling(False, layer.name, layer.key, None, layer.owner_id, template, values)
-    template = "{key} does not list it" if layer.key else "it is not among the tools a sandbox has by default"
+    template = "{key} does not list it" if layer.key else "it is not one of a sandbox's default tools"
     return Ruling(False, layer.name, layer.key, None, layer.owner_id, template)
 
 
 _OWN_DENIAL = {
-    "sandbox": "a sandbox never has it by default",
+    "sandbox": "a sandbox does not have it by default",
     "subagent": "a sub-agent of this depth never has it",
 }

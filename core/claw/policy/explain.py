@@ -112,7 +112,7 @@ def explain_tool(
 def _rival(conflict: NameConflict) -> tuple[str, tuple[ConfigEdit, ...]]:
     fact = conflict.fact
     plugin = fact.plugin or fact.supplier
-    text = t("plugin {id} brings a tool of this name too, and was passed over", id=plugin)
+    text = t("plugin {id} also provides a tool with this name and was not used", id=plugin)
     return text, () if conflict.kind == "plugin-id" else edit_for_name(fact)
 
 
@@ -127,13 +127,13 @@ def _deciding(judgement: Judgement, ruling: Ruling) -> Judgement:
 def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
     """Return the instruction where no edit of the file can be named."""
     if ruling.stage == "owner-only" and not (judged.run.sender and judged.run.sender.id):
-        return t("name the person with --sender to see the edit that makes them an owner")
+        return t("give the person with --sender to see the edit that makes them an owner")
     if ruling.stage == "channel-fit":
         return t("use it from another channel")
     if ruling.stage == "provider-schema":
-        return t("use another model, or ask the plugin's author for a plainer schema")
+        return t("use another model, or ask the plugin's author for a simpler schema")
     if ruling.stage == "subagent" and not ruling.key and normalise_tool_name(fact.name) != "sessions_spawn":
-        return t("let the agent that the person talks to use it")
+        return t("use it in the main agent, not in a sub-agent")
     if ruling.stage == "name" and ruling.values.get("kind") == "plugin-id":
         return t("ask its author for another plugin id")
     return ""
@@ -161,12 +161,12 @@ def _step(stage: str, ruling: Ruling | None, note: str, config: Any) -> Explanat
 def _rule_of(layer: Layer) -> str:
     """Describe the rule of a layer that lets the tool through."""
     if layer.profile and layer.allow is not None:
-        return t("the profile {profile} ({key}) holds it", profile=layer.profile, key=layer.key)
+        return t("the profile {profile} ({key}) includes it", profile=layer.profile, key=layer.key)
     if layer.allow is None and not layer.deny:
         return t("no rule")
     if layer.allow is None:
-        return t("no rule names it")
-    return t("{key} lets it through", key=layer.key or t("claw's own list"))
+        return t("no rule mentions it")
+    return t("{key} allows it", key=layer.key or t("claw's built-in list"))
 
 
 def _optional_step(fact: ToolFact, config: Any, judged: Judgement) -> ExplanationStep:
@@ -177,9 +177,9 @@ def _optional_step(fact: ToolFact, config: Any, judged: Judgement) -> Explanatio
         for entry in layer.opt_ins:
             if entry.word in words:
                 key = f"{entry.key}[{entry.at}]"
-                note = t("{key} switches it on ({pattern})", key=entry.key, pattern=entry.word)
+                note = t("{key} enables it ({pattern})", key=entry.key, pattern=entry.word)
                 return ExplanationStep("optional", True, note, key, config.line(key))
-    return ExplanationStep("optional", False, t("no allow list that applies here names it or its plugin"))
+    return ExplanationStep("optional", False, t("no allow list that applies here includes it or its plugin"))
 
 
 def _name_step(fact: ToolFact, judged: Judgement) -> ExplanationStep:
@@ -213,7 +213,7 @@ def _not_registered(
         key = format_key(("tools", "suppliers", handed))
         return Explanation(
             name, False, supplier, wanted in CORE_TOOLS, "not-installed",
-            t("{key} hands it to the plugin {id}, which is not installed", key=key, id=supplier),
+            t("{key} assigns it to the plugin {id}, which is not installed", key=key, id=supplier),
             key, "", config.file, config.line(key), (ConfigEdit("unset", key),),
         )  # fmt: skip
     if supplier:
@@ -221,12 +221,12 @@ def _not_registered(
         install = ConfigEdit("install", value=f"claw-{supplier}")
         return Explanation(name, False, supplier, True, "not-installed", why, edits=(install,))
     if wanted in CORE_TOOLS:
-        fix = t("tools.suppliers.{name} hands the name to a plugin that brings it", name=wanted)
-        why = t("its name is kept for a core tool that nobody supplies yet")
+        fix = t("tools.suppliers.{name} assigns the name to a plugin that provides it", name=wanted)
+        why = t("its name is reserved for a core tool that no plugin provides yet")
         return Explanation(name, False, "", True, "no-supplier", why, fix=fix)
     near = nearest(wanted, _known_names(judgement, plugin_states))
     fix = t("did you mean {near}?", near=near) if near else t("claw tools list --all shows every tool")
-    why = t("no installed plugin brings a tool of this name")
+    why = t("no installed plugin provides a tool with this name")
     return Explanation(name, False, stage="unknown", why=why, fix=fix)
 
 
@@ -257,12 +257,12 @@ def _plugin_not_in_use(name: str, plugin: PluginStatus, config: Any) -> Explanat
         why = t("its plugin {id} is blocked by {key}", id=plugin.id, key=key)
         edits = (ConfigEdit("set", "plugins.allow[]", plugin.id),)
     elif plugin.state in (LOADED, IDLE):
-        why, stage = t("its plugin {id} is there, but does not bring it", id=plugin.id), "not-brought"
+        why, stage = t("its plugin {id} is installed, but does not provide it", id=plugin.id), "not-brought"
     elif plugin.state == INCOMPATIBLE:
-        why = t("its plugin {id} does not fit this claw: {why}", id=plugin.id, why=plugin.why)
+        why = t("its plugin {id} is not compatible with this claw: {why}", id=plugin.id, why=plugin.why)
     else:
         names = {"id": plugin.id, "stage": plugin.stage, "why": plugin.why}
-        why = t("its plugin {id} was set aside at {stage}: {why}", **names)
+        why = t("its plugin {id} was disabled at {stage}: {why}", **names)
     return Explanation(
         name, False, plugin.id, False, stage, why, key, "", config.file if key else "",
         config.line(key) if key else None, edits, "" if edits else plugin.fix,

@@ -49,7 +49,7 @@ def unknown_words(
         near = nearest(entry, known)
         fault = ConfigError(
             key,
-            "{word} is the name of no tool, plugin or group here",
+            "there is no tool, plugin or group {word}",
             "did you mean {near}?" if near else "claw tools list --all shows every tool",
             file=config.file,
             line=config.line(format_key(path)),

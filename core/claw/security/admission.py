@@ -46,7 +46,7 @@ def decide_admission(inbound: Inbound, config: Any, paired: Container[str] = ())
     """
     place, sender = inbound.address.channel.strip().lower(), inbound.sender
     if place == TERMINAL:
-        return Admission("admitted", t("the person at the terminal may always talk"), "", True)
+        return Admission("admitted", t("the user at the terminal is always allowed"), "", True)
     owner_key = None if example_unless_id(place, sender.id) else _owner_key(place, sender, config)
     rules = _Rules.of(config, place, inbound.address.account.strip())
     verdict = _refused_early(inbound, rules)
@@ -145,21 +145,21 @@ class _Rules:
 def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
     """Return the refusal of a message that no list can admit; None when the lists decide."""
     if not _valid_id(inbound.sender):
-        return Admission("refused", t("a sender without an id is nobody"))
+        return Admission("refused", t("the sender has no id"))
     if like := example_unless_id(rules.path[-1], inbound.sender.id):
         why = t(
-            "{id} is a name, and nobody is known by one: an id here is such as {like}",
+            "{id} is a name, not an id: an id here looks like {like}",
             id=inbound.sender.id,
             like=like,
         )
         return Admission("refused", why)
     if inbound.chat_type not in (*_DIRECT, *_GROUPS):
-        return Admission("refused", t("a chat of the kind {kind} is not known", kind=inbound.chat_type))
+        return Admission("refused", t("{kind} is not a known chat type", kind=inbound.chat_type))
     if rules.channel is None:
-        why = t("the file has no section for this channel")
+        why = t("the config has no section for this channel")
         return Admission("refused", why, rules.written(rules.path))
     if not rules.known:
-        why = t("the file names no account {account} here", account=inbound.address.account)
+        why = t("the config has no account {account} here", account=inbound.address.account)
         return Admission("refused", why, rules.written((*rules.path, "accounts")))
     if not rules.channel.enabled:
         return Admission("refused", t("it is switched off"), rules.written((*rules.path, "enabled")))
@@ -178,19 +178,17 @@ def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Cont
     if owner_key is not None:
         return Admission("admitted", t("the sender is an owner"), owner_key)
     if policy == "open" and (star := _star_index(people)) is not None:
-        return Admission("admitted", t("everybody may write here"), rules.key("allow_from", star))
+        return Admission("admitted", t("everyone may write here"), rules.key("allow_from", star))
     listed = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
     if listed is not None:
-        return Admission("admitted", t("the list names the sender"), rules.key("allow_from", listed))
+        return Admission("admitted", t("allowFrom lists the sender"), rules.key("allow_from", listed))
     if policy != "pairing":
-        return Admission("refused", t("the list does not name the sender"), rules.key("allow_from"))
+        return Admission("refused", t("allowFrom does not list the sender"), rules.key("allow_from"))
     if inbound.sender.id in paired:
         return Admission("admitted", t("the sender was paired"), rules.key("dm_policy"))
     if inbound.kind != "message" or inbound.sender.is_bot:
-        return Admission("refused", t("the list does not name the sender"), rules.key("allow_from"))
-    return Admission(
-        "stranger", t("nobody knows the sender, who may ask to be paired"), rules.key("dm_policy")
-    )
+        return Admission("refused", t("allowFrom does not list the sender"), rules.key("allow_from"))
+    return Admission("stranger", t("the sender is unknown and may request pairing"), rules.key("dm_policy"))
 
 
 def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
@@ -218,12 +216,12 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
             else rules.key("group_allow_from", *more)
         )
         if at is None:
-            return Admission("refused", t("the list of the group does not name the sender"), key)
+            return Admission("refused", t("the group's allowFrom does not list the sender"), key)
         where = key
     if (group is None or group.require_mention) and not (inbound.mentions_us or inbound.kind == "button"):
         key = where if group is None else rules.key("groups", name, "requireMention")
-        return Admission("unaddressed", t("it is not addressed to us"), key)
-    return Admission("admitted", t("the group and the sender may talk to us"), where)
+        return Admission("unaddressed", t("it is not addressed to the bot"), key)
+    return Admission("admitted", t("the group and the sender are allowed"), where)
 
 
 def _owner_key(place: str, sender: Sender, config: Any) -> str | None:

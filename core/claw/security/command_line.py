@@ -49,7 +49,7 @@ class _ParserState:
 
     def end_step(self, then: str) -> None:
         if then and then not in _OPERATORS:
-            raise _refused("{what} means something to a shell", then)
+            raise _refused("{what} has a special meaning in a shell", then)
         self.end_word()
         _check_program(self.words)
         self.steps.append(CommandStep(tuple(self.words), then))
@@ -88,11 +88,9 @@ def split_commands(line: str) -> tuple[CommandStep, ...]:
         else:
             state.add(reply)
     if escaped:
-        raise _refused("nothing stands behind the last {what}", "\\")
+        raise _refused("nothing follows the last {what}", "\\")
     if quote:
-        raise ToolError(
-            "the command has an opening {quote} without the closing one", fix="close it", quote=quote
-        )
+        raise ToolError("the command has an unclosed {quote}", fix="close the quote", quote=quote)
     state.end_step("")
     return tuple(state.steps)
 
@@ -104,7 +102,7 @@ def split_single_command(line: str) -> list[str]:
     """
     first = split_commands(line)[0]
     if first.then:
-        raise _refused("{what} means something to a shell", first.then)
+        raise _refused("{what} has a special meaning in a shell", first.then)
     return list(first.words)
 
 
@@ -112,21 +110,21 @@ def _check(reply: str, quote: str, word: list[str] | None) -> None:
     """Refuse a character that has a meaning in a shell in this context; after a backslash only line ends and
     control characters have one."""
     if reply in "\n\r":
-        raise _refused("a line end in a command would begin a second one", reply)
+        raise _refused("a line break in a command would start a second command", reply)
     if _is_control(reply):
-        raise _refused("the command holds the control character {what}", ascii(reply)[1:-1])
+        raise _refused("the command contains the control character {what}", ascii(reply)[1:-1])
     if quote in ("'", "\\") or (quote and reply not in _IN_DOUBLE_QUOTES):
         return
     if quote:
-        raise _refused("{what} means something to a shell, also in double quotes", reply)
+        raise _refused("{what} has a special meaning in a shell, even in double quotes", reply)
     if reply in _SPECIAL:
-        raise _refused("{what} means something to a shell", reply)
+        raise _refused("{what} has a special meaning in a shell", reply)
     if reply.isspace() and reply not in _BLANKS:
-        raise _refused("{what} looks like a blank and is none", ascii(reply)[1:-1])
+        raise _refused("{what} looks like a space but is another character", ascii(reply)[1:-1])
     if reply == "#" and word is None:
-        raise _refused("{what} would begin a comment", reply)
+        raise _refused("{what} would start a comment", reply)
     if reply == "~" and (word is None or word[-1:] in (["="], [":"])):
-        raise _refused("{what} would become a home folder", reply)
+        raise _refused("{what} would expand to a home folder", reply)
 
 
 def _is_control(reply: str) -> bool:
@@ -140,7 +138,7 @@ def _check_program(words: list[str]) -> None:
     if found := _ASSIGNMENT.match(words[0]):
         raise _refused("{what} would set a variable", found.group())
     if words[0] in _RESERVED or words[0].startswith("!"):
-        raise _refused("{what} belongs to the language of a shell", words[0])
+        raise _refused("{what} is shell syntax", words[0])
 
 
 def _refused(problem: str, what: str) -> ToolError:

@@ -62,7 +62,7 @@ class HttpClients:
             url = request.url
             if (url.scheme, url.host, url.port) != home and origin_of(str(url)) != origin:
                 raise FenceError(
-                    "a request to {other} left the address that was configured, {origin}",
+                    "a request to {other} is not allowed: the configured address is {origin}",
                     other=request.url.host,
                     origin=origin,
                 )
@@ -99,13 +99,11 @@ def origin_of(address: str) -> str:
         host, port, parts = "", None, urlsplit("")
     strange = any(reply.isspace() or reply == "\\" for reply in text)
     if not host or parts.scheme not in ("https", "http") or strange:
-        raise UsageError(
-            "this is not the address of an HTTP service", fix="write it as https://host or http://host:port"
-        )
+        raise UsageError("this is not an HTTP address", fix="write it as https://host or http://host:port")
     if parts.username is not None or parts.password is not None:
         raise UsageError(
-            "an address must not hold a user name or password",
-            fix="put the key where the provider's or channel's keys go",
+            "an address must not contain a user name or password",
+            fix="put the key into the provider's or channel's key setting",
         )
     scheme = "http" if bare and is_loopback(host) else parts.scheme
     shown = f"[{host}]" if ":" in host else host

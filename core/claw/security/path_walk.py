@@ -246,14 +246,14 @@ class PathWalk:
 
     def _denied_error(self) -> FenceError:
         if self._access == "write" and self._wall.root.grants("append"):
-            return FenceError("{path} can only be added to", path=printable_path(self._path))
+            return FenceError("{path} can only be appended to", path=printable_path(self._path))
         return FenceError(
-            "{path} can only be read", fix="write in the workspace", path=printable_path(self._path)
+            "{path} is read-only", fix="write in the workspace", path=printable_path(self._path)
         )
 
     def _outside_error(self) -> FenceError:
         return FenceError(
-            "{path} is outside of what this agent may touch",
+            "{path} is outside the folders that this agent may use",
             fix="use a path in the workspace; relative paths start there",
             path=printable_path(self._path),
         )

@@ -112,7 +112,7 @@ class RuleFileRequest:
         with self._lock:
             if self._is_over:
                 raise FenceError(
-                    "{path} is a rule file: it changes only while its call runs",
+                    "{path} is a rule file: it can only be changed by the approved call",
                     path=printable_path(str(spot.path)),
                 )
             first = self._changes.get(spot.path)
@@ -170,7 +170,7 @@ class Watch:
                 try:
                     changes.append(_revert(place, was, now))
                 except OSError as why:
-                    log(t("{path} was changed, and cannot be put back: {why}", path=place, why=why))
+                    log(t("{path} was changed and could not be restored: {why}", path=place, why=why))
         return tuple(changes)
 
     def allowed(self, change: RuleFileChange) -> None:

@@ -18,24 +18,24 @@ class TlsError(ClawError):
 
 _WRONG_HOST = (
     "the certificate of {host} is for another name",
-    "Write the host as the service's own page does; an address in place of a name has rarely a certificate",
+    "Write the host name as in the service's documentation; an IP address rarely has a certificate",
 )
 _UNTRUSTED = (
-    "the certificate of {host} is signed by nobody whom this machine trusts ({why})",
-    "If the service is yours, add its authority to the ones of this machine (update-ca-certificates, or the keychain); "
-    "else somebody may stand between: send it no key",
+    "the certificate of {host} is not signed by an authority that this machine trusts ({why})",
+    "If the service is yours, add its authority to this machine (update-ca-certificates, or the "
+    "keychain); otherwise the connection may be intercepted: do not send a key",
 )
 _EXPIRED = (
     "the certificate of {host} has expired",
-    "Whoever runs the service renews it; look also at the clock of this machine",
+    "The operator of the service must renew it; also check the clock of this machine",
 )
-_NOT_YET = ("the certificate of {host} is not valid yet", "Look at the clock of this machine")
+_NOT_YET = ("the certificate of {host} is not valid yet", "Check the clock of this machine")
 _HTTP_ON_TLS_PORT = (
-    "{host} speaks plain HTTP where https is written",
+    "{host} uses plain HTTP, but the address says https",
     "Write the address with http:// if the service is yours and on your own network, or with the port of its https",
 )
-_TLS_ON_HTTP_PORT = ("{host} speaks https where plain http is written", "Write the address with https://")
-_FAILED = ("no secure connection to {host} could be agreed on ({why})", "Check the address, and its port")
+_TLS_ON_HTTP_PORT = ("{host} uses https, but the address says http", "Write the address with https://")
+_FAILED = ("no secure connection to {host} could be established ({why})", "Check the address, and its port")
 _CERTIFICATE_ERRORS = {
     9: _NOT_YET,
     10: _EXPIRED,

@@ -34,15 +34,15 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _CAUSES = {
     errno.ENOENT: (
-        "there is no {path}",
-        "list its folder; names are taken letter by letter, ~ and $ mean themselves",
+        "{path} does not exist",
+        "list its folder with ls (~ and $ are not expanded)",
     ),
     errno.ENOTDIR: ("{path} uses a file as if it were a folder", ""),
     errno.EISDIR: ("{path} is a folder, not a file", ""),
-    errno.ELOOP: ("{path} goes round in links", ""),
+    errno.ELOOP: ("{path} is a circular link", ""),
     errno.ENAMETOOLONG: ("{path} has a name that is too long", ""),
-    errno.EACCES: ("the system does not let this user open {path}", ""),
-    errno.EPERM: ("the system does not let this user open {path}", ""),
+    errno.EACCES: ("permission denied: {path}", ""),
+    errno.EPERM: ("permission denied: {path}", ""),
     errno.ENXIO: ("{path} is not a regular file", ""),
 }
 
@@ -191,13 +191,13 @@ class WorkspaceFiles:
             return False
         if self._hold is None or not self._hold.can_ask:
             raise FenceError(
-                "{path} is a rule file, and this agent does not change those",
+                "{path} is a rule file, which this agent may not change",
                 where="agents.defaults.ruleFiles",
                 path=printable_path(str(spot.path)),
             )
         if spot.is_link:
             raise FenceError(
-                "{path} is a rule file, and a link: a person has to change it",
+                "{path} is a rule file and a link: it can only be changed by hand",
                 path=printable_path(str(spot.path)),
             )
         self._hold.request(spot, after)
@@ -285,15 +285,17 @@ def _require_regular(status: os.stat_result | None, path: str) -> None:
 
 def _check_text(path: object) -> None:
     if not isinstance(path, str) or not path:
-        raise FenceError("a path must be a text that is not empty")
+        raise FenceError("a path must be a non-empty string")
     try:
         raw = os.fsencode(path)
     except UnicodeEncodeError:
         raise FenceError(
-            "{path} holds a character that no file name can hold", path=printable_path(path)
+            "{path} contains a character that is not allowed in file names", path=printable_path(path)
         ) from None
     if b"\0" in raw:
-        raise FenceError("{path} holds a NUL character; no file name does", path=printable_path(path))
+        raise FenceError(
+            "{path} contains a NUL character, which is not allowed in file names", path=printable_path(path)
+        )
 
 
 def _error(code: int, path: str) -> FenceError:

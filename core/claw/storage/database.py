@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 from claw.storage.files import SYSTEM, Disk, cannot_write
 
 _CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
-_ROOM = "Free some space or mend the permissions of this folder, then try again"
+_ROOM = "Free some space or correct the permissions of this folder, then try again"
 _NO_DATABASE = (
-    "{path} is no database: it was set aside as {place}. Sessions are found again, the rest begins anew"
+    "{path} is not a database and was moved to {place}. Sessions are found again, everything "
+    "else starts empty"
 )
 
 
-_MOVE = "Move the file away: sessions are found again, the rest begins anew"
+_MOVE = "Move the file elsewhere: sessions are found again, everything else starts empty"
 
 
 # BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
@@ -199,7 +200,7 @@ class Database:
             raise ClawError(
                 "cannot open the state: {reason}",
                 where=str(self.path),
-                fix="Mend the permissions of this file and its folder, or stop the process that keeps it locked",
+                fix="Correct the permissions of this file and its folder, or stop the process that locks it",
                 reason=refused,
             ) from refused
         except sqlite3.DatabaseError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from claw.contracts.errors import BusyError, ClawError
 from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
 
-_ROOM = "Free some space or mend the permissions of this folder, then try again"
+_ROOM = "Free some space or correct the permissions of this folder, then try again"
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
 
@@ -114,7 +114,7 @@ class Disk:
                 folder.mkdir(mode=0o700, exist_ok=True)
             except FileExistsError as in_the_way:
                 raise ClawError(
-                    "a file stands where a folder is wanted", where=str(folder), fix="Move that file away"
+                    "a file is in the place of a folder", where=str(folder), fix="Move that file elsewhere"
                 ) from in_the_way
             except OSError as refused:
                 raise cannot_write(folder, refused) from refused
@@ -152,7 +152,8 @@ def cannot_open_session(path: Path, refused: OSError) -> ClawError:
     return ClawError(
         "cannot open this session: {reason}",
         where=str(path),
-        fix="Mend the permissions of this file and its folder, or move the file away: a new session begins then",
+        fix="Correct the permissions of this file and its folder, or move the file elsewhere to "
+        "start a new session",
         reason=refused.strerror or str(refused),
     )
 

@@ -53,11 +53,11 @@ from claw.storage.usage import SessionUsage
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
 _DAMAGED = (
-    "{count:damaged line of this session was|damaged lines of this session were} left out. The file as it was: "
-    "{place}"
+    "{count:damaged line of this session was|damaged lines of this session were} left out. "
+    "Copy of the damaged file: {place}"
 )
-_NO_HEADER = "The first line of this session was lost and is written anew. The file as it was: {place}"
-_NO_RECORDS = "Nothing in this session's file can be read. It was set aside as {place}; a new session begins"
+_NO_HEADER = "The first line of this session was lost and was rewritten. Copy of the damaged file: {place}"
+_NO_RECORDS = "The session file is unreadable and was moved to {place}; a new session starts"
 _THREAD_BYTES = 1 << 18  # 256 KB are read in about 2 ms: for less, a thread costs more than it saves
 
 
@@ -401,7 +401,7 @@ class SessionStore:
         return Lock(
             path.with_name(path.name + ".lock"),
             "process {pid} is using this session",
-            "Wait until its turn is over, end that process, or talk in another session (--session NAME)",
+            "Wait until its turn ends, stop that process, or use another session (--session NAME)",
             where=key,
         )
 

@@ -137,14 +137,17 @@ class Approvals:
     def refusal(self, request: ApprovalRequest) -> str:
         """Return the reason why nobody can be asked this; empty when somebody can."""
         if len(request.shown) > MAX_SHOWN_CHARS:
-            template = "it is too long to be shown whole to a person ({count} characters, at most {most}): do it in parts"
+            template = (
+                "it is too long to show in full for approval ({count} characters, at most "
+                "{most}): split it into parts"
+            )
             return t(template, count=len(request.shown), most=MAX_SHOWN_CHARS)
         if self.show_request is None:
-            return t("a person would have to allow it, and nobody can be asked here")
+            return t("it needs approval, and no one can be asked here")
         if not (self._owners if request.for_owners else self._people) and request.origin.channel != TERMINAL:
-            return t("a person would have to allow it, and the settings name neither approvers nor owners")
+            return t("it needs approval, and the settings name neither approvers nor owners")
         if not request.reachable:
-            return t("a person would have to allow it, and nobody in this chat may")
+            return t("it needs approval, and no one in this chat may give it")
         return ""
 
     def decide(self, id: str, verdict: str, *, channel: str, sender: Sender, owner: bool) -> AnswerResult:
@@ -157,25 +160,25 @@ class Approvals:
         :param owner: true if this person was admitted as an owner.
         """
         if verdict not in VERDICTS:
-            return AnswerResult(False, t("{word} is no verdict: once, always or deny", word=verdict))
+            return AnswerResult(False, t("{word} is not an answer: use once, always or deny", word=verdict))
         may = [self.may_decide(channel, sender, owner, for_owners) for for_owners in (False, True)]
         if not any(may):
             return AnswerResult(
-                False, t("you may not decide that: approvals.approvers and owners name who may")
+                False, t("you may not decide that: approvals.approvers and owners list who may")
             )
         question = self._read(id.strip().lower())
         if question is None:
             return AnswerResult(False, t("there is no request {id}", id=id))
         if not may[question.request.for_owners]:
-            who = t("only an owner may") if may[0] else t("approvals.approvers names who may")
+            who = t("only an owner may do this") if may[0] else t("approvals.approvers lists who may")
             return AnswerResult(False, t("you may not decide that: {who}", who=who), question)
         if verdict not in question.verdicts:
             template = (
-                "{tool} starts whatever it is told to here, so it is never allowed for always: once or deny"
+                "{tool} can run any command here, so it cannot be allowed permanently: choose once or deny"
             )
             return AnswerResult(False, t(template, tool=question.request.tool), question)
         if not self._is_awaited(question) and self._settle(question.id, "withdrawn"):
-            template = "nobody waits for request {id} any more: nothing was run"
+            template = "request {id} is no longer waiting; nothing was run"
             return AnswerResult(False, t(template, id=question.id), question)
         by, now = f"{channel}:{sender.id}", self._clock.now_ms()
         # A request with a waiter in this process ends with that wait, even when the system clock jumps.
@@ -317,14 +320,12 @@ class Approvals:
             return Decision(True)
         minutes = max(1, round(self.timeout_seconds / 60))
         why = {
-            "deny": t("a person was asked and did not allow it"),
-            "expired": t("a person was asked and nobody answered within {minutes} min", minutes=minutes),
-            "withdrawn": t("a person was asked, and the turn was stopped before the answer"),
-            "unshown": t(
-                "a person would have to allow it, and the question could not be shown: {why}", why=by
-            ),
+            "deny": t("the user was asked and did not allow it"),
+            "expired": t("the user was asked and did not answer within {minutes} min", minutes=minutes),
+            "withdrawn": t("the user was asked, and the turn was stopped before the answer"),
+            "unshown": t("it needs approval, and the request could not be shown: {why}", why=by),
         }
-        return Decision(False, why.get(verdict, t("what was allowed once has been used already")))
+        return Decision(False, why.get(verdict, t("the one-time approval was already used")))
 
     # answers
 
@@ -357,8 +358,8 @@ class Approvals:
     def _too_late(self, question: PendingApproval) -> str:
         verdict = self._verdict(question.id)
         if verdict in VERDICTS:
-            return t("request {id} is decided already: {verdict}", id=question.id, verdict=verdict)
-        return t("request {id} is over: nobody answered in time, or it was stopped", id=question.id)
+            return t("request {id} was already answered: {verdict}", id=question.id, verdict=verdict)
+        return t("request {id} has expired or was stopped", id=question.id)
 
     def _settle(self, id: str, outcome: str, by: str = "") -> int:
         """Close a request without an answer, unless it has an outcome."""
@@ -396,7 +397,7 @@ class Approvals:
 
 _CONFIRMATIONS: dict[str, Callable[[str], str]] = {
     "once": lambda tool: t("{tool}: allowed once", tool=tool),
-    "always": lambda tool: t("{tool}: allowed for always, exactly this call", tool=tool),
+    "always": lambda tool: t("{tool}: always allowed, for exactly this call", tool=tool),
     "deny": lambda tool: t("{tool}: not allowed", tool=tool),
 }
 

@@ -58,7 +58,7 @@ class CallApproval:
     async def ask_before_call(self, title: str) -> str:
         """Ask about the whole call before it runs; return the reason why it may not run, empty when it may."""
         if self._rooms.approvals is None:
-            return t("a person would have to allow it, and nobody can be asked here")
+            return t("it needs approval, and no one can be asked here")
         seal, shown = self._digest(self._arguments), format_arguments(self._arguments)
         decision = await self._rooms.approvals.ask(self._request(shown, title))
         if decision.allowed:
@@ -90,7 +90,7 @@ class CallApproval:
         :param seal: digest of what the answer binds besides the shown text.
         """
         if self._rooms.approvals is None:
-            return t("an owner would have to allow it, and nobody can be asked here")
+            return t("it needs an owner's approval, and no owner can be asked here")
         request = self._request(shown, title)
         reachable, digest = self._is_reachable(for_owners=True), FOR_OWNERS + digest_of(request.digest, seal)
         return (

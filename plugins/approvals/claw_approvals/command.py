@@ -34,7 +34,7 @@ def listed(as_json: AsJson = False) -> None:
         [row["id"], t("always"), row["agent"], row["tool"], row["shown"], row["usedAt"]] for row in granted
     ]
     if not rows:
-        typer.echo(t("nothing waits for an answer, and nothing was allowed for always"))
+        typer.echo(t("no request is waiting, and nothing is allowed permanently"))
         return
     head = [t("id"), t("state"), t("agent"), t("tool"), t("what"), t("until, or last used")]
     table(head, [[cell.replace("\n", " ⏎ ") for cell in row] for row in rows])
@@ -70,5 +70,5 @@ def revoke(id: Annotated[str, typer.Argument(help="As claw approvals list shows 
     with open_state(home_of(os.environ)) as database:
         gone = database is not None and Approvals(database).revoke(id)
     if not gone:
-        raise UsageError("nothing was allowed for always under {id}", fix="claw approvals list", id=id)
-    typer.echo(t("{id} is taken back", id=id))
+        raise UsageError("there is no permanent approval {id}", fix="claw approvals list", id=id)
+    typer.echo(t("{id} is revoked", id=id))

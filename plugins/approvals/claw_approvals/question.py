@@ -143,7 +143,7 @@ def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 def headline(request: ApprovalRequest) -> str:
     """Return agent, tool and title on one line: line breaks in a title could imitate our own text."""
-    head = t("{agent} wants to use {tool}", agent=request.agent, tool=request.tool)
+    head = t("Agent {agent} asks to run {tool}", agent=request.agent, tool=request.tool)
     title = " ".join(visible(request.title).split())
     return f"{head} — {title}" if title else head
 
@@ -161,7 +161,7 @@ def as_text(question: PendingApproval, seconds: float) -> str:
         for text in (headline(question.request), question.request.shown)
     )
     how = t(
-        "Answer within {minutes} min: {verdicts}, by button or as /approve {id} VERDICT.",
+        "Answer within {minutes} min ({verdicts}): press a button, or reply /approve {id} VERDICT.",
         minutes=max(1, round(seconds / 60)), verdicts=", ".join(question.verdicts), id=question.id,
     )  # fmt: skip
     return f"{head}\n```\n{shown}\n```\n{how}"

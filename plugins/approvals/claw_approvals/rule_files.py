@@ -58,7 +58,7 @@ class RuleFileGuard:
             return ""
         if not self._may_ask:
             return _denial()
-        title = t("it goes on in the background, and names a file of rules for every later conversation")
+        title = t("it continues in the background and mentions a rule file")
         return await asking.ask_owner(format_arguments(arguments), title, digest_of(dict(arguments)))
 
     @asynccontextmanager
@@ -72,7 +72,9 @@ class RuleFileGuard:
             held = self._hold.close()
             bypassed = watch.end(places, self._rooms.log)
             for change in bypassed:
-                self._rooms.log(t("{path} was changed past the fence, and is as before", path=change.path))
+                self._rooms.log(
+                    t("{path} was changed without permission and has been restored", path=change.path)
+                )
             self._changes = [change for change in (*bypassed, *held) if change.before != change.after]
 
     async def apply_changes(self, answer: ToolResult, asking: CallApproval) -> ToolResult:
@@ -84,9 +86,11 @@ class RuleFileGuard:
             dict.fromkeys(self._stage.fence.display_path(str(change.path)) for change in self._changes)
         )
         if refused:
-            outcome = t("{names}: not changed, whatever is said below: {why}", names=names, why=refused)
+            outcome = t(
+                "{names}: change rejected, the file was not modified: {why}", names=names, why=refused
+            )
         else:
-            outcome = t("{names}: an owner was shown the difference and allowed it", names=names)
+            outcome = t("{names}: an owner approved the change", names=names)
         return replace(
             answer, content=(Text(outcome), *answer.blocks), is_error=answer.is_error or bool(refused)
         )
@@ -100,7 +104,7 @@ class RuleFileGuard:
         if why := await asking.ask_owner(rule_file_diff(changes), title, seal):
             return why
         if not all(change.is_current for change in changes):
-            return t("it is another one by now than the difference was made from; read it again")
+            return t("it was changed in the meantime; read it again")
         done: list[RuleFileChange] = []
         try:
             for change in changes:
@@ -112,7 +116,7 @@ class RuleFileGuard:
                 reverted = replace(change, before=change.after, after=change.before)
                 reverted.apply()
                 self._rooms.rule_file_watch.allowed(reverted)
-            return t("the disk refused: {why}", why=error)
+            return t("the file system failed: {why}", why=error)
         return ""
 
 
@@ -126,7 +130,7 @@ def runs_on_with_rule_files(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def _denial() -> str:
-    return t("an agent does not change rule files here (agents.defaults.ruleFiles: deny)")
+    return t("agents may not change rule files here (agents.defaults.ruleFiles: deny)")
 
 
 def provenance_of_turn(inbound: Inbound, context: TurnContext, runtime: Runtime, heard: set[str]) -> str:

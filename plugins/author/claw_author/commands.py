@@ -60,7 +60,7 @@ def build(
         typer.echo(f"{project.manifest}: as the code says")
         return
     if check:
-        for change in changes if before is not None else ["it is not there"]:
+        for change in changes if before is not None else ["it is missing"]:
             typer.echo(f"{project.manifest}: {change}", err=True)
         typer.echo(f"claw plugins build {path} writes it anew", err=True)
         raise typer.Exit(1)

@@ -33,7 +33,7 @@ def usage(
 
     if by not in GROUPINGS:
         raise UsageError(
-            "there is no group {name}", fix="groups: {names}", name=by, names=", ".join(GROUPINGS)
+            "there is no grouping {name}", fix="groups: {names}", name=by, names=", ".join(GROUPINGS)
         )
     start = parse_time(since, time.time())
     rows: list[UsageSum] = []
@@ -69,7 +69,9 @@ def _show(by: str, rows: "Sequence[UsageSum]", total: "UsageSum", start: float) 
         time=_day(start), calls=f"{total.calls:,}", tokens=f"{total.usage.total or 0:,}", cost=cost_of([total]),
     )  # fmt: skip
     if total.guessed:
-        text += t("; {count} of them by estimate: the service did not say", count=total.guessed)
+        text += t(
+            "; {count} of them estimated, because the service did not report usage", count=total.guessed
+        )
     typer.echo(text)
 
 
@@ -175,5 +177,5 @@ def parse_time(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
-        problem, fix = "{text} is neither a time nor how long ago", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
+        problem, fix = "{text} is neither a time nor a duration", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
         raise UsageError(problem, where="--since", fix=fix, text=text) from None

@@ -224,13 +224,13 @@ class _Metered:
 def budget_error(over: BudgetRefusal, model: str, now: float) -> BudgetError:
     """Return the error of a refused call: the budget, its use, when it is free again, and the setting."""
     cap, free = over.cap, _free_again(over.cap, now)
-    excuse = t("I have used up what I may spend here. I may again {when}.", when=free)
+    excuse = t("The spending limit here is used up. I can answer again {when}.", when=free)
     provider, _, name = model.partition("/")
     if cap.nanos is not None and over.wanted.nanos is None:
         return BudgetError(
-            "the budget {name} is in dollars, and nobody knows the price of {model}",
-            fix="Write it under providers.{provider}.models.{short}.price (input, output: dollars for a million "
-            "tokens), or give budgets.{name} tokens in place of usd",
+            "the budget {name} is in dollars, but the price of {model} is unknown",
+            fix="Set providers.{provider}.models.{short}.price (input, output: dollars per "
+                "million tokens), or give budgets.{name} tokens instead of usd",
             excuse=excuse, skips=over.kind == "skip", name=cap.name, model=model, provider=provider, short=name,
         )  # fmt: skip
     total = (over.spent + over.wanted).nanos or 0
@@ -241,12 +241,12 @@ def budget_error(over: BudgetRefusal, model: str, now: float) -> BudgetError:
         spent, held = f"{over.spent.tokens:,}", f"{over.reserved.tokens:,}"
         wanted, most = map(_count, (over.wanted.tokens, cap.tokens))
     return BudgetError(
-        "the budget {name} has no room for this call: {spent} of {most} {per} is used ({held} of it is set aside for "
-        "calls that run now), and the call may cost {wanted}"
+        "the budget {name} is too small for this call: {spent} of {most} {per} is used ({held} "
+        "of it reserved for running calls), and the call may cost {wanted}"
         if over.reserved.tokens
-        else "the budget {name} has no room for this call: {spent} of {most} {per} is used, and the call may cost "
-        "{wanted}",
-        fix="Raise budgets.{name}, allow answers less (agents.defaults.maxTokens), or wait: it is free again {when}",
+        else "the budget {name} is too small for this call: {spent} of {most} {per} is used, and "
+             "the call may cost {wanted}",
+        fix="Raise budgets.{name}, lower agents.defaults.maxTokens, or wait: it resets {when}",
         excuse=excuse, skips=over.kind == "skip", name=cap.name, spent=spent, held=held, wanted=wanted, most=most,
         per=_period(cap), when=free,
     )  # fmt: skip

@@ -24,9 +24,7 @@ def compact(
     """Have the older part of a conversation summarised; the newest part, and the lines on disk, stay as they are."""
     kept = find_session(list_sessions(home_of(os.environ)), key)
     if kept.state != CURRENT or not kept.key:
-        raise UsageError(
-            "{name} was set aside: only a conversation that goes on is made shorter", name=kept.name
-        )
+        raise UsageError("{name} is archived: only an active conversation can be compacted", name=kept.name)
     done = asyncio.run(_compact_now(kept, focus))
     if as_json:
         before, after = done.tokens if done else (None, None)
@@ -42,9 +40,7 @@ def compact(
             },
         )
     else:
-        typer.echo(
-            done.description if done else t("there is nothing to make shorter in this conversation yet")
-        )
+        typer.echo(done.description if done else t("there is nothing to compact in this conversation yet"))
 
 
 async def _compact_now(kept: SessionFile, focus: str) -> "CompactionResult | None":

@@ -87,14 +87,14 @@ class CompactionResult:
         }
         if details["by"] == "model":
             return t(
-                "the conversation was made shorter: {count:older message|older messages} became a summary, about "
-                "{before} → {after} tokens; the newest {kept} messages stay word for word",
+                "conversation compacted: {count:older message|older messages} summarised, about "
+                "{before} → {after} tokens; the newest {kept} messages are unchanged",
                 **facts,
             )
         return t(
-            "the conversation was made shorter, but no model could summarise it: of {count:older message|older "
-            "messages} the names, numbers and requests were kept, about {before} → {after} tokens; the newest {kept} "
-            "messages stay word for word",
+            "conversation compacted without a summary, because no model could write one: of "
+            "{count:older message|older messages} the names, numbers and requests were kept, "
+            "about {before} → {after} tokens; the newest {kept} messages are unchanged",
             **facts,
         )
 
@@ -271,7 +271,7 @@ class _LimitedProvider:
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         if not self._left:
-            raise ProviderError("a summary took {count} model calls, and no more are made", count=MAX_CALLS)
+            raise ProviderError("a summary took {count} model calls, which is the limit", count=MAX_CALLS)
         self._left.pop()
         return self._provider.stream(request)
 

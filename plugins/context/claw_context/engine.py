@@ -54,9 +54,12 @@ _IMAGE_REFUSALS = frozenset({"bad_request", "request_too_large"})
 """Error reasons of services that got an image for a model without vision, or one they cannot read; their
 texts vary.
 """
-_COMPACTING = "the conversation has grown long: its older part is being summarised, which takes a moment"
-_OMITTED = "{count:older message is|older messages are} not shown to the model: there is no room for more"
-_WITHOUT_IMAGES = "the model is asked again without the pictures: {why}"
+_COMPACTING = "the conversation is long: summarising its older part, which takes a moment"
+_OMITTED = (
+    "{count:older message is|older messages are} not sent to the model: they do not fit "
+    "into its context window"
+)
+_WITHOUT_IMAGES = "the request is repeated without the pictures: {why}"
 
 FlushCall = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 """Run the memory flush, given the request so far; return its cost. It never raises."""

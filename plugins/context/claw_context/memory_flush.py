@@ -129,7 +129,7 @@ async def run_flush(
     try:
         await within(settings.timeout_seconds, with_purpose("saving", run_loop(messages, prompt, steps)))
     except Exception as why:  # noqa: BLE001 - the turn goes on, whatever failed here
-        runtime.log(t("what matters could not be saved before compaction: {why}", why=why))
+        runtime.log(t("memory could not be saved before compaction: {why}", why=why))
     return total_usage(costs)
 
 

@@ -30,12 +30,14 @@ _OF_SETTINGS = (
 )
 _DIGEST_CHARS = 2000
 _LEFT_OUT = (
-    "the service refused this conversation twice: it goes on from the last good point, and {count:newer message of it "
-    "is|newer messages of it are} no longer shown to the model; they stay in the session's file"
+    "the service rejected this conversation twice: it continues from the last accepted message, "
+    "and {count:newer message is|newer messages are} no longer sent to the model; they stay in "
+    "the session file"
 )
-_FIX_FIRST_TIME = "say it again: what was refused is then left out; or begin a new conversation: /new"
+_FIX_FIRST_TIME = "send it again: the rejected part is then left out; or start a new conversation: /new"
 _FIX_NO_HELP = (
-    "the same refusal came {count} times, and leaving things out did not help: begin a new conversation: /new"
+    "the service rejected it {count} times, and leaving parts out did not help. Start a new "
+    "conversation: /new"
 )
 
 

@@ -39,14 +39,15 @@ FATAL = {
     4010: "Discord says that the shard is wrong (4010)",
     4011: "the bot is in too many servers for one connection (4011): sharding is not supported",
     4012: "Discord no longer speaks this version of its gateway (4012). Update discord.py",
-    4013: "Discord does not know the intents that were asked for (4013). Update discord.py",
-    NO_CONTENT: "Discord refuses every intent that was asked for (4014). Look at the developer portal, page Bot",
+    4013: "Discord does not know the requested intents (4013). Update discord.py",
+    NO_CONTENT: "Discord refuses every intent that was requested (4014). Check the developer "
+    "portal, page Bot",
 }
 """Close codes after which reconnecting is useless (developer docs, "Gateway Close Event Codes"), with the messages."""
 
 DEGRADED = (
-    "text of messages without a mention is not heard: switch on the Message Content Intent in the developer portal, "
-    "page Bot, and restart; or set messageContent: false"
+    "the text of messages without a mention is not received: enable the Message Content Intent "
+    "in the developer portal, page Bot, and restart; or set messageContent: false"
 )
 
 
@@ -201,7 +202,9 @@ class Connection:
         with suppress(DeliveryError):
             wait = quota_wait(await self.call("GET", "/gateway/bot"))
             if wait:
-                problem = t("no identify is left today; waiting {minutes} minutes", minutes=round(wait / 60))
+                problem = t(
+                    "no identify call is left today; waiting {minutes} minutes", minutes=round(wait / 60)
+                )
                 self.state = replace(self.state, state="waiting", detail=problem)
                 self._last_frame = time.monotonic() + wait  # the silence is intended
                 await asyncio.sleep(wait)
@@ -211,7 +214,7 @@ class Connection:
             raise _Reconnect(t("Discord would not resume the session {count} times", count=_MAX_RESUMES))
         silent = time.monotonic() - self._last_frame
         if silent > self._pace.silence:
-            raise _Reconnect(t("nothing came for {seconds} seconds", seconds=round(silent)))
+            raise _Reconnect(t("no data for {seconds} seconds", seconds=round(silent)))
 
     async def _close(self, client: Any) -> None:
         """Close politely within a moment; do not wait for a dead server."""
@@ -227,9 +230,9 @@ class Connection:
         _log.warning(
             "%s: %s",
             self._log_name,
-            t("not connected, again in {seconds} s: {why}", seconds=round(pause, 1), why=reason),
+            t("not connected, retrying in {seconds} s: {why}", seconds=round(pause, 1), why=reason),
         )
-        detail, self._disconnected = t("connecting again by itself: {why}", why=reason), True
+        detail, self._disconnected = t("reconnecting: {why}", why=reason), True
         self.state = replace(
             self.state,
             state="waiting",
@@ -271,7 +274,7 @@ class Connection:
         if why is not None and type(why).__name__ != "ReconnectWebSocket":  # an ordinary reconnect
             reason = last_error = f"{type(why).__name__}: {why}"
             self._disconnected = True
-        detail = t("connecting again by itself: {why}", why=reason)
+        detail = t("reconnecting: {why}", why=reason)
         self.state = replace(self.state, state="waiting", detail=detail, last_error=last_error)
 
     def _connected(self, *, resumed: bool) -> None:
@@ -279,7 +282,7 @@ class Connection:
         self._resumes = 0
         if self._disconnected:
             self._disconnected = False
-            _log.info("%s: %s", self._log_name, t("hears again"))
+            _log.info("%s: %s", self._log_name, t("receiving messages again"))
         detail = t(DEGRADED) if self._settings.message_content and not self._content else ""
         self.state = replace(self.state, state="up", detail=detail, reconnects=self.state.reconnects + more)
 
@@ -307,7 +310,7 @@ class Connection:
             raise DeliveryError("not connected to Discord")
         for name, value in where.items():  # some come from models, and ".." would address another route
             if not (outbound.is_id(value) if name.endswith("_id") else value.strip(".")):
-                raise DeliveryError("{id} is no {name} of Discord", permanent=True, id=value, name=name)
+                raise DeliveryError("{id} is not a Discord {name}", permanent=True, id=value, name=name)
         discord = vendor()
         route = import_module("discord.http").Route(method, path, **where)
         opened = [discord.File(file, filename=name) for file, name in files]

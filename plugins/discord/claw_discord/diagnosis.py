@@ -34,7 +34,7 @@ async def diagnose(
         return [Finding("", "unreachable", problem, t("try again in a while"))]
     if me.status_code == 401:
         fix = t("copy the token from the developer portal, page Bot")
-        return [Finding(key, "credentials", t("Discord knows no bot with this token"), fix)]
+        return [Finding(key, "credentials", t("Discord does not know a bot with this token"), fix)]
     if me.is_error or application.is_error:
         status = max(me.status_code, application.status_code)
         return [Finding("", "refused", t("Discord answered with HTTP {status}", status=status))]
@@ -47,5 +47,5 @@ def _of_flags(settings: "DiscordSettings", application: Any) -> list[Finding]:
         return []
     problem = t("the text of messages that do not mention the bot will not come: the intent is not granted")
     page = f"https://discord.com/developers/applications/{application.get('id')}/bot"
-    fix = t("switch Message Content Intent on at {page}, or set messageContent: false", page=page)
+    fix = t("enable Message Content Intent at {page}, or set messageContent: false", page=page)
     return [Finding("", "intent", problem, fix)]

@@ -154,7 +154,7 @@ class DispatchReader:
             _log.warning(
                 "%s: %s",
                 self._log_name,
-                t("{event} {id} was not taken", event=frame["t"], id=_id(frame["d"])),
+                t("{event} {id} was not accepted", event=frame["t"], id=_id(frame["d"])),
             )
 
     async def _read(self, frame: Mapping[str, Any]) -> Inbound | None:
@@ -196,7 +196,7 @@ class DispatchReader:
             _log.warning(
                 "%s: %s",
                 self._log_name,
-                t("the house did not take {id}: {why}", id=inbound.message_id, why=why),
+                t("message {id} was not accepted: {why}", id=inbound.message_id, why=why),
             )
             return False
 

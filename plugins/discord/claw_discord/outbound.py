@@ -158,7 +158,7 @@ def refusal(status: int, code: int, text: str, *, retry_after: float | None = No
     """
     if status == 429:
         pause = 1.0 if retry_after is None else retry_after
-        return DiscordError("Discord asks for a pause", code=code, retry_after_seconds=pause)
+        return DiscordError("Discord is rate limiting requests", code=code, retry_after_seconds=pause)
     permanent = 400 <= status < 500 and status not in _TEMPORARY
     problem = "Discord refused it ({status}, code {code}): {text}"
     fix = _FIXES.get(code, "check the bot's token" if status == 401 else "")

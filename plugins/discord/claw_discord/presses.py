@@ -99,7 +99,7 @@ class Interactions:
                 webhook_token=str(data.get("token")),
             )
         except DeliveryError as why:
-            text = t("what somebody pressed or chose could not be confirmed: {why}", why=why)
+            text = t("a button press or choice could not be confirmed: {why}", why=why)
             _log.warning("%s: %s", self._log_name, text)
             return False
         return True

@@ -93,8 +93,8 @@ def token_of(
         raise ConfigError(key, "the bot token is empty", "Copy it from the developer portal, page Bot")
     for other, taken in others.items():
         if taken.reveal().strip() == text.strip():
-            problem = "is the token of {other} too, and one bot answers to one account only"
-            fix = "Make a bot of its own in the developer portal, or take one of the two out"
+            problem = "is also the token of {other}; a bot can serve only one account"
+            fix = "Create another bot in the developer portal, or remove one of the two"
             raise ConfigError(key, problem, fix, other=token_key(other))
     return token
 
@@ -110,7 +110,7 @@ def refuse_no_address(settings: DiscordSettings) -> None:
     ):
         parts = urlsplit(value)
         if parts.scheme not in schemes or not parts.hostname:
-            problem, fix = "{value} is no address of this kind", "Write it such as {such}, or leave it out"
+            problem, fix = "{value} is not a valid address", "Write it like {such}, or remove it"
             raise ConfigError(f"channels.discord.{key}", problem, fix, value=value, such=such)
 
 

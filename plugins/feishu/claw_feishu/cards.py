@@ -237,7 +237,9 @@ class CardStream:
         until = _now() + PATIENCE_SECONDS
         while True:
             if self._paused_until > until:
-                raise FeishuError("Feishu asks for a pause", retry_after_seconds=self._paused_until - _now())
+                raise FeishuError(
+                    "Feishu is rate limiting requests", retry_after_seconds=self._paused_until - _now()
+                )
             await asyncio.sleep(self._paused_until - _now())
             try:
                 return await self._complete(outbound)

@@ -408,7 +408,7 @@ class FeishuChannel(ConnectionEvents):
     def up(self) -> None:
         """Record that the connection works."""
         if self._state.state in ("waiting", "failed"):
-            _log.info("feishu: %s", t("hears again"))
+            _log.info("feishu: %s", t("receiving messages again"))
         self._state = replace(self._state, state="up", detail="")
 
     def heard(self) -> None:

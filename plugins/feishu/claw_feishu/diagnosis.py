@@ -80,16 +80,18 @@ class InboundTests:
 def event_scopes(settings: "FeishuSettings") -> Iterator[InboundTests]:
     """Yield the kinds of event that an account with these settings receives."""
     if settings.dm_policy != "disabled":
-        yield InboundTests("direct messages are heard", ("im:message.p2p_msg:readonly", "im:message.p2p_msg"))
+        yield InboundTests(
+            "direct messages are received", ("im:message.p2p_msg:readonly", "im:message.p2p_msg")
+        )
     groups = [group for group in settings.groups.values() if group.enabled]
     if settings.group_policy == "open" or (settings.group_policy == "allowlist" and groups):
         named = "im:message.group_at_msg:readonly", "im:message.group_at_msg", "im:message.group_msg"
-        yield InboundTests("groups that mention the bot are heard", named)
+        yield InboundTests("group messages that mention the bot are received", named)
         if not all(group.require_mention for group in groups):
-            yield InboundTests("what groups say without a mention is heard", named[2:])
+            yield InboundTests("group messages without a mention are received", named[2:])
         elif settings.group_history:
             yield InboundTests(
-                "what groups said before they mention the bot is known", named[2:], grave=False
+                "earlier group messages are available when the bot is mentioned", named[2:], grave=False
             )
 
 
@@ -158,7 +160,7 @@ def _scope_finding(
     query = urlencode({"q": ",".join(scopes), "op_from": "openapi", "token_type": "tenant"}, safe=",:")
     link = f"{settings.base_url}/app/{settings.app_id}/auth?{query}"
     problem = t(
-        "no scope for this: {purpose}; missing: {scopes}", purpose=t(purpose), scopes=", ".join(scopes)
+        "missing scope for: {purpose}; it needs: {scopes}", purpose=t(purpose), scopes=", ".join(scopes)
     )
     fix = t("add one of them at {link}, then create a version of the app and publish it", link=link)
     return Finding("", "scope", problem, fix, grave)

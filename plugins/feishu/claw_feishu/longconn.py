@@ -227,7 +227,7 @@ class LongConnection:
         values: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         url = str(values.get("URL") or "")
         if not _is_safe(url, base_url):
-            raise Fatal(t("Feishu named no safe address to connect to"))
+            raise Fatal(t("Feishu returned no safe address to connect to"))
         return url, configured(self._pace, values.get("ClientConfig"))
 
 

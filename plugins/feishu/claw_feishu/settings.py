@@ -67,7 +67,7 @@ def check(account: str, settings: FeishuSettings) -> None:
     secret(settings.app_secret, f"{where}.appSecret")
     if not _ADDRESS.match(settings.base_url):
         fix = "Write feishu, lark, or the whole address of the platform, with https:// before it"
-        raise ConfigError(f"{where}.domain", "{domain} is no address", fix, domain=settings.domain)
+        raise ConfigError(f"{where}.domain", "{domain} is not a valid address", fix, domain=settings.domain)
     if settings.mode == "webhook":  # without both, anybody could post events
         secret(settings.encrypt_key, f"{where}.encryptKey")
         secret(settings.verification_token, f"{where}.verificationToken")
@@ -83,14 +83,14 @@ def check_apart(account: str, settings: FeishuSettings, seen: dict[tuple[str, st
     where = "channels.feishu" if account == "default" else f"channels.feishu.accounts.{account}"
     app = settings.base_url, settings.app_id.strip()
     if app in seen:
-        problem = "is the app of {other} too, and each account would hear a part of what people say"
-        fix = "Give the account an app of its own, or take one of the two out"
+        problem = "is also the app of {other}; each account would receive only part of the messages"
+        fix = "Give the account its own app, or remove one of the two"
         raise ConfigError(f"{where}.appId", problem, fix, other=seen[app])
     seen[app] = f"{where}.appId"
     if settings.mode == "webhook":
         path = "path", settings.webhook_path or f"/webhook/feishu/{account}"
         if path in seen:
-            problem = "{path} is the path of {other} too, and each account is called at one of its own"
-            fix = "Write another one, or none: the account's name makes one"
+            problem = "{path} is also the path of {other}; each account needs its own"
+            fix = "Write another one, or remove it: the default is made from the account's name"
             raise ConfigError(f"{where}.webhookPath", problem, fix, path=path[1], other=seen[path])
         seen[path] = where

@@ -273,7 +273,7 @@ class Tenant:
 def _check_path(path: str) -> None:
     if not _PATH.fullmatch(path):
         raise FeishuError(
-            "{id} is no id of Feishu", id=path.rpartition("/v1/")[2], permanent=True, where=path
+            "{id} is not a Feishu id", id=path.rpartition("/v1/")[2], permanent=True, where=path
         )
 
 
@@ -320,7 +320,7 @@ def _check_size(headers: Mapping[str, str], most_bytes: int, path: str) -> None:
     size = headers.get("content-length", "")
     if size.isdigit() and int(size) > most_bytes:
         raise FeishuError(
-            "the file has {size} bytes, more than the {most} that are fetched",
+            "the file has {size} bytes; at most {most} are fetched",
             size=size,
             most=most_bytes,
             where=path,

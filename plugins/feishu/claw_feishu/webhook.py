@@ -127,7 +127,7 @@ def _object(text: str | bytes) -> dict[str, Any]:
 
 
 def _clock() -> str:
-    return t("a webhook was refused by its time: is the clock of this machine right?")
+    return t("a webhook was refused because of its timestamp: check the clock of this machine")
 
 
 def _other_key() -> str:

@@ -45,7 +45,7 @@ class OutboxChat:
         if (channel, account) == (here.channel, here.account) and chat in ("", here.chat):
             return here
         if not chat:
-            raise ToolError("name the chat too: target")
+            raise ToolError("target is required")
         wanted = {f"{channel}/{account}:{chat}"} | ({f"{channel}:{chat}"} if account == "default" else set())
         shared, tools = self._rooms.config.settings.tools, self._stage.agent.settings.tools
         is_own = (
@@ -54,7 +54,7 @@ class OutboxChat:
         listed = tools.message.targets if tools is not None and is_own else shared.message.targets
         if not wanted.intersection(listed):
             raise ToolError(
-                "this agent may not write to {target}: tools.message.targets does not name it",
+                "this agent may not write to {target}: tools.message.targets does not list it",
                 target=f"{channel}:{chat}",
             )
         return Address(channel, chat, account)
@@ -121,7 +121,7 @@ class OutboxChat:
         address = where or self._inbound.address
         message_id = message_id or self.answered_message_id(address)
         if not message_id:
-            raise ToolError("name the message too: message_id")
+            raise ToolError("message_id is required")
         await _call(self._capable(address, "react").react(address, message_id, emoji, remove))
 
     async def poll(
@@ -160,6 +160,6 @@ async def _call(call: Awaitable[Any]) -> Any:
     except (ToolError, TimeoutError):
         raise
     except DeliveryError as why:
-        raise ToolError("the chat service did not take it: {why}", why=why) from why
+        raise ToolError("the chat service rejected it: {why}", why=why) from why
     except Exception as why:
         raise ToolError("the chat service failed: {why}", why=describe_exception(why)) from why

@@ -10,7 +10,7 @@ _DEFAULT = "default"
 async def _queue(arguments: str, conversation: Conversation) -> str:
     if not arguments:
         mode, known = conversation.overrides.queue or _DEFAULT, ", ".join((*QUEUE_MODES, _DEFAULT))
-        return t("queue: {mode}. There are: {known}", mode=mode, known=known)
+        return t("queue: {mode}. Available: {known}", mode=mode, known=known)
     mode = parse_choice(arguments, QUEUE_MODES)
     conversation.set_overrides(queue=mode)
     return t("queue: {mode}", mode=mode or _DEFAULT)
@@ -19,7 +19,7 @@ async def _queue(arguments: str, conversation: Conversation) -> str:
 COMMANDS = (
     FunctionCommand(
         "queue",
-        "what a message does while a turn runs",
+        "how messages are handled while a turn runs",
         _queue,
         f"[{' | '.join(QUEUE_MODES)} | default]",
         changes="with-arguments",

@@ -31,7 +31,7 @@ UNEXPECTED_ERROR_TRIES = 3
 MAX_AGE_SECONDS = 24 * 3600.0
 """Age after which a pending reply is not sent any more: nobody waits for it, and a week-old answer alarms people."""
 _UNKNOWN_NOTICE = (
-    "I cannot tell whether a message of mine has arrived here. If one is missing, please ask me for it again."
+    "I do not know if my last message arrived here. If one is missing, please ask me for it again."
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _MOST_PATIENCE = 900.0  # a longer pause that a service asks for is cut to this
@@ -136,11 +136,11 @@ class OutboxDelivery:
         for one in self._journal.pending_replies():
             age = now - one.owed_at_ms / 1000
             if age > MAX_AGE_SECONDS:
-                self._give_up(one, "expired", t("it was owed for more than a day"))
+                self._give_up(one, "expired", t("it waited for more than a day"))
             elif one.sending and not (one.outbound.replaces or self._is_safe_to_repeat(one, age)):
                 if self._may_be_posted(one):  # besides the message whose own outcome is unknown
                     self._journal.mark_sending(one.outbound.key, repeated=True)
-                self._mark_unknown(one.outbound, t("claw stopped while it was sent"))
+                self._mark_unknown(one.outbound, t("claw stopped while it was being sent"))
             else:
                 is_news = not one.repeated or self._drops_repeats(one.outbound.address)
                 self.enqueue([one.outbound], repeated=is_news and self._may_be_posted(one))
@@ -178,7 +178,7 @@ class OutboxDelivery:
     def _give_up(self, one: PendingReply, state: str, why: str) -> None:
         self._journal.mark_undeliverable(one.outbound.key, state, why)
         self._complain(
-            t("channel {name}: an answer was not sent: {why}", name=one.outbound.address.channel, why=why)
+            t("channel {name}: a reply was not sent: {why}", name=one.outbound.address.channel, why=why)
         )
 
     def _mark_unknown(self, outbound: Outbound, why: object, *, notice: bool = True) -> None:
@@ -195,11 +195,11 @@ class OutboxDelivery:
         if notice and outbound.key != doubt_notice.key and self._journal.add_reply(turn, doubt_notice):
             self.enqueue([doubt_notice])
         self._journal.mark_undeliverable(
-            outbound.key, "unknown", t("whether it arrived is unknown: {why}", why=why)
+            outbound.key, "unknown", t("it is unknown if it arrived: {why}", why=why)
         )
         self._complain(
             t(
-                "channel {name}: whether an answer arrived is unknown, and it is not sent again: {why}",
+                "channel {name}: it is unknown if a reply arrived; it is not sent again: {why}",
                 name=outbound.address.channel,
                 why=why,
             )
@@ -373,7 +373,7 @@ class OutboxDelivery:
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.mark_undeliverable(outbound.key, "refused", str(failed))
         self._complain(
-            t("channel {name}: an answer was not sent: {why}", name=outbound.address.channel, why=failed)
+            t("channel {name}: a reply was not sent: {why}", name=outbound.address.channel, why=failed)
         )
 
     async def _try(self, message: _OutgoingMessage) -> DeliveryError | None:

@@ -67,9 +67,9 @@ class ServedConversation(ChatConversation):
         if self.runtime.approvals:
             self.runtime.approvals.withdraw(key)
         if not ran and not waited:
-            return t("nothing runs now")
+            return t("nothing is running")
         return (
-            t("stopped; {count:waiting message is|waiting messages are} forgotten", count=waited)
+            t("stopped; {count:waiting message|waiting messages} discarded", count=waited)
             if waited
             else t("stopped")
         )
@@ -174,7 +174,7 @@ class InboundPipeline:
             self._journal.ended(cut.turn, "refused")
         elif cut.attempts >= MAX_ATTEMPTS:
             text = t(
-                "I could not answer your last message: claw stopped {count:time|times} while it was at it.",
+                "I could not answer your last message: claw stopped {count:time|times} while working on it.",
                 count=cut.attempts,
             )
             await self._give_up(cut, newest, text)
@@ -203,7 +203,10 @@ class InboundPipeline:
         """Settle a waiting message that gets no turn."""
         owed: tuple[Outbound, ...] = ()
         if why == "overflow":
-            text = t("Too many messages wait here: this one is not answered. Please send it again later.")
+            text = t(
+                "Too many messages are waiting here, so this one will not be answered. "
+                "Please send it again later."
+            )
             owed = self._say(f"in{accepted.number}", accepted.inbound, text)
         self._settle(accepted, why, owed)
 
@@ -228,7 +231,7 @@ class InboundPipeline:
         if code is None:
             return ()
         text = t(
-            "I do not know you yet. Ask the owner to run: claw pairing approve {code} (within an hour)",
+            "I do not know you yet. Ask the owner to run: claw pairing approve {code} (valid for one hour)",
             code=code,
         )
         return self._say(f"pair-{code}", inbound, text)
@@ -250,7 +253,7 @@ class InboundPipeline:
             return await self._run_command(accepted, going, line)
         work = self._run_beside(accepted, going, line)
         if not self._backlog.run_beside(going.session_key, accepted, work):
-            text = t("this conversation is being made shorter already; /stop ends that")
+            text = t("this conversation is already being compacted; /stop cancels it")
             self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, text))
         return True
 
@@ -258,7 +261,7 @@ class InboundPipeline:
         try:
             await self._run_command(accepted, going, line)
         except Exception as broken:  # noqa: BLE001 - nothing awaits this task: the error goes to the chat
-            why = t("something broke inside claw: {why}", why=describe_exception(broken))
+            why = t("internal error in claw: {why}", why=describe_exception(broken))
             self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, why))
 
     async def _run_command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:

@@ -152,13 +152,15 @@ class Pairing:
         if wrong >= WRONG_CODES:
             minutes = -(-(oldest - recent) // 60_000)
             raise ClawError(
-                "too many wrong codes were tried, so none is taken now",
+                "too many wrong codes were entered; no code is accepted now",
                 fix="Try again in {minutes:minute|minutes}",
                 minutes=minutes,
             )
         wanted = "".join(reply for reply in code.upper() if reply not in " -")
         if not wanted:
-            raise UsageError("the code is blank", fix="claw pairing list shows who waits, and their codes")
+            raise UsageError(
+                "the code is blank", fix="claw pairing list shows pending requests and their codes"
+            )
         for person in self.pending():
             if secrets.compare_digest(person.code.encode(), wanted.encode("utf-8", "replace")):
                 return person
@@ -167,8 +169,8 @@ class Pairing:
             ("INSERT INTO pairing_guesses VALUES (?)", (now,)),
         )
         raise UsageError(
-            "nobody who waits has the code {code}",
-            fix="claw pairing list shows who waits; a code is valid for an hour",
+            "no pending request has the code {code}",
+            fix="claw pairing list shows pending requests; a code is valid for an hour",
             code=_printable(code),
         )
 

@@ -318,7 +318,8 @@ def _overflow_preface(summed: list[AcceptedEvent]) -> str:
     if not summed:
         return ""
     head = t(
-        "{count:earlier message|earlier messages} came faster than could be answered:", count=len(summed)
+        "{count:earlier message|earlier messages} arrived faster than they could be answered:",
+        count=len(summed),
     )
     return "\n".join(
         [head, *(f"- {' '.join(user_text(one.inbound).split())[:_LINE_CHARS]}" for one in summed)]

@@ -105,7 +105,7 @@ def quoted_message_id(turn: Turn) -> str | None:
 def _notice(turn: Turn, ending: TurnEnded, runtime: Runtime) -> str:
     """Return the text for a turn without an answer: the cause for the owner, an excuse for everybody else."""
     if turn.route.owner:
-        return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was cut off")))
+        return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was interrupted")))
     return turn.excuse or public_failure_text()
 
 

@@ -203,7 +203,7 @@ class RelayedStream:
         name = self._channel.name
         self._complain(
             t(
-                "channel {name}: an answer cannot be shown while it grows: {why}",
+                "channel {name}: a reply cannot be streamed: {why}",
                 name=name,
                 why=describe_exception(why),
             )

@@ -70,7 +70,7 @@ class ChannelInbox:
         """
         if (inbound.address.channel, inbound.address.account) != self._place:
             raise UsageError(
-                "channel {mine} handed in a message of channel {theirs}",
+                "channel {mine} submitted a message of channel {theirs}",
                 mine="/".join(self._place),
                 theirs=f"{inbound.address.channel}/{inbound.address.account}",
             )
@@ -288,7 +288,7 @@ class ChannelServer:
                 except Exception as broken:  # noqa: BLE001 - one message must not stop the others
                     why = str(broken) if isinstance(broken, ClawError) else describe_exception(broken)
                     self.app.log(
-                        t("a message in channel {name} was not taken up: {why}", name=place.channel, why=why)
+                        t("a message in channel {name} was not accepted: {why}", name=place.channel, why=why)
                     )
                     if isinstance(arrived, AcceptedEvent):
                         failed = partial(self._journal.close_event, arrived.number, "failed")
@@ -319,7 +319,7 @@ class ChannelServer:
             if needs_person or tries >= self._leeway.tries:
                 break
             if tries == 1:  # further failures are reported together, if all tries fail
-                again = t("channel {name}: {why}. It is tried again", name=name, why=why)
+                again = t("channel {name}: {why}. Retrying", name=name, why=why)
                 self.app.log(t("{problem}. {fix}", problem=again, fix=fix) if fix else again)
                 self._failed.add(name)
             await asyncio.sleep(pause)

@@ -95,7 +95,9 @@ class HttpChannel:
         if not self._settings.admits_callers or (token and not token.empty):
             return []
         fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
-        return [Finding("gateway.auth.token", "credentials", t("is missing: the API refuses everybody"), fix)]
+        return [
+            Finding("gateway.auth.token", "credentials", t("is missing: the API refuses all requests"), fix)
+        ]
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Pass the reply to the waiting request. If that is gone, the reply remains in the conversation only.
@@ -105,14 +107,16 @@ class HttpChannel:
         if known := self._receipts.get(outbound.key):
             return known
         if outbound.attachments and not outbound.text:
-            raise DeliveryError("the HTTP API answers in text: a file cannot be sent there", permanent=True)
+            raise DeliveryError("the HTTP API returns text only: a file cannot be sent there", permanent=True)
         if call := self._waiting.of(outbound):
             call.tokens = max(call.tokens, outbound.tokens)
             call.say(outbound.text)
             if call.turn_is_over or not call.turn_runs:
                 self._waiting.passed(call)
         else:
-            _log.info(t("nobody waits any more for an answer in {place}", place=outbound.address.chat))
+            _log.info(
+                t("no client is waiting for an answer in {place} any more", place=outbound.address.chat)
+            )
         receipt = self._receipts[outbound.key] = Receipt((outbound.key,))
         while len(self._receipts) > _KEYS:
             self._receipts.popitem(last=False)

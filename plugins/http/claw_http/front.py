@@ -226,7 +226,7 @@ class HttpApp:
             self._attempts.right(head.peer, self._now())
             return True
         if self._attempts.wrong(head.peer, self._now()):
-            told = "many wrong tokens, the last from {address}: held back for a minute"
+            told = "many wrong tokens, the last from {address}: delayed for a minute"
             _log.warning(t(told, address=canonical(head.peer)))
         raise _unauthorized("the token is wrong")
 

@@ -32,16 +32,17 @@ class Listener:
         except OSError as why:
             if why.errno == errno.EADDRINUSE:
                 raise ClawError(
-                    "port {port} of {address} is taken",
-                    fix="End the program that listens there, or take another one: claw config set gateway.port {other}",
+                    "port {port} of {address} is in use",
+                    fix="Stop the program that uses it, or choose another port: claw config set "
+                    "gateway.port {other}",
                     port=port,
                     address=address,
                     other=port + 1,
                 ) from None
             raise ClawError(
-                "nobody can listen on {address}, port {port}: {why}",
+                "cannot listen on {address}, port {port}: {why}",
                 where="gateway.bind",
-                fix="Write an address of this machine, or 127.0.0.1",
+                fix="Use an address of this machine, or 127.0.0.1",
                 address=address,
                 port=port,
                 why=why.strerror or why,

@@ -197,7 +197,8 @@ class LoopDetector:
             self._refused += 1
             if sign.detector == BREAKER or self._refused >= MAX_REFUSED:
                 self.stop_reason_text = t(
-                    "the agent went round in circles: {count} calls ({tool}) brought nothing new, so it was stopped",
+                    "the agent repeated itself: {count} calls ({tool}) returned nothing new, so "
+                    "it was stopped",
                     count=sign.count,
                     tool=call.name,
                 )
@@ -208,8 +209,8 @@ class LoopDetector:
         self._unreadable += 1
         if self._unreadable >= MAX_UNREADABLE:
             self.stop_reason_text = t(
-                "the model tried to use a tool {count} times, and none of the calls could be read; a model that is "
-                "better at tools may help (claw models use PROVIDER/MODEL)",
+                "the model tried to use a tool {count} times, but none of the calls could be "
+                "parsed; another model may do better (claw models use PROVIDER/MODEL)",
                 count=self._unreadable,
             )
 

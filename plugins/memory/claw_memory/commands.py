@@ -46,7 +46,7 @@ def search(
             _say(t("nothing found"))
         if unknown or answer.why_not:
             why = unknown or (answer.why_not if embedder else _why_no_embedder(who))
-            _say(t("searched by words alone: {why}", why=why))
+            _say(t("searched by words only: {why}", why=why))
         elif answer.waiting:
             _say(t("{count} pieces have no vector yet; run: claw memory index", count=answer.waiting))
     raise typer.Exit(0 if answer.hits else 1)
@@ -110,14 +110,14 @@ def _embedder(memories: Memories, agent: Any) -> tuple[Any, str]:
     try:
         return memories.embedder(agent), ""
     except ToolError as why:
-        return None, t("{why}. What other plugins bring embeds while claw runs, not in this command", why=why)
+        return None, t("{why}. Embedders of other plugins work while claw runs, not in this command", why=why)
 
 
 def _why_no_embedder(agent: Any) -> str:
     """Explain why no embedder is available, and what to do about it."""
     if (agent.settings.memory_search.provider or "").lower() in OFF:
         return t("memorySearch.provider is off")
-    return t("no embedder is installed; pip install 'claw-memory[embeddings]' brings one")
+    return t("no embedder is installed; to install one: pip install 'claw-memory[embeddings]'")
 
 
 def _row(agent: Any, memories: Memories) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _show(rows: Iterable[dict[str, Any]], as_json: bool) -> None:
                 "    " + t("{count} files changed since; run: claw memory index", count=row["filesBehind"])
             )
         if row["piecesWaiting"]:
-            typer.echo("    " + t("{count} pieces wait for a vector", count=row["piecesWaiting"]))
+            typer.echo("    " + t("{count} pieces have no vector yet", count=row["piecesWaiting"]))
         typer.echo("    " + t("embedder: {name}", name=row["embedder"] or row["whyNot"]))
         typer.echo("    " + t("notes: {path}", path=row["notes"]))
 

@@ -66,7 +66,7 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
     names = [f"{one.name}/{one.model}" for one in there]
     close = nearest_argument(wanted, names)
     raise ToolError(
-        "no embedder is called {wanted} (memorySearch.provider, memorySearch.model). There are: {names}",
+        "there is no embedder {wanted} (memorySearch.provider, memorySearch.model). Available: {names}",
         wanted=wanted,
         names=", ".join([close, *(name for name in names if name != close)] if close else names) or "none",
     )

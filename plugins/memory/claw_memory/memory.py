@@ -202,7 +202,7 @@ class Memory:
     ) -> tuple[list[tuple[int, float]], str]:
         """Find chunks of similar meaning; return them with an empty text, or none with the reason."""
         if embedder is None:
-            return [], t("no embedder is in use")
+            return [], t("no embedder is active")
         try:
             vector = embedder.embed([question], query=True)[0]
             self.index.use_embedder(_name(embedder))

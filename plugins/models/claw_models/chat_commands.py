@@ -11,7 +11,7 @@ async def _model(arguments: str, conversation: Conversation) -> str:
     models = await conversation.models()
     if not arguments:
         known = ", ".join(models.known)
-        return t("model: {model}. There are: {known}", model=models.current, known=known)
+        return t("model: {model}. Available: {known}", model=models.current, known=known)
     if arguments.lower() == _DEFAULT:
         conversation.set_overrides(model="")
         return t("model: {model}", model=(await conversation.models()).current)
@@ -23,7 +23,7 @@ async def _model(arguments: str, conversation: Conversation) -> str:
 async def _think(arguments: str, conversation: Conversation) -> str:
     if not arguments:
         level, known = conversation.overrides.thinking or _DEFAULT, ", ".join((*THINKING_LEVELS, _DEFAULT))
-        return t("thinking: {level}. There are: {known}", level=level, known=known)
+        return t("thinking: {level}. Available: {known}", level=level, known=known)
     level = parse_choice(arguments, THINKING_LEVELS)
     conversation.set_overrides(thinking=level)
     return t("thinking: {level}", level=level or _DEFAULT)
@@ -34,13 +34,13 @@ async def _reasoning(arguments: str, conversation: Conversation) -> str:
         word = parse_choice(arguments, ("on", "off"))
         conversation.set_overrides(reasoning={"on": True, "off": False, "": None}[word])
     shown = {True: "on", False: "off", None: _DEFAULT}[conversation.overrides.reasoning]
-    return t("reasoning is shown: {word}", word=shown)
+    return t("show reasoning: {word}", word=shown)
 
 
 COMMANDS = (
     FunctionCommand(
         "model",
-        "which model answers here",
+        "show or choose the model",
         _model,
         "[provider/model[@key] | default]",
         changes="with-arguments",
@@ -56,7 +56,7 @@ COMMANDS = (
     ),
     FunctionCommand(
         "reasoning",
-        "whether what it thinks is shown",
+        "show or hide the model's reasoning",
         _reasoning,
         "[on | off | default]",
         changes="with-arguments",

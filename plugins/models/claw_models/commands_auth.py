@@ -110,13 +110,16 @@ def add(
     require_provider(setup, provider)
     if line.args:  # it may be a secret: it is not repeated
         raise UsageError(
-            "what stands behind {provider} is not read",
-            fix="A name is given with --name (claw auth add {provider} --name NAME); the key itself is asked for, unseen",
+            "arguments after {provider} are not used",
+            fix=(
+                "Give a name with --name (claw auth add {provider} --name NAME); the key is "
+                "asked for without echo"
+            ),
             provider=provider,
         )
     if kind not in KINDS:
         raise UsageError(
-            "{kind} is no type of key", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)
+            "{kind} is not a key type", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)
         )
     file = _profile_file(setup, agent)
     if kind == "oauth":
@@ -126,16 +129,20 @@ def add(
     longer = file.add(key, env=env, in_keyring=keyring)
     _forget_cooldowns(setup, file, provider, name)
     typer.echo(
-        t("{provider}: the key {name} is kept in {path}", provider=provider, name=name, path=file.path)
+        t("{provider}: the key {name} is stored in {path}", provider=provider, name=name, path=file.path)
     )
     if longer:
         typer.echo(t("order of {provider}: {names}", provider=provider, names=", ".join(longer)))
     elif name not in (order := _order_of(setup, file, provider) or (name,)):
-        template = "the order of {provider} does not name it, so it is not asked; claw auth order {provider} {names} does"
+        template = (
+            "the order of {provider} does not list it, so it is not used; to add it: claw "
+            "auth order {provider} {names}"
+        )
         typer.echo(t(template, provider=provider, names=" ".join((*order, name))), err=True)
     if env and not os.environ.get(env, "").strip():
         typer.echo(
-            t("{name} is not set in this environment: the key is there where it is set", name=env), err=True
+            t("{name} is not set in this environment; the key exists only where it is set", name=env),
+            err=True,
         )
 
 
@@ -151,12 +158,12 @@ def remove(
     setup = load_setup()
     file = _profile_file(setup, agent)
     if not file.remove(provider, name):
-        fix = "claw auth list shows the keys and where each one stands"
+        fix = "claw auth list shows the keys and where each is stored"
         raise UsageError(
             "{path} has no key {name} of {provider}", fix=fix, path=file.path, name=name, provider=provider
         )
     _forget_cooldowns(setup, file, provider, name)
-    typer.echo(t("{provider}: the key {name} is forgotten", provider=provider, name=name))
+    typer.echo(t("{provider}: the key {name} was removed", provider=provider, name=name))
 
 
 @app.command()
@@ -180,7 +187,7 @@ def order(
                 raise unknown_key_error(provider, name, known)
     if names or clear:
         file.change(lambda tree: _put_order(tree, provider, () if clear else names or ()))
-    current = ", ".join(_order_of(setup, file, provider)) or t("they take turns")
+    current = ", ".join(_order_of(setup, file, provider)) or t("they are used in rotation")
     typer.echo(t("order of {provider}: {names}", provider=provider, names=current))
 
 
@@ -276,9 +283,9 @@ def require_provider(setup: "Setup", provider: str) -> None:
     names = [name for name in dict.fromkeys((*lines, *setup.config.settings.providers)) if name != "*"]
     if provider not in names:
         near = nearest(provider, names)
-        fix = "Did you mean {near}?" if near else "Those that are known: {names}"
+        fix = "Did you mean {near}?" if near else "Known providers: {names}"
         raise UsageError(
-            "nobody serves the provider {provider}",
+            "no plugin provides {provider}",
             fix=fix,
             provider=provider,
             near=near,
@@ -296,13 +303,13 @@ def _read_login(provider: str, name: str, elsewhere: bool) -> Credential:
 
     if elsewhere:
         raise UsageError(
-            "a login is kept in the agent's own file: there it is made anew",
+            "a login is stored in the agent's own file, where it is renewed",
             fix="Leave out --env and --keyring",
         )
     if not asyncio.run(_can_renew(provider)):
         raise UsageError(
-            "nobody would make this login anew when it runs out: no plugin here has a refresh for {provider}",
-            fix="Keep it as one that runs out: claw auth add {provider} --name {name} --type token",
+            "this login could not be renewed when it expires: no installed plugin can refresh {provider}",
+            fix="Store it as a token that expires: claw auth add {provider} --name {name} --type token",
             provider=provider,
             name=name,
         )
@@ -325,9 +332,11 @@ def parse_login(text: str, provider: str, name: str, now: float) -> Credential:
     good = seconds if isinstance(seconds, int | float) and 0 <= seconds < inf else 0
     if not (isinstance(secret, str) and secret and isinstance(refresh, str) and refresh):
         raise UsageError(
-            "a login without a refresh token cannot be made anew when it runs out",
-            fix="Give the service's whole answer as JSON, with {fields}; or keep it as one that runs out: "
-            "claw auth add {provider} --type token",
+            "a login without a refresh token cannot be renewed when it expires",
+            fix=(
+                "Give the service's whole answer as JSON, with {fields}; or store it as a token "
+                "that expires: claw auth add {provider} --type token"
+            ),
             fields="access_token, refresh_token, expires_in",
             provider=provider,
         )
@@ -350,7 +359,5 @@ def _read_secret(provider: str, name: str, whole: bool = False) -> str:
     else:
         secret = sys.stdin.read() if whole else sys.stdin.readline()
     if not secret.strip():
-        raise UsageError(
-            "there was no key on stdin", fix="claw auth add {provider} < FILE", provider=provider
-        )
+        raise UsageError("stdin contained no key", fix="claw auth add {provider} < FILE", provider=provider)
     return secret.strip()

@@ -49,7 +49,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     cells = [[one["model"], t(one["role"]), one["plugin"] or t("none"), *_cells(one)] for one in found]
     cells += [[full, t("alias {name}", name=name), _plugin_of(setup, full.partition("/")[0]) or t("none"), "", ""]
               for name, full in aliases.items()]  # fmt: skip
-    table([t("model"), t("role"), t("plugin"), t("tools"), t("reads")], cells)
+    table([t("model"), t("role"), t("plugin"), t("tools"), t("window")], cells)
     _warn(setup, capabilities)
 
 
@@ -75,7 +75,7 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
             for row in found
             for key in row["keys"] or _no_key_row(row)
         ]
-        heads = [t("model"), t("tools"), t("reads"), t("key"), t("state")]
+        heads = [t("model"), t("tools"), t("window"), t("key"), t("state")]
         table(heads, cells, {t("ready"): "green"})
         _warn(setup, capabilities)
     raise typer.Exit(0 if all_ready else 1)
@@ -95,7 +95,7 @@ def probe(
         document("models-probe", {"ok": all_ok, "calls": found})
     else:
         cells = [[one["model"], one["key"], t("answers") if one["ok"] else one["why"]] for one in found]
-        table([t("model"), t("key"), t("what it says")], cells, {t("answers"): "green"})
+        table([t("model"), t("key"), t("message")], cells, {t("answers"): "green"})
     raise typer.Exit(0 if all_ok else 1)
 
 
@@ -116,7 +116,7 @@ def use(
     for one in (model, *(fallback or ())):
         provider, slash, name = aliases.get(one, one).partition("/")
         if not slash or not name:
-            raise UsageError("{model} names no provider", fix="Write provider/model, or an alias", model=one)
+            raise UsageError("{model} has no provider", fix="Write provider/model, or an alias", model=one)
         require_provider(setup, provider)
     config, path = setup.config, file_of(os.environ)
     place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
@@ -125,9 +125,14 @@ def use(
     value = {"primary": model, "fallbacks": fallbacks} if fallbacks else model
     changed = set_value(path, place, value, os.environ)
     if why := _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
-        typer.echo(t("{model} is chosen, but cannot answer yet: {why}", model=model, why=why))
+        typer.echo(t("{model} is selected, but cannot answer yet: {why}", model=model, why=why))
     else:
-        typer.echo(t("{model} answers now" if changed else "{model} answers already", model=model))
+        typer.echo(
+            t(
+                "{model} is now the default model" if changed else "{model} is already the default model",
+                model=model,
+            )
+        )
 
 
 async def _probe_models(model: str, key: str, agent: str) -> list[dict[str, Any]]:
@@ -167,7 +172,7 @@ def _provider_and_keys(
     contribution = running.runtime.registry.providers.get(ref.provider)
     if contribution is None:
         fix = "claw plugins list says why"
-        raise UsageError("nobody serves the provider {provider}", fix=fix, provider=ref.provider)
+        raise UsageError("no plugin provides {provider}", fix=fix, provider=ref.provider)
     keys = _key_pool(running).keys_for(contribution.value, setup.config.agent(agent).dir, "", ref.model)
     if not keys:
         raise missing_key_error(ref.provider, variables_of(setup.found, ref.provider) or ())

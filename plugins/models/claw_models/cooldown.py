@@ -108,7 +108,9 @@ def describe_cooldown(use: KeyState, now: float) -> str:
     if not until:
         return ""
     return t(
-        "waits {time} after {count} failures: {reason}" if use.failures > 1 else "waits {time} after a failure: {reason}",
+        "paused for {time} after {count} failures: {reason}"
+        if use.failures > 1
+        else "paused for {time} after a failure: {reason}",
         time=_duration(until - now),
         count=use.failures,
         reason=t(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
@@ -119,7 +121,7 @@ def cooldown_error(use: KeyState, now: float, key: str, provider: str, model: st
     """Return the error for a key that is not used now: until when, and what ends that sooner."""
     until, disabled = use.cools_down_until(now), use.disabled_until > now
     reason = use.disabled_for if disabled else use.reason
-    told = describe_cooldown(use, now) or t("another request tries it")
+    told = describe_cooldown(use, now) or t("another request is testing it")
     fix = _ADVICE.get("passing" if reason in TEMPORARY_REASONS else reason, _ADVICE["auth"]) if until else ""
     return ProviderError(
         "its key {key} {told}",
@@ -135,14 +137,15 @@ def cooldown_error(use: KeyState, now: float, key: str, provider: str, model: st
 
 
 _ADVICE = {
-    "passing": "It is tried again at {time} at the latest; claw models probe tries it now",
-    "billing": "Once the account has credit, claw models probe tries it; without that it is tried at {time}",
-    "auth": "claw auth add {provider} takes one that works; this one is tried again at {time}, by claw models probe now",
+    "passing": "It is retried at {time} at the latest; claw models probe tests it now",
+    "billing": "Once the account has credit, run claw models probe; otherwise it is retried at {time}",
+    "auth": "add a working key with claw auth add {provider}; this one is retried at {time}, or "
+    "now with claw models probe",
 }
 
 
 _REASONS = {
-    "auth": "the key was refused", "auth_permanent": "the key was refused for good", "permission": "not allowed",
+    "auth": "the key was rejected", "auth_permanent": "the key was rejected permanently", "permission": "not allowed",
     "billing": "no credit left", "rate_limit": "rate limit", "overloaded": "overloaded", "server": "server error",
     "timeout": "no answer in time",
 }  # fmt: skip

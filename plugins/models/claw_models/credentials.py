@@ -111,7 +111,7 @@ class ProfileFile:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as why:
-            fix = "Mend it, or move it away and add the keys again: claw auth add"
+            fix = "Correct the file, or move it elsewhere and add the keys again: claw auth add"
             raise ClawError(
                 "the keys cannot be read: {why}", where=str(self.path), fix=fix, why=why
             ) from None
@@ -149,7 +149,7 @@ class ProfileFile:
     def lock(self) -> Lock:
         """Return the write lock. The kernel frees it when its process dies."""
         make_folder(self.path.parent)
-        problem, fix = "process {pid} changes these keys", "Try again in a moment"
+        problem, fix = "process {pid} is changing these keys", "Try again in a moment"
         return Lock(self.path.with_name(f".{FILE}.lock"), problem, fix, str(self.path))
 
     def write(self, edit: Callable[[dict[str, Any]], None]) -> None:
@@ -207,9 +207,7 @@ class ProfileFile:
         secret = str(entry.get("secret", ""))
         if entry.get("needsLogin"):
             fix = "Log in again: claw auth add {provider} --name {name}"
-            raise ClawError(
-                "it has run out and could not be made anew", fix=fix, provider=provider, name=name
-            )
+            raise ClawError("it has expired and could not be renewed", fix=fix, provider=provider, name=name)
         if variable := entry.get("env"):
             secret = self._environ.get(variable, "").strip()
             if not secret:

@@ -331,7 +331,7 @@ class _Fallback:
         await self._emit_retrying(ref, why.reason, seconds)
         if not call.wait_announced and seconds >= _NOTICE_SECONDS:
             call.wait_announced = True
-            text = "{model}: {why}. Waiting for it; the next try is in {n} s."
+            text = "{model}: {why}. Retrying in {n} s."
             await self._notice(t(text, model=ref, why=why.problem, n=round(seconds)))
         await keys.wait_available(
             sorted({ref.provider for ref in call.keys}), lambda: min(opens_in().values()), left

@@ -97,7 +97,7 @@ class OAuthRefresher:
 
 def _login_expired(provider: str, name: str) -> ProviderError:
     return ProviderError(
-        "the login {name} has run out and could not be made anew",
+        "the login {name} has expired and could not be renewed",
         reason="auth_permanent",
         where=provider,
         name=name,

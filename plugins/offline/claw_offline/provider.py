@@ -25,9 +25,9 @@ class OfflineProvider:
         """
         if request.model != _MODEL:
             raise ProviderError(
-                "the stand-in has one model, {model}",
+                "the offline provider has one model, {model}",
                 where=f"{self.name}/{request.model}",
-                fix="use that one, or name another service's model as PROVIDER/MODEL",
+                fix="use that one, or another provider's model as PROVIDER/MODEL",
                 reason="model_not_found",
                 model=f"{self.name}/{_MODEL}",
             )

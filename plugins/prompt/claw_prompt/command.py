@@ -142,9 +142,9 @@ def _print_costs(by: str, body: dict[str, Any]) -> None:
     lines = body[f"by{by.capitalize()}"]
     if not lines:
         none = {
-            "skill": t("no skill is in this prompt"),
-            "tool": t("no tool is in this request"),
-            "file": t("no file of the agent's own is in this prompt"),
+            "skill": t("this prompt contains no skill"),
+            "tool": t("this request contains no tool"),
+            "file": t("this prompt contains no context file"),
         }
         typer.echo(none[by], err=True)
         return

@@ -90,8 +90,8 @@ class ContextFiles:
         for path in (file.path for file in files if (file.text or "").strip() and file.path not in there):
             self._warn_once(
                 t(
-                    "{path} is not in the prompt: the files before it take all {total} characters that "
-                    "agents.defaults.bootstrapTotalMaxChars gives",
+                    "{path} is not in the prompt: the files before it use all {total} characters "
+                    "of agents.defaults.bootstrapTotalMaxChars",
                     path=path,
                     total=self._limits[1],
                 )
@@ -130,7 +130,7 @@ class ContextFiles:
                 continue
             text = _text(folder / name, folder)
             if text is None:
-                why = "{path} is not in the prompt: it cannot be read, or is a link out of its folder"
+                why = "{path} is not in the prompt: it cannot be read, or links outside its folder"
                 self._warn_once(t(why, path=folder / name))
                 continue
             if name in _PROJECT_NAMES and text in texts:

@@ -171,14 +171,14 @@ def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart,
     if not broken and not timed:
         typer.echo(t("stable: two turns share all {size} bytes before the cache boundary", size=size))
         return
-    typer.echo(t("not stable: a provider cannot keep what comes before the cache boundary"))
+    typer.echo(t("not stable: a provider cannot cache the part before the cache boundary"))
     for each in broken:
         typer.echo(f"  {_label(each.part)}")
         typer.echo(f"    {t('first turn')}:  {each.first}")
         typer.echo(f"    {t('second turn')}: {each.second}")
     for part, moment in timed:
         typer.echo(f"  {_label(part)}")
-        typer.echo(f"    {t('says what time it is: {moment}', moment=moment)}")
+        typer.echo(f"    {t('contains the time: {moment}', moment=moment)}")
     typer.echo(t("a section that has to change belongs behind the boundary: stable=False, or a position above 195 in "
                    "prompt.positions; prompt.disabled leaves it out"))  # fmt: skip
 

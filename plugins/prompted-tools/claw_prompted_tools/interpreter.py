@@ -146,7 +146,7 @@ class _AnswerParser:
         others = [block for block in message.content if not isinstance(block, Text)]
         if is_complete and self._forbidden and not spoken:
             raise ProviderError(
-                "the model answered with nothing but a tool call, and may call no tool here",
+                "the model answered only with a tool call, but tools are not allowed here",
                 reason="bad_request",
                 fix="ask again, or let it use tools (tool choice auto)",
             )

@@ -53,7 +53,7 @@ async def status_of(conversation: Conversation) -> Mapping[str, str]:
         t("conversation"): context.route.session_key,
         t("messages"): str(messages),
         t("context"): fullness,
-        t("made shorter"): t("{count:time|times}", count=compactions) if compactions else t("never"),
+        t("compacted"): t("{count:time|times}", count=compactions) if compactions else t("never"),
         **({t("cost"): cost} if cost else {}),
         t("tools"): str(len(context.tools)),
     }
@@ -65,7 +65,7 @@ async def status_of(conversation: Conversation) -> Mapping[str, str]:
         "reasoning": {True: "on", False: "off", None: ""}[chosen.reasoning],
     }
     written = ", ".join(f"{name} {value}" for name, value in values.items() if value)
-    return {**lines, t("chosen here"): written} if written else lines
+    return {**lines, t("set in this chat"): written} if written else lines
 
 
 async def _context(arguments: str, conversation: Conversation) -> str:
@@ -130,7 +130,7 @@ _NEW = "[provider/model] [text]"
 COMMANDS = (
     FunctionCommand(
         "new",
-        "start a new conversation; the old one is kept aside",
+        "start a new conversation; the old one is archived",
         _new,
         _NEW,
         changes="always",
@@ -138,13 +138,13 @@ COMMANDS = (
     ),
     FunctionCommand(
         "reset",
-        "the same, and what was chosen here is taken back",
+        "start over and clear this chat's settings",
         _reset,
         _NEW,
         changes="always",
         position=11,
     ),
-    FunctionCommand("status", "agent, model, conversation, how full the context is", _status, position=20),
-    FunctionCommand("context", "what a request takes: sections of the prompt, tools", _context, position=21),
-    FunctionCommand("tools", "the tools of this agent here", _tools, position=22),
+    FunctionCommand("status", "agent, model, conversation, context usage", _status, position=20),
+    FunctionCommand("context", "size of a request: prompt sections and tools", _context, position=21),
+    FunctionCommand("tools", "tools of this agent here", _tools, position=22),
 )

@@ -59,17 +59,17 @@ def list_(
     if as_json:
         document("sessions", {"total": len(found), "sessions": rows})
     elif not rows:
-        typer.echo(t("nothing was set aside") if aside else t("nothing was said here yet"), err=True)
+        typer.echo(t("nothing was archived") if aside else t("there are no conversations yet"), err=True)
     else:
         head = [t("conversation"), t("channel"), t("messages"),
-                *([] if aside else [t("tokens, about"), t("last heard")]), t("size"), t("state"),
+                *([] if aside else [t("tokens, about"), t("last message")]), t("size"), t("state"),
                 *([t("name")] if aside else [])]  # fmt: skip
         _print_columns(head, [_row(row, aside) for row in rows])
         if len(found) > limit:
             typer.echo(t("{count} more: --limit", count=len(found) - limit), err=True)
     damaged = not aside and any(row["damage"] for row in rows)
     if damaged and not as_json:
-        typer.echo(t("claw sessions repair --all mends what is damaged"), err=True)
+        typer.echo(t("claw sessions repair --all repairs damaged ones"), err=True)
     raise typer.Exit(code=int(damaged))
 
 
@@ -97,7 +97,7 @@ def show(
     for line in render_lines(entries):
         typer.echo(line)
     if damage := _damage(reading):
-        typer.echo(f"{damage}. {t('claw sessions repair {key} mends it', key=kept.name)}", err=True)
+        typer.echo(f"{damage}. {t('claw sessions repair {key} repairs it', key=kept.name)}", err=True)
 
 
 @app.command()
@@ -138,7 +138,7 @@ def search(
     if as_json:
         document("session-search", {"query": " ".join(text), "hits": [*map(_hit_data, hits)]})
     elif not hits:
-        typer.echo(t("nothing was found"), err=True)
+        typer.echo(t("no matches"), err=True)
     else:
         for hit in hits:
             _print_hit(hit)
@@ -194,7 +194,7 @@ def _session_data(kept: SessionFile, reading: ParsedSession | None = None) -> di
 def _damage(reading: ParsedSession) -> str:
     """Return what cannot be read of it; empty when all can."""
     if reading.reason == "invalid session header":
-        return t("its first line is no header")
+        return t("its first line is not a header")
     if reading.bad_lines:
         lines = ", ".join(map(str, reading.bad_lines[:10])) + (", …" if len(reading.bad_lines) > 10 else "")
         return t("damaged lines: {lines}", lines=lines)

@@ -39,7 +39,7 @@ def repair(
 ) -> None:
     """Leave out what cannot be read of a conversation; the file as it was stays beside it. Exit 1 when one is held."""
     if bool(key) == every:
-        raise UsageError("claw sessions repair wants one conversation, or --all")
+        raise UsageError("claw sessions repair needs a conversation, or --all")
     home = home_of(os.environ)
     found = list_sessions(home)
     chosen = (
@@ -62,7 +62,7 @@ def repair(
         for one in done:
             _print_repair(one)
         if not any(one.backup for one in done):
-            typer.echo(t("{count} looked at: nothing is damaged", count=len(done)))
+            typer.echo(t("{count} checked: nothing is damaged", count=len(done)))
     for line in refused:
         typer.echo(line, err=True)
     raise typer.Exit(code=int(bool(refused)))
@@ -89,7 +89,9 @@ def archive(
     if not (done.removed or done.compressed):
         has_limits = keep.compress_after or keep.remove_after or keep.max_size is not None
         typer.echo(
-            t("nothing is due") if has_limits else t("everything is kept: session.keep names no limit")
+            t("nothing needs to be cleaned up")
+            if has_limits
+            else t("everything is kept: session.keep sets no limit")
         )
 
 
@@ -101,11 +103,11 @@ def _archive_as(name: str, tag: str, as_json: bool) -> None:
         document("session-aside", {"key": kept.key, "state": tag, "file": str(archived_at)})
         return
     message = (
-        t("{name} begins anew with its next message", name=kept.name)
+        t("{name} starts over with the next message", name=kept.name)
         if tag == "reset"
         else t("{name} is deleted", name=kept.name)
     )
-    typer.echo(f"{message}\n{t('what was said is kept: {place}', place=archived_at)}")
+    typer.echo(f"{message}\n{t('the transcript is kept: {place}', place=archived_at)}")
 
 
 def _repair_data(one: RepairResult) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def _print_repair(one: RepairResult) -> None:
         return
     typer.echo(t("{name}: repaired", name=one.session.name))
     if one.restored_header:
-        typer.echo("  " + t("its first line was no header and was written anew"))
+        typer.echo("  " + t("its first line was not a header and has been rewritten"))
     for each in one.bad_lines:
         text = t(
             "line {line} is left out: {count:byte|bytes} from byte {at}",
@@ -128,7 +130,7 @@ def _print_repair(one: RepairResult) -> None:
             at=each.at_byte,
         )
         typer.echo(f"  {text}")
-    typer.echo("  " + t("the file as it was: {place}", place=one.backup))
+    typer.echo("  " + t("copy of the damaged file: {place}", place=one.backup))
 
 
 def _archive_data(done: ArchiveResult) -> dict[str, Any]:

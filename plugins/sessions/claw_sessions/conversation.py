@@ -16,17 +16,17 @@ DECISIONS = ("once", "always", "deny")
 async def _compact(focus: str, conversation: Conversation) -> str:
     """Summarise the older part now; a running turn goes on."""
     done = await conversation.call(compact_session, await conversation.turn(), conversation.runtime, focus)
-    return str(done.description) if done else t("there is nothing to make shorter in this conversation yet")
+    return str(done.description) if done else t("there is nothing to compact in this conversation yet")
 
 
 async def _approve(arguments: str, conversation: Conversation) -> str:
     words = arguments.split()
     if not words:
         rows = [f"{id}: {about}" for id, about in await conversation.call(_open_requests, conversation)]
-        return "\n".join(rows) or t("nothing waits for an answer of yours")
+        return "\n".join(rows) or t("no request is waiting for your answer")
     verdict = words[1].lower() if len(words) > 1 else "once"
     if verdict not in DECISIONS or len(words) > 2:
-        raise UsageError("/approve takes an id and once, always or deny", fix="/approve ID deny")
+        raise UsageError("usage: /approve ID once|always|deny", fix="/approve ID deny")
     return str(await conversation.call(_decide, conversation, words[0], verdict))
 
 
@@ -34,7 +34,7 @@ def _decide(conversation: Conversation, id: str, verdict: str) -> str:
     """Answer an open approval request as the person of this message."""
     approvals, inbound = conversation.runtime.approvals, conversation.inbound
     if approvals is None:
-        return t("nothing waits for an answer of yours")
+        return t("no request is waiting for your answer")
     who: dict[str, Any] = {"channel": inbound.address.channel, "sender": inbound.sender}
     return str(approvals.decide(id, verdict, owner=conversation.is_owner, **who).text)
 
@@ -57,13 +57,13 @@ def _shown_here(request: ApprovalRequest, conversation: Conversation) -> str:
     here, there = (replace(one, thread=None) for one in (conversation.inbound.address, request.origin))
     if conversation.is_direct or here == there:
         return request.shown
-    return t("asked in another chat; /approve shows it whole there, or where nobody else reads")
+    return t("requested in another chat; /approve shows it in full there, or in a private chat")
 
 
 COMMANDS = (
     FunctionCommand(
         "compact",
-        "make the past shorter",
+        "compact the conversation history",
         _compact,
         "[what matters]",
         changes="always",
@@ -72,7 +72,7 @@ COMMANDS = (
     ),
     FunctionCommand(
         "approve",
-        "answer what an agent asked to be allowed",
+        "answer an approval request",
         _approve,
         "[ID [once | always | deny]]",
         position=60,

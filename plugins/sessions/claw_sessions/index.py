@@ -119,8 +119,8 @@ def find_session(found: Sequence[SessionFile], name: str) -> SessionFile:
         if fitting:
             keys = ", ".join(kept.name for kept in fitting[:5])
             raise UsageError(
-                "{name} may be several conversations: {keys}",
-                fix="Write the whole name",
+                "{name} matches several conversations: {keys}",
+                fix="Give the full name",
                 name=name,
                 keys=keys,
             )
@@ -129,10 +129,10 @@ def find_session(found: Sequence[SessionFile], name: str) -> SessionFile:
 
 def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:
     if not found:
-        return UsageError("there is no conversation {name}: nothing was said here yet", name=name)
+        return UsageError("there is no conversation {name}, and no other one yet", name=name)
     if aside := next((kept for kept in found if kept.key == name or _has_tail(kept, name)), None):
         return UsageError(
-            "the conversation {name} was set aside",
+            "the conversation {name} is archived",
             fix="claw sessions show {file} shows it",
             name=aside.key,
             file=aside.archived_stamp or aside.path.name,
@@ -140,7 +140,7 @@ def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:
     keys = [kept.key for kept in found if kept.state == CURRENT and kept.key]
     if not keys:
         return UsageError(
-            "there is no conversation {name}", fix="claw sessions list --aside shows old ones", name=name
+            "there is no conversation {name}", fix="claw sessions list --aside shows archived ones", name=name
         )
     return UsageError(
         "there is no conversation {name}",

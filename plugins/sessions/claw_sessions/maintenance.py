@@ -180,14 +180,16 @@ def _locked(home: Path, kept: SessionFile, clock: Clock) -> Iterator[Database]:
     :raises UsageError: it is archived already.
     """
     if kept.state not in (CURRENT, LEFT_OVER):
-        problem = "{name} was set aside: nothing is done to it any more"
-        raise UsageError(problem, fix="claw sessions show and export read it", name=kept.path.name)
+        problem = "{name} is archived and cannot be changed"
+        raise UsageError(
+            problem, fix="claw sessions show and claw sessions export can read it", name=kept.path.name
+        )
     database = Database(home / "state.db", clock)
     lock = SessionStore(home, database, clock).lock_of(kept.key or kept.path.name, kept.path)
     try:
         lock.take()
         if not kept.path.exists():
-            raise UsageError("{name} was set aside a moment ago", name=kept.name)
+            raise UsageError("{name} was archived a moment ago", name=kept.name)
         yield database
     finally:
         lock.close()

@@ -89,10 +89,10 @@ def heading(passage: Passage) -> str:
             return (
                 t("{tool} failed", tool=passage.author)
                 if passage.is_error
-                else t("{tool} answers", tool=passage.author)
+                else t("{tool} result", tool=passage.author)
             )
         case "summary":
-            return t("summary of what came before")
+            return t("summary of earlier messages")
     return passage.author or t("note")
 
 
@@ -112,7 +112,7 @@ def _to_passages(entry: Entry) -> Iterator[Passage]:
         case CustomMessage():
             yield Passage(id, at, NOTE, entry.custom_type, _text(entry.content), _images(entry.content))
         case MemoryFlushRecord():
-            yield Passage(id, at, NOTE, t("memory"), t("what matters was saved before a compaction"))
+            yield Passage(id, at, NOTE, t("memory"), t("memory was saved before compaction"))
         case ModelChange():
             yield Passage(id, at, NOTE, t("model"), entry.model)
         case ThinkingLevelChange():

@@ -181,8 +181,8 @@ class TelegramChannel:
         open_groups = [id for id, group in self._account.settings.groups.items() if not group.require_mention]
         if open_groups and not bot.hears_all:
             self._privacy_note = t(
-                "privacy mode is on, so in groups it hears commands, mentions and replies only: "
-                "switch it off at @BotFather (/setprivacy), then add the bot to the group again"
+                "privacy mode is on, so in groups the bot receives only commands, mentions and replies: "
+                "turn it off with @BotFather (/setprivacy), then add the bot to the group again"
             )
         return bot
 
@@ -202,16 +202,15 @@ class TelegramChannel:
                 await asyncio.sleep(found.seconds)
 
     def _no_such_token(self) -> ConfigError:
-        fix = "Take the token that @BotFather shows for this bot: claw config set {name}.botToken TOKEN"
-        return ConfigError(
-            f"{self._account.key}.botToken", "no bot at Telegram has this token", fix, name=self._account.key
-        )
+        key, problem = self._account.key, "Telegram knows no bot with this token"
+        fix = "Copy the token that @BotFather shows for this bot: claw config set {name}.botToken TOKEN"
+        return ConfigError(f"{key}.botToken", problem, fix, name=key)
 
     def _on_received(self, held: bool = True) -> None:
         again = self._state.state == "waiting"
         if self._last_failure and held:
             self._last_failure = ""
-            _log.info("%s: %s", self._log_name, t("hears again"))
+            _log.info("%s: %s", self._log_name, t("receiving messages again"))
         self._update_state(
             state="up",
             detail=self._privacy_note,
@@ -223,9 +222,9 @@ class TelegramChannel:
         if found.kind == "fatal":
             detail = str(self._no_such_token())
         elif found.kind == "conflict":
-            detail = t("another process polls with this bot's token, and this one waits until you stop it")
+            detail = t("another process polls with this bot's token; this one waits until you stop it")
         elif found.kind == "webhook":
-            detail = t("a webhook was set for this bot; it is taken away, nothing that waits is lost")
+            detail = t("a webhook was set for this bot and is removed; no waiting message is lost")
         else:
             detail = str(why)
         if found.kind not in ("fatal", self._last_failure):  # the gateway reports fatal errors itself
@@ -336,7 +335,7 @@ class TelegramChannel:
         most = self.limits.media_in_bytes
         if (attachment.size_bytes or 0) > most:
             raise DeliveryError(
-                "Telegram hands out no file over {size} MB to bots", permanent=True, size=most >> 20
+                "Telegram does not give bots files over {size} MB", permanent=True, size=most >> 20
             )
         api = self._api()
         file = await api.call("getFile", {"file_id": attachment.key})
@@ -403,7 +402,7 @@ class TelegramChannel:
         size = (await asyncio.to_thread(path.stat)).st_size
         if size > self.limits.media_out_bytes:
             most = self.limits.media_out_bytes >> 20
-            raise DeliveryError("Telegram takes no file over {size} MB from bots", permanent=True, size=most)
+            raise DeliveryError("Telegram does not accept files over {size} MB", permanent=True, size=most)
         mime = attachment.mime or mimetypes.guess_type(path.name)[0] or ""
         outgoing = self._to_message(outbound)
         way = media_method(attachment.kind, mime, size, voice=outbound.voice)

@@ -23,7 +23,7 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
         if why.status in _NO_SUCH_TOKEN:
             problem, fix = (
                 t("Telegram knows no bot with this token"),
-                t("take the token that @BotFather shows"),
+                t("copy the token that @BotFather shows"),
             )
             return [Finding(f"{account.key}.botToken", "credentials", problem, fix)]
         return [Finding("", "refused", why.problem)]
@@ -33,10 +33,10 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
     open_groups = [id for id, group in account.settings.groups.items() if not group.require_mention]
     if open_groups and not bot.hears_all:
         problem = t(
-            "privacy mode is on: of the groups {ids} it hears commands, mentions and replies only",
+            "privacy mode is on: in the groups {ids} the bot receives only commands, mentions and replies",
             ids=", ".join(open_groups),
         )
-        fix = t("switch it off at @BotFather (/setprivacy), then add the bot to the group again")
+        fix = t("turn it off with @BotFather (/setprivacy), then add the bot to the group again")
         found.append(Finding("", "privacy", problem, fix))
     return found + _check_webhook(
         account, str(webhook.get("url") or ""), str(webhook.get("last_error_message") or "")
@@ -46,15 +46,15 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
 def _check_webhook(account: "Account", url: str, error: str) -> list[Finding]:
     wanted = account.settings.webhook_url or ""
     if account.settings.mode == "polling":
-        problem = t("a webhook is set ({url}); whoever polls takes it away", url=url)
+        problem = t("a webhook is set ({url}); polling removes it", url=url)
         return [Finding("", "webhook", problem, grave=False)] if url else []
     if error:
-        fix = t("look whether {url} reaches the gateway at {path}", url=url, path=account.path)
+        fix = t("check that {url} reaches the gateway at {path}", url=url, path=account.path)
         return [Finding("", "webhook", t("Telegram could not deliver: {error}", error=error), fix)]
     if not url and not wanted:
         fix = t("write the public address into {key}, or set it yourself", key=f"{account.key}.webhookUrl")
-        return [Finding("", "webhook", t("no webhook is set, so nothing comes in"), fix)]
+        return [Finding("", "webhook", t("no webhook is set, so no message arrives"), fix)]
     if wanted and url != wanted:
-        problem = t("the webhook that is set is another one ({url}); the next start sets it", url=url or "-")
+        problem = t("another webhook is set ({url}); the next start replaces it", url=url or "-")
         return [Finding("", "webhook", problem, grave=False)]
     return []

@@ -123,7 +123,7 @@ def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:
     for button in buttons:
         if not 1 <= len(button.value.encode()) <= 64:
             raise DeliveryError(
-                "the button {label} holds a value that is not 1 to 64 bytes long",
+                "the value of button {label} is not 1 to 64 bytes long",
                 permanent=True,
                 label=button.label,
             )

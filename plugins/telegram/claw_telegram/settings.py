@@ -75,14 +75,14 @@ def accounts(config: PluginConfig) -> list[Account]:
         account = _account(name, section, config, count)
         bot = section.api_base, account.token
         if same := next((other for other in found if (other.settings.api_base, other.token) == bot), None):
-            problem = "is the token of {other} too, and one bot answers to one account only"
-            fix = "Ask @BotFather for a bot of its own, or take one of the two out"
+            problem = "is also the token of {other}; a bot can serve only one account"
+            fix = "Create another bot with @BotFather, or remove one of the two"
             raise ConfigError(f"{account.key}.botToken", problem, fix, other=f"{same.key}.botToken")
         if account.uses_webhook and (
             same_path := next((one for one in found if one.uses_webhook and one.path == account.path), None)
         ):
-            problem = "{path} is the path of {other} too, and each bot is called at one of its own"
-            fix = "Write another one, or none: the account's name makes one"
+            problem = "{path} is also the path of {other}; each bot needs its own"
+            fix = "Write another one, or remove it: the default is made from the account's name"
             raise ConfigError(
                 f"{account.key}.webhookPath", problem, fix, path=account.path, other=same_path.key
             )
@@ -98,18 +98,18 @@ def _account(name: str, section: TelegramSettings, config: PluginConfig, count: 
     if not token and section.bot_token is None and count == 1:
         token = config.environ.get("TELEGRAM_BOT_TOKEN", "").strip()
     if not token:
-        fix = "Ask @BotFather for a bot (/newbot), then: claw config set {name}.botToken TOKEN"
+        fix = "Create a bot with @BotFather (/newbot), then: claw config set {name}.botToken TOKEN"
         raise ConfigError(f"{key}.botToken", "the bot has no token, so it does not start", fix, name=key)
     secret = ""
     if section.mode == "webhook":
         secret = _secret_text(section.webhook_secret, f"{key}.webhookSecret")
         if not secret:
-            problem = "in webhook mode without a secret anybody could post, so the channel does not start"
+            problem = "webhook mode needs a secret, otherwise anyone could post: the channel does not start"
             raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)
         if len(secret) > 256 or not all(
             reply.isascii() and (reply.isalnum() or reply in "_-") for reply in secret
         ):
-            problem = "Telegram takes no such webhook secret"
+            problem = "Telegram does not accept this webhook secret"
             raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)
     return Account(name, key, section, token, secret)
 

@@ -20,12 +20,12 @@ _BEGIN_NEW = "begin a new one (/new), or use a model with a larger window"
 _CHECK_SETTINGS = "check the settings of the model and of providers.{name}"
 # The problem and its fix; the service's own text is appended to the problem.
 _PROBLEMS = {
-    "auth": ("the service refused the key{said}", "check the key: providers.{name}.apiKey, or its environment variable"),
-    "auth_permanent": ("the service refused the key for good{said}", "put another key in: claw auth add {name}"),
+    "auth": ("the service rejected the key{said}", "check the key: providers.{name}.apiKey, or its environment variable"),
+    "auth_permanent": ("the service rejected the key permanently{said}", "add another key: claw auth add {name}"),
     "session_expired": ("the service no longer knows the conversation{said}", _BEGIN_NEW),
     "permission": ("this key may not use the model{said}", "use another model, or a key that may use it"),
     "billing": ("the account has no credit left{said}", "check the plan and billing of this account"),
-    "rate_limit": ("the service asks us to slow down{said}", _TRY_LATER),
+    "rate_limit": ("the service is rate limiting requests{said}", _TRY_LATER),
     "overloaded": ("the service is overloaded{said}", _TRY_LATER),
     "server": ("the service failed{said}", _TRY_LATER),
     "network": ("the connection to the service failed{said}", "check the network and providers.{name}.baseUrl"),
@@ -33,13 +33,14 @@ _PROBLEMS = {
     "timeout": ("the service did not answer in time{said}", _WAIT_LONGER),
     "context_overflow": ("the conversation is too long for this model{said}", _BEGIN_NEW),
     "request_too_large": ("the request is too large{said}", "begin a new conversation (/new), or send less"),
-    "bad_request": ("the service did not accept the request{said}", _CHECK_SETTINGS),
+    "bad_request": ("the service rejected the request{said}", _CHECK_SETTINGS),
     "model_not_found": ("the service does not know this model{said}", "check its name, and providers.{name}.baseUrl"),
     "no_path": (
-        "the service knows no such address{said}",
-        "check providers.{name}.baseUrl: it is written as on the service's page, with /v1 once where that has it",
+        "the service does not know this address{said}",
+        "check providers.{name}.baseUrl: write it as in the service's documentation, with /v1 "
+        "once if it has one",
     ),
-    "empty": ("the model said nothing{said}", "Ask again, or choose another: /model"),
+    "empty": ("the model gave an empty answer{said}", "Ask again, or choose another model with /model"),
     "unknown": ("the model call failed{said}", _TRY_LATER),
 }  # fmt: skip
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "network", "truncated", "timeout", "empty"})

@@ -154,7 +154,7 @@ def _type_of(value: Any) -> str:
 
 def _require_object(schema: Schema) -> Schema:
     if schema.get("type") != "object" or "anyOf" in schema or "oneOf" in schema:
-        raise _UnsupportedSchema(t("the top is not one object"))
+        raise _UnsupportedSchema(t("the top level is not an object"))
     return schema
 
 

@@ -203,8 +203,8 @@ async def _stream(
 def _malformed(why: Exception, service: str) -> ProviderError:
     """Return the error for an event whose form the fold does not know."""
     return ProviderError(
-        "the service sent something that is no part of an answer ({kind})",
-        fix="check that providers.{name} speaks this protocol", reason="server", retryable=True, where=service,
+        "the service sent an unexpected response ({kind})",
+        fix="check that providers.{name} uses this protocol", reason="server", retryable=True, where=service,
         name=service.partition("/")[0], kind=type(why).__name__,
     )  # fmt: skip
 
@@ -221,7 +221,7 @@ async def _read_body(chunks: AsyncIterator[bytes]) -> bytes:
 
 def _too_long(service: str = "") -> ProviderError:
     return ProviderError(
-        "the service sent an answer without end", reason="server", retryable=True, where=service
+        "the service sent an answer that is too large", reason="server", retryable=True, where=service
     )
 
 
@@ -300,7 +300,9 @@ class SseDecoder:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         self._size += len(chunk)
         if self._size > EVENT_BYTES:
-            raise ProviderError("the service sent an event without end", reason="server", retryable=True)
+            raise ProviderError(
+                "the service sent an event that is too large", reason="server", retryable=True
+            )
         if b"\n" not in chunk:
             self._rest.append(chunk)
             return []

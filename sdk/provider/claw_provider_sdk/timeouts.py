@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from claw.config.models import ProviderConfig
 
 _TAIL_SECONDS = 3.0
-_NO_FIRST_OUTPUT = "the service did not begin to answer within {n} s"
-_NO_NEXT_OUTPUT = "the service stopped in the middle of its answer: no word for {n} s"
-_NOT_FINISHED = "the service was not done with its answer within {n} s"
+_NO_FIRST_OUTPUT = "the service did not start to answer within {n} s"
+_NO_NEXT_OUTPUT = "the service stopped in the middle of its answer: no data for {n} s"
+_NOT_FINISHED = "the service did not finish its answer within {n} s"
 
 
 @dataclass(frozen=True, slots=True)

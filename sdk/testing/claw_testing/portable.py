@@ -61,7 +61,10 @@ def _name_and_description(tool: ToolDefinition) -> Iterator[PortabilityProblem]:
     if not TOOL_NAME.fullmatch(tool.name):
         yield PortabilityProblem(
             "name",
-            t("{name} is no name: a letter, then letters, digits, _ and -, at most 64", name=repr(tool.name)),
+            t(
+                "{name} is not a valid name: a letter, then letters, digits, _ and -, at most 64 characters",
+                name=repr(tool.name),
+            ),
         )
     description = tool.description.strip()
     one_word = description.isascii() and len(description.split()) < 2
@@ -85,7 +88,7 @@ def _schema(schema: Mapping[str, Any]) -> Iterator[PortabilityProblem]:
         jsonschema.Draft202012Validator.check_schema(dict(schema))
     except jsonschema.SchemaError as why:
         yield PortabilityProblem(
-            "anthropic", t("its parameters are not a sound JSON Schema: {error}", error=why.message[:200])
+            "anthropic", t("its parameters are not a valid JSON Schema: {error}", error=why.message[:200])
         )
         return
     unions = {"anyOf", "oneOf", "allOf"} & schema.keys()
@@ -115,7 +118,7 @@ def _gemini_losses(
     if isinstance(ref := node.get("$ref"), str):
         name = ref.rsplit("/", 1)[-1]
         if name in inside or name not in definitions:
-            yield where, t("a type that holds itself has no end there")
+            yield where, t("a recursive type cannot be expanded there")
             return
         node, inside = definitions[name], (*inside, name)
     for key in ("not", "if", "patternProperties", "prefixItems", "dependentRequired"):

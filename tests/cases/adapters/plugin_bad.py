@@ -177,7 +177,7 @@ def _extras(
     if "log_growth_max_mb" in extra:
         assert len(told) < extra["log_growth_max_mb"] * 1_000_000
     if "audit_reports" in extra:
-        assert "in the place of claw's own" in told
+        assert "replaced claw's function" in told
     if extra.get("tool_call") == "denied" or case["expect"].get("tool_error"):
         results = [
             m

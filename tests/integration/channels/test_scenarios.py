@@ -339,7 +339,7 @@ async def test_an_answer_whose_fate_is_unknown_stands_there_once_or_is_marked_an
     else:
         assert 1 <= len(answers) <= 1 + turn["possiblyRepeated"] <= 2
         assert "unknown" in turn["undelivered"] and [one["turn"] for one in stuck] == [turn["turn"]]
-        assert any("whether a message of mine has arrived" in text for text in seen)
+        assert any("if my last message arrived" in text for text in seen)
 
 
 @every_platform
@@ -604,7 +604,7 @@ async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tm
         await stage.says("/model **/*.md _or_ `src`", stage.ann)
         (seen,) = await told(harness, stage, stage.direct(stage.ann))
     as_shown = seen.text.replace("\\", "") if stage.name == "discord" else seen.text
-    assert "there is no model **/*.md _or_ `src`" in as_shown
+    assert "unknown model **/*.md _or_ `src`" in as_shown
     assert seen.code == ()
 
 
@@ -655,5 +655,5 @@ async def test_an_answer_that_was_under_way_before_a_stop_stands_once_also_when_
     async with served(stage, FakeProvider(), tmp_path, tree) as harness:
         (first, told_of) = texts(await told(harness, stage, place, 2))
         (turn,) = harness.app.runtime.turn_log.turns()
-    assert first == "it stands" and "whether a message of mine has arrived" in told_of
+    assert first == "it stands" and "if my last message arrived" in told_of
     assert "unknown" in turn["undelivered"]

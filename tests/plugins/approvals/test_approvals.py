@@ -103,7 +103,7 @@ async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(desk: De
 
     assert by(approvals, id, "deny").accepted
     late = by(approvals, id, "once")
-    assert (late.accepted, late.text) == (False, f"request {id} is decided already: deny")
+    assert (late.accepted, late.text) == (False, f"request {id} was already answered: deny")
     assert not (await task).allowed
 
 
@@ -132,11 +132,9 @@ async def test_nobody_answers_so_the_answer_is_no(desk: Desk) -> None:
     decision = await task
     assert (decision.allowed, decision.reason) == (
         False,
-        "a person was asked and nobody answered within 1 min",
+        "the user was asked and did not answer within 1 min",
     )
-    assert (
-        by(approvals, id, "once").text == f"request {id} is over: nobody answered in time, or it was stopped"
-    )
+    assert by(approvals, id, "once").text == f"request {id} has expired or was stopped"
 
 
 async def test_what_was_stopped_and_is_wanted_again_is_asked_again(desk: Desk) -> None:
@@ -157,7 +155,7 @@ async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothin
     await asyncio.wait({task})
     assert approvals.pending() == ()
     told = by(approvals, id, "once")
-    assert (told.accepted, told.text) == (False, f"nobody waits for request {id} any more: nothing was run")
+    assert (told.accepted, told.text) == (False, f"request {id} is no longer waiting; nothing was run")
 
 
 async def test_a_question_is_of_its_turn_alone(desk: Desk) -> None:
@@ -235,7 +233,7 @@ async def test_who_is_no_approver_learns_nothing_of_what_is_asked(desk: Desk) ->
 async def test_an_unknown_id_and_an_unknown_verdict_get_a_clear_line(desk: Desk) -> None:
     approvals = desk.open()
     assert by(approvals, "zzzz", "once").text == "there is no request zzzz"
-    assert by(approvals, "zzzz", "yes").text == "yes is no verdict: once, always or deny"
+    assert by(approvals, "zzzz", "yes").text == "yes is not an answer: use once, always or deny"
 
 
 # --- nobody can be asked
@@ -369,7 +367,7 @@ async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) ->
     assert sorted(decision.allowed for decision in decisions) == [False, True]
     assert len(desk.shown) == 1
     [refused] = [decision for decision in decisions if not decision.allowed]
-    assert refused.reason == "what was allowed once has been used already"
+    assert refused.reason == "the one-time approval was already used"
 
 
 # --- always

@@ -22,10 +22,10 @@ _NETWORKS: dict[DiscordChannel, HttpClients] = {}
 MENU = (
     ("help", "show these commands", ""),
     ("new", "start a new conversation", "[provider/model] [text]"),
-    ("stop", "stop the turn that runs", ""),
+    ("stop", "stop the running turn", ""),
     ("status", "agent, model, conversation", ""),
-    ("model", "which model answers here", "[provider/model[@key] | default]"),
-    ("approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]"),
+    ("model", "show or choose the model", "[provider/model[@key] | default]"),
+    ("approve", "answer an approval request", "[ID [once | always | deny]]"),
 )
 """Chat commands, as the host gathers them from plugins."""
 ME = f"<@{FakeDiscord.ME}>"

@@ -195,7 +195,7 @@ async def test_commands_are_registered_chosen_and_thought_about_until_that_is_ta
     tree = discord.app_commands.CommandTree(client)
     chosen: list[tuple[str, bool]] = []
 
-    @tree.command(name="model", description="Which model answers")
+    @tree.command(name="model", description="Show or choose the model")
     async def model(interaction: discord.Interaction, text: str = "") -> None:
         await interaction.response.defer(ephemeral=True, thinking=True)
         chosen.append((text, service.rest.thinking == {str(interaction.id): True}))

@@ -27,7 +27,7 @@ async def test_an_id_is_no_path_to_the_channel_itself(
                 "take off": lambda id: made.react(here(), id, "x", True),
                 "react with": lambda emoji: made.react(here(), ours, emoji),
             }[what]
-            with pytest.raises(DeliveryError, match="of Discord") as refused:
+            with pytest.raises(DeliveryError, match="a Discord") as refused:
                 await act(odd)
             assert refused.value.permanent
         assert service.log[before:] == [] and service.shown() == ["mine"]

@@ -61,8 +61,8 @@ GROUPS: dict[str, Any] = {"groups": {"oc_team": {}}}
 @pytest.mark.parametrize(
     ("scope", "settings", "purpose", "grave"),
     [
-        ("im:message.p2p_msg:readonly", {}, "direct messages are heard", True),
-        ("im:message.group_msg", GROUPS, "what groups said before", False),
+        ("im:message.p2p_msg:readonly", {}, "direct messages are received", True),
+        ("im:message.group_msg", GROUPS, "earlier group messages", False),
         ("im:message.group_msg", {"groups": {"oc_1": {"requireMention": False}}}, "without a mention", True),
     ],
 )

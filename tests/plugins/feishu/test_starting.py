@@ -154,4 +154,4 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
     assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c", "d"]
     [refused] = config.failed_accounts.values()
     assert refused.key == "channels.feishu.accounts.b.webhookPath"
-    assert "/in is the path of channels.feishu too" in refused.problem
+    assert "/in is also the path of channels.feishu" in refused.problem

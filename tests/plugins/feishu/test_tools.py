@@ -229,7 +229,7 @@ def test_an_address_is_as_good_as_a_token(text: str) -> None:
 async def test_an_id_that_would_lead_elsewhere_is_asked_of_nobody(
     tool: str, arguments: dict[str, Any], office: Office
 ) -> None:
-    assert "is no id of Feishu" in await office.refused(f"feishu_{tool}", **arguments)
+    assert "is not a Feishu id" in await office.refused(f"feishu_{tool}", **arguments)
     assert not [call for call in office.feishu.calls("/") if "/auth/" not in call.path]
 
 

@@ -201,8 +201,8 @@ def test_a_body_may_have_a_megabyte_and_ten_seconds() -> None:
         ({}, {"encryptKey": "another-key"}, "compare encryptKey"),
         ({}, {"verificationToken": "another-token"}, "compare verificationToken"),
         ({"key": ""}, {}, "set the Encrypt Key in the developer console"),
-        ({"ahead": 400}, {}, "is the clock of this machine right?"),
-        ({"ahead": -400}, {}, "is the clock of this machine right?"),
+        ({"ahead": 400}, {}, "check the clock of this machine"),
+        ({"ahead": -400}, {}, "check the clock of this machine"),
     ],
 )
 async def test_why_nothing_comes_is_told_once_until_something_comes(

@@ -90,7 +90,7 @@ async def test_a_passing_failure_is_tried_again_and_a_permanent_one_is_not(harne
 
     assert service.shown == ["one", "three"]
     assert harness.states() == {"tchat-1:0": "paid", "tchat-1:1": "refused", "tchat-1:2": "paid"}
-    assert harness.told == ["channel fake: an answer was not sent: never"]
+    assert harness.told == ["channel fake: a reply was not sent: never"]
 
 
 @pytest.mark.parametrize("asked", [0.02, 0.8], ids=["shorter than our own pause", "longer"])
@@ -157,12 +157,12 @@ async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the
     await delivery.stop(3)
 
     assert [one.text for one in service.tried][:1] == ["hello"]
-    assert len(service.shown) == 1 and "whether a message of mine has arrived" in service.shown[0]
+    assert len(service.shown) == 1 and "if my last message arrived" in service.shown[0]
     assert harness.states() == {"tchat-1:0": "unknown", "t:doubt": "paid"}
     assert harness.repeated() == []
-    assert "whether an answer arrived is unknown" in harness.told[-1]
+    assert "it is unknown if a reply arrived" in harness.told[-1]
     [turn] = harness.journal.turns(open_only=True)
-    assert turn["undelivered"].startswith("unknown: whether it arrived is unknown")
+    assert turn["undelivered"].startswith("unknown: it is unknown if it arrived")
 
 
 async def test_a_channel_with_a_bug_is_not_asked_for_one_message_more_and_the_owner_is_told(harness):
@@ -173,7 +173,7 @@ async def test_a_channel_with_a_bug_is_not_asked_for_one_message_more_and_the_ow
 
     assert [one.text for one in service.tried] == ["hello"]
     assert harness.states() == {"tchat-1:0": "unknown"}
-    assert "whether an answer arrived is unknown" in harness.told[-1]
+    assert "it is unknown if a reply arrived" in harness.told[-1]
 
 
 async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_a_turn(harness):

@@ -71,7 +71,7 @@ def test_a_code_is_good_for_an_hour_and_once(pairing, watch):
     code = pairing.request_code("telegram", "default", ANN)
     watch.seconds += VALID_SECONDS
     assert pairing.pending() == ()
-    with pytest.raises(UsageError, match="nobody who waits"):
+    with pytest.raises(UsageError, match="no pending request"):
         pairing.approve(code)
     fresh = pairing.request_code("telegram", "default", ANN)
     assert fresh != code

@@ -235,4 +235,4 @@ async def test_a_caller_is_told_that_the_model_said_nothing(stream):
         else:
             text = answer.choices[0].message.content
 
-    assert text == "The model said nothing. Please ask again."
+    assert text == "The model gave an empty answer. Please ask again."

@@ -95,7 +95,7 @@ def test_calls_that_nobody_can_read_end_a_turn_after_a_few_in_a_row() -> None:
     for _ in range(MAX_UNREADABLE):
         repetition.count_unreadable()
 
-    assert "could be read" in repetition.stop_reason_text
+    assert "could be parsed" in repetition.stop_reason_text
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=60), st.integers(1, 12))

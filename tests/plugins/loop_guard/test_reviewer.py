@@ -64,4 +64,4 @@ def test_calls_that_cannot_be_read_end_the_turn_with_the_error_that_the_model_go
     assert reviews[:2] == [None, None]
     assert reviews[2]
     assert reviews[2].why == "write it as JSON"
-    assert "could be read" in reviews[2].end_turn
+    assert "could be parsed" in reviews[2].end_turn

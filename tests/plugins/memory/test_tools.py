@@ -74,7 +74,7 @@ async def test_a_search_tells_path_lines_score_and_age_and_the_source_to_quote(t
     assert lines[1:3] == ["- The dentist is in Basel.", "Source: memory/2026-03-01.md#3"]
     [found] = result.details["results"]
     assert found["fresh"] and found["from"] == 3 and not result.details["byMeaning"]
-    assert "Searched by words alone: no embedder is in use." in lines[-1]
+    assert "Searched by words alone: no embedder is active." in lines[-1]
 
 
 @pytest.mark.parametrize(("mode", "session", "cited"), [
@@ -194,7 +194,7 @@ async def test_an_embedder_that_nobody_brought_is_named_and_words_are_searched(t
 
     result = await ask(tmp_path, "memory_search", query="dentist", settings={"provider": "nanoe7"})
 
-    assert "Basel" in words(result) and "no embedder is called nanoe7" in words(result)
+    assert "Basel" in words(result) and "there is no embedder nanoe7" in words(result)
 
 
 def test_the_section_stands_only_with_the_tool():
@@ -365,4 +365,4 @@ def test_an_embedder_that_is_not_there_is_told_and_fails_the_indexing(
 
     done = claw("index")
 
-    assert done.exit_code == 1 and "no embedder is called acme" in done.stderr
+    assert done.exit_code == 1 and "there is no embedder acme" in done.stderr

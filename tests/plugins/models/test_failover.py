@@ -195,12 +195,14 @@ async def test_when_all_fail_one_error_lists_every_attempt():
 
 
 async def test_a_model_of_nobody_and_a_provider_without_key_say_what_to_do():
-    with pytest.raises(ProviderError, match="no provider named nobody"):
+    with pytest.raises(ProviderError, match="there is no provider nobody"):
         await answer(refs("nobody/m"), [])
-    with pytest.raises(ProviderError, match=r"a has no key\. claw auth add a takes one; or set apiKey under"):
+    with pytest.raises(
+        ProviderError, match=r"a has no API key\. add one with claw auth add a, or set providers\.a\.apiKey"
+    ):
         await answer(refs("a/m"), [FakeProvider(name="a", keys=[])])
     named = {"a": ("A_KEY", "A_API_KEY")}
-    with pytest.raises(ProviderError, match="claw auth add a takes one; or set A_KEY / A_API_KEY, or apiKey"):
+    with pytest.raises(ProviderError, match="add one with claw auth add a, or set A_KEY / A_API_KEY, or set"):
         await answer(refs("a/m"), [FakeProvider(name="a", keys=[])], variables=named)
 
 

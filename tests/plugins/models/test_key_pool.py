@@ -139,8 +139,8 @@ def test_without_credit_nobody_asks_until_somebody_has_paid():
 
     assert not keys.try_acquire("fake", [ONE], ONE, "m")
     why = keys.cooldown_error("fake", ONE, "m")
-    assert why.problem == "its key one waits 4 h after a failure: no credit left"
-    assert "Once the account has credit, claw models probe tries it" in why.fix
+    assert why.problem == "its key one paused for 4 h after a failure: no credit left"
+    assert "Once the account has credit, run claw models probe" in why.fix
 
 
 @pytest.mark.parametrize(
@@ -172,23 +172,23 @@ def test_no_rate_limit_alone_makes_a_key_rest_longer_than_five_minutes(failures)
 def test_a_rest_is_told_in_words():
     use = after_failure(replace(KeyState(), failures=2), "rate_limit", NOW, CooldownRules())
 
-    assert describe_cooldown(use, NOW + 60) == "waits 4 min after 3 failures: rate limit"
+    assert describe_cooldown(use, NOW + 60) == "paused for 4 min after 3 failures: rate limit"
     assert describe_cooldown(use, NOW + 6000) == ""
 
 
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("rate_limit", "It is tried again at {at} at the latest; claw models probe tries it now"),
+        ("rate_limit", "It is retried at {at} at the latest; claw models probe tests it now"),
         (
             "billing",
-            "Once the account has credit, claw models probe tries it; without that it is tried at {at}",
+            "Once the account has credit, run claw models probe; otherwise it is retried at {at}",
         ),
         (
             "auth",
-            "claw auth add fake takes one that works; this one is tried again at {at}, by claw models probe",
+            "add a working key with claw auth add fake; this one is retried at {at}, or now with claw models probe",
         ),
-        ("auth_permanent", "claw auth add fake takes one that works"),
+        ("auth_permanent", "add a working key with claw auth add fake"),
     ],
 )
 def test_a_key_that_rests_says_until_when_and_what_ends_it_sooner(reason: str, advice: str):

@@ -126,7 +126,7 @@ def test_tools_are_told_in_a_fixed_order_then_others_by_lower_case_name():
 def test_a_core_tool_is_summed_up_by_us_another_by_the_first_line_of_its_maker():
     text = whole(facts("read", "acme"))
 
-    assert "- read: see a file" in text
+    assert "- read: read a file" in text
     assert "- acme: acme as its maker tells it\n" in text
     bare = replace(facts(), tools=(ToolSpec("acme", "", {}),))
     assert "- acme\n" in whole(bare)
@@ -167,7 +167,7 @@ def test_a_sub_agent_gets_little_and_still_the_safety():
 def test_time_is_told_as_a_zone_and_never_as_a_clock():
     text = whole(facts("session_status", zone="Asia/Tokyo"))
 
-    assert "Time zone: Asia/Tokyo. What time it is: `session_status`." in text
+    assert "Time zone: Asia/Tokyo. For the time: `session_status`." in text
 
 
 def test_files_that_change_on_their_own_stand_behind_the_cache_boundary():

@@ -17,10 +17,10 @@ TOKEN = "6543210987:AAE_fake-token-of-a-loopback-service01"
 MENU = (
     ("help", "show these commands", ""),
     ("new", "start a new conversation", "[provider/model] [text]"),
-    ("stop", "stop the turn that runs", ""),
+    ("stop", "stop the running turn", ""),
     ("status", "agent, model, conversation", ""),
-    ("model", "which model answers here", "[provider/model[@key] | default]"),
-    ("approve", "answer what an agent asked to be allowed", "[ID [once | always | deny]]"),
+    ("model", "show or choose the model", "[provider/model[@key] | default]"),
+    ("approve", "answer an approval request", "[ID [once | always | deny]]"),
 )
 """Chat commands, as the host gathers them from plugins."""
 QUICK = PollTimings(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=0.05)

@@ -46,7 +46,7 @@ async def test_webhook_mode_without_a_webhook_hears_nothing() -> None:
         [one] = await found(service, **HOOK)
         assert one.grave and "channels.telegram.webhookUrl" in one.mend
         [other] = await found(service, webhookUrl="https://here.example/hook", **HOOK)
-        assert not other.grave, "the start sets it"
+        assert not other.grave, "the next start replaces it"
         service.webhook["url"] = "https://here.example/hook"
         assert await found(service, webhookUrl="https://here.example/hook", **HOOK) == []
 

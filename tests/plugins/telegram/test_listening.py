@@ -225,11 +225,11 @@ async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_
         fake.says("ends the poll")
         await soon(lambda: channel.state.reconnects == 1)
         fake.says("ends a poll that was held")
-        await soon(lambda: "hears again" in caplog.text)
+        await soon(lambda: "receiving messages again" in caplog.text)
     assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
         (
             "WARNING",
-            "telegram: another process polls with this bot's token, and this one waits until you stop it",
+            "telegram: another process polls with this bot's token; this one waits until you stop it",
         ),
         ("INFO", "telegram: hears again"),
     ]

@@ -167,7 +167,7 @@ async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() 
         assert [key["callback_data"] for key in row] == ["ap:1:once", "ap:1:deny"]
         fake.presses(int(receipt.message_ids[0]), "ap:1:once")
         await soon(lambda: fake.calls("answerCallbackQuery"))
-        assert len(inbox.heard) == 2, "the first time it was not taken"
+        assert len(inbox.heard) == 2, "the first time it was not accepted"
         pressed = inbox.heard[-1]
         assert (pressed.kind, pressed.text, pressed.message_id) == (
             "button",

@@ -45,7 +45,7 @@ async def test_commands_that_are_each_allowed_run_as_one_line(command: str, said
         ("ls && cat /etc/passwd", "only look at files of this agent"),
         ("ls || python3 -c 'print(1)'", "script file"),
         ("ls | python3", "script file"),
-        ("ls & touch x", "means something to a shell"),
+        ("ls & touch x", "has a special meaning in a shell"),
         ("cd src && ls", "Give the folder as workdir"),
     ],
 )

@@ -190,6 +190,4 @@ async def test_a_file_that_does_not_fit_into_memory_is_not_changed(tool: str, be
 async def test_a_name_of_a_megabyte_is_compared_with_none(bench) -> None:
     bench.put("a" * 200, "x")
     assert "too long" in await bench.refused("read", file_path="a" * 1_000_000)
-    assert "there is no such argument" in await bench.refused(
-        "read", **{"file_path": "a", "b" * 1_000_000: 1}
-    )
+    assert "unknown argument" in await bench.refused("read", **{"file_path": "a", "b" * 1_000_000: 1})

@@ -103,7 +103,7 @@ async def test_programs_that_only_look_run_by_default(command, bench):
     ("git status", "tools.exec.allow"),
     ("./run.sh", "no program"),
     ("no-such-program", "no program"),
-    ("ls & id", "means something to a shell"),
+    ("ls & id", "has a special meaning in a shell"),
     ("cat /etc/passwd", "only look at files of this agent"),
     ("cat ../../secret", "only look at files of this agent"),
     ("cat out", "only look at files of this agent"),

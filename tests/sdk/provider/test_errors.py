@@ -110,7 +110,7 @@ def test_a_long_error_is_shortened():
 def test_an_address_that_a_service_does_not_know_is_told_apart_from_a_model(status, body, is_the_address):
     told = str(failure_said("gate/x", body, status=status))
 
-    assert ("no such address" in told and "providers.gate.baseUrl" in told) is is_the_address
+    assert ("does not know this address" in told and "providers.gate.baseUrl" in told) is is_the_address
 
 
 @given(st.text(max_size=300))

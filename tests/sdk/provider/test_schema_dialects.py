@@ -148,7 +148,7 @@ def test_what_gemini_cannot_say_is_widened(schema: dict[str, Any], said: dict[st
             {"type": "object", "properties": {"x": {"type": "object", "properties": {"y": {"not": {}}}}}},
             "x.y uses not",
         ),
-        ({"anyOf": [{"type": "object"}]}, "the top is not one object"),
+        ({"anyOf": [{"type": "object"}]}, "the top level is not an object"),
     ],
 )
 def test_what_keeps_a_tool_from_strict_mode_is_named(schema: dict[str, Any], obstacle: str) -> None:

@@ -55,7 +55,7 @@ def test_an_event_without_end_is_refused_before_it_fills_the_memory():
     decoder = SseDecoder()
     for _ in range(16):
         decoder.feed(b"x" * (1 << 20))
-    with pytest.raises(ProviderError, match="without end"):
+    with pytest.raises(ProviderError, match="that is too large"):
         decoder.feed(b"x")
 
 
@@ -176,9 +176,9 @@ async def test_a_call_as_a_whole_has_its_limit_too():
 async def test_an_answer_without_end_is_given_up_before_it_fills_the_memory():
     page = b'data: "%b"\n\n' % (b"x" * 100_000)
 
-    with pytest.raises(ProviderError, match="without end"):
+    with pytest.raises(ProviderError, match="that is too large"):
         await heard(Said(*[page] * 50))
-    with pytest.raises(ProviderError, match="without end"):
+    with pytest.raises(ProviderError, match="that is too large"):
         await heard(Said(*[b"x" * (1 << 20)] * 20, kind="application/json"))
 
 
@@ -188,7 +188,7 @@ async def test_what_is_no_part_of_an_answer_is_the_services_fault(data):
         def take(self, name: str, data: Any) -> Iterator[TextDelta]:
             yield TextDelta(data["text"])
 
-    with pytest.raises(ProviderError, match="no part of an answer") as error:
+    with pytest.raises(ProviderError, match="unexpected response") as error:
         await heard(Said(b"data: " + data + b"\n\n"), words=Picky())
     assert (error.value.reason, error.value.retryable) == ("server", True)
 

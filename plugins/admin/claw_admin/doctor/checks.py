@@ -93,7 +93,7 @@ def permission_findings(home: Path) -> Iterator[Finding]:
         except OSError:
             continue
         if mode & ~0o700:
-            why = t("others may get at it (mode {mode:o})", mode=mode)
+            why = t("other users can access it (mode {mode:o})", mode=mode)
             yield Finding(str(path), "permissions", why, f"chmod {allowed:o} {path}")
 
 
@@ -116,10 +116,10 @@ def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator
     left = disk.f_bavail * disk.f_frsize
     if not os.access(home, os.W_OK):
         yield Finding(
-            str(home), "disk", t("cannot be written"), t("mend its permissions, or how it is mounted")
+            str(home), "disk", t("cannot be written"), t("correct its permissions or how it is mounted")
         )
     elif disk.f_blocks and left < _LEAST_FREE_BYTES:
-        why = t("the disk is full: {mb} MB are left", mb=f"{left / 2**20:.1f}")
+        why = t("the disk is almost full: {mb} MB free", mb=f"{left / 2**20:.1f}")
         yield Finding(str(home), "disk", why, t("free some space"))
     elif disk.f_files and not disk.f_favail:
         yield Finding(str(home), "disk", t("the disk has no room for another file"), t("free some space"))
@@ -142,7 +142,7 @@ def closed_channel_findings(setup: Setup) -> Iterator[Finding]:
         address = Address(row["channel"], "", account=row["account"])
         if row["state"] not in (DISABLED, "absent") and not _admits_someone(address, setup.config):
             key = _key(address.channel, address.account)
-            why = t("nobody may write there: its lists are empty")
+            why = t("no one may write there: its allow lists are empty")
             yield Finding(
                 key, "nobody", why, t("claw config set '{key}.allowFrom[]' ID", key=key), grave=False
             )
@@ -187,7 +187,7 @@ def session_findings(home: Path) -> Iterator[Finding]:
         except OSError as refused:
             yield Finding(str(path), "session", t("cannot be read: {why}", why=refused.strerror))
             continue
-        fix = t("the next message to it repairs it, and keeps the file as it was beside it")
+        fix = t("the next message repairs it and keeps a copy of the damaged file beside it")
         if reading.reason:
             yield Finding(str(path), "session", t("is damaged: {why}", why=reading.reason), fix)
         elif reading.bad_lines:
@@ -205,7 +205,7 @@ def database_findings(path: Path) -> Iterator[Finding]:
     except sqlite3.DatabaseError as why:
         result = str(why)
     if result != "ok":
-        fix = t("move it away: sessions are found again, the rest begins anew")
+        fix = t("move it elsewhere: sessions are found again, everything else starts empty")
         yield Finding(str(path), "state", t("is damaged: {why}", why=result), fix)
 
 
@@ -216,7 +216,7 @@ def key_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
         if key_source(config, setup.found, provider, environ) == t("none"):
             variables = variables_of(setup.found, provider)
             fix = t("export {variable}=…", variable=variables[0]) if variables else ""
-            yield Finding(f"providers.{provider}", "key", t("there is no key for it"), fix)
+            yield Finding(f"providers.{provider}", "key", t("it has no API key"), fix)
 
 
 def model_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ async def _diagnose_all(setup: Setup, only: str) -> list[Finding]:
                     replace(one, about=one.about or key, problem=app.redact(one.problem)) for one in diagnosed
                 ]
             elif row["state"] != DISABLED or only:
-                why = row["why"] or t("its plugin brings no such account")
+                why = row["why"] or t("its plugin has no such account")
                 found.append(Finding(key, row["state"], why, row["fix"]))
     finally:
         await app.close()
@@ -289,13 +289,13 @@ async def _diagnose(channel: Channel) -> list[Finding]:
     finding."""
     diagnose = getattr(channel, "diagnose", None)
     if diagnose is None:
-        return [Finding("", "unchecked", t("this channel has no check of its own"), grave=False)]
+        return [Finding("", "unchecked", t("this channel has no check"), grave=False)]
     try:
         return [one for one in await within(CHECK_SECONDS, diagnose()) if isinstance(one, Finding)]
     except ClawError as why:
         return [Finding("", "check", why.problem, why.fix)]
     except TimeoutError:
-        return [Finding("", "check", t("it did not come back within {seconds} s", seconds=CHECK_SECONDS))]
+        return [Finding("", "check", t("it did not answer within {seconds} s", seconds=CHECK_SECONDS))]
     except Exception as why:  # noqa: BLE001 - third-party code
         return [Finding("", "check", t("its check failed: {why}", why=describe_exception(why)))]
 

@@ -92,7 +92,7 @@ def plugins_doctor(
         found += check_unloaded(state, wanted, os.environ)
         if _may_load(state, named=bool(plugin)):
             if sys.stderr.isatty():
-                typer.echo(t("looking at {id}", id=state.id), err=True)
+                typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             found += (
@@ -152,14 +152,16 @@ def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
 
 def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
     for line in fixed:
-        typer.echo(t("mended: {what}", what=line))
+        typer.echo(t("fixed: {what}", what=line))
     for one in sorted(found, key=lambda one: not one.grave):
-        mark = t("wrong") if one.grave else t("note")
+        mark = t("problem") if one.grave else t("note")
         names_a_key = f" {one.about}." in f" {one.problem}"
         about = "" if names_a_key else f"{one.about}: "
         typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.mend})" if one.mend else ""))
     grave = sum(one.grave for one in found)
-    typer.echo(t("{count} wrong", count=grave) if grave else t("nothing is wrong"), err=True)
+    typer.echo(
+        t("{count:problem|problems} found", count=grave) if grave else t("no problems found"), err=True
+    )
 
 
 def _costs(seen: dict[str, ProbeResult]) -> None:

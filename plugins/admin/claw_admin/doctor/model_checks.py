@@ -70,7 +70,7 @@ def capabilities_of(setup: Setup, wanted: Mapping[ModelRef, str]) -> dict[ModelR
         if ref.provider in providers
         else replace(
             configured_capabilities(settings, ref),
-            fault=t("nobody serves the provider {provider}", provider=ref.provider),
+            fault=t("no plugin provides {provider}", provider=ref.provider),
         )
         for ref in wanted
     }
@@ -84,24 +84,25 @@ def capability_findings(
     least, small = settings.models.least_context, settings.models.small_context
     for ref, one in aptitudes:
         if one.tools == "prompt":
-            why = t("it has no tools of its own: it is told of them in its instructions")
+            why = t("it has no native tool calling: tools are described in its prompt")
             yield Finding(str(ref), "tools", why, grave=False)
         elif one.tools == "none":
-            yield Finding(str(ref), "tools", t("it only talks: it is given no tools"), grave=False)
+            yield Finding(str(ref), "tools", t("it has no tool calling: it gets no tools"), grave=False)
             continue
         window = one.context_tokens or small
         if window < least:
-            why = t("it reads {window} tokens, and an agent with tools needs {least} at least",
+            why = t("its context window is {window} tokens, and an agent with tools needs at "
+                    "least {least}",
                       window=f"{window:,}", least=f"{least:,}")  # fmt: skip
             fix = t(
-                "choose another model (claw models use PROVIDER/MODEL), say how much it really reads "
+                "choose another model (claw models use PROVIDER/MODEL), set its real window "
                 "(providers.{name}.models.MODEL.contextTokens), or lower models.leastContext",
                 name=ref.provider,
             )
             yield Finding(str(ref), "window", why, fix)
         elif window < small:
             why = t(
-                "it reads {window} tokens: with tools and a longer conversation that is little",
+                "its context window of {window} tokens is small for tools and longer conversations",
                 window=f"{window:,}",
             )
             yield Finding(str(ref), "window", why, grave=False)

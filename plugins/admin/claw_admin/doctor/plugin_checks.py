@@ -25,8 +25,11 @@ def check_unloaded(
     if manifest is None:
         return
     if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):
-        why = t("its API range {range} has no end: a claw that breaks it would load it", range=manifest.api)
-        yield Finding(id, "api", why, t("its author writes >=1,<2"), grave=False)
+        why = t(
+            "its API range {range} has no upper bound, so an incompatible claw would load it",
+            range=manifest.api,
+        )
+        yield Finding(id, "api", why, t("its author should write >=1,<2"), grave=False)
     if state.state == DISABLED:
         return
     if manifest.config_schema and manifest.has_own_section and id not in wanted.entries:
@@ -37,7 +40,7 @@ def check_unloaded(
     unset = [name for name in manifest.env if not environ.get(name, "").strip()]
     if unset:
         names = ", ".join(unset)
-        yield Finding(id, "env", t("not set, and it reads them: {names}", names=names), grave=False)
+        yield Finding(id, "env", t("environment variables not set: {names}", names=names), grave=False)
     unlisted = [
         tool.name for tool in manifest.tools if tool.optional and not _opted_in(tool.name, manifest, wanted)
     ]
@@ -63,7 +66,7 @@ def name_conflicts(found: Sequence[InstalledPlugin]) -> Iterator[Finding]:
         for kind, name in (*channels, *providers):
             first = owner.setdefault((kind, name), one.id)
             if first != one.id:
-                why = t("{name} of plugin {second} is skipped: plugin {first} brought that name before",
+                why = t("{name} of plugin {second} is skipped: plugin {first} already provides that name",
                           name=name, second=one.id, first=first)  # fmt: skip
                 fix = t("claw config set plugins.entries.{id}.enabled false", id=one.id)
                 yield Finding(one.id, "conflict", why, fix)
@@ -80,9 +83,9 @@ def compare_with_probe(
     if seen.fault:
         yield _load_failure(state, *seen.fault)
     if budget_ms is not None and seen.import_ms > budget_ms:
-        why = t("its import takes {ms} ms, {budget} are allowed: {chain}", ms=seen.import_ms, budget=budget_ms,
+        why = t("its import takes {ms} ms (budget {budget} ms): {chain}", ms=seen.import_ms, budget=budget_ms,
                   chain=format_import_chain(seen))  # fmt: skip
-        yield Finding(id, "budget", why, t("import what is slow at the first call"))
+        yield Finding(id, "budget", why, t("import slow modules at the first call"))
     for warning in seen.deprecated:
         yield Finding(id, "deprecated", t("deprecated: {text}", text=warning), grave=False)
     if manifest is None:
@@ -115,16 +118,22 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
         if (hook == "register_tools" and not declared_names) or ANY_ENDPOINT in declared_names:
             continue  # its contributions depend on its settings
         for name in sorted(contributed - declared_names):
-            why = t("its code brings {name}, its manifest does not name it ({hook})", name=name, hook=hook)
+            why = t(
+                "its code provides {name}, which its manifest does not list ({hook})", name=name, hook=hook
+            )
             yield Finding(manifest.id, "undeclared", why, fix)
         for name in sorted((declared_names - contributed) & set(later.get(hook, declared_names))):
-            why = t("its manifest names {name}, its code does not bring it ({hook})", name=name, hook=hook)
+            why = t(
+                "its manifest lists {name}, which its code does not provide ({hook})", name=name, hook=hook
+            )
             yield Finding(manifest.id, "absent", why, fix)
     kinds = {"reviewer": "register_reviewers", "filter": "register_filters", "observer": "register_observers"}
     named = {"reviewer": manifest.reviewers, "filter": manifest.filters, "observer": manifest.observers}
     for kind, hook in kinds.items():
         if seen.brought.get(hook) and not named[kind]:
-            why = t("its code brings {name}, its manifest does not name it ({hook})", name=kind, hook=hook)
+            why = t(
+                "its code provides {name}, which its manifest does not list ({hook})", name=kind, hook=hook
+            )
             yield Finding(manifest.id, "undeclared", why, fix)
     lines = {line.name: line for line in manifest.tools}
     for tool in seen.tools:
@@ -158,7 +167,7 @@ def _undeclared_access(manifest: Manifest, seen: ProbeResult) -> Iterator[Findin
         if what:
             why = t("it used {what} while it was loaded; its manifest does not declare {name}",
                       what=", ".join(what), name=f"capabilities.{name}")  # fmt: skip
-            yield Finding(manifest.id, "capability", why, t("ask its author what for"))
+            yield Finding(manifest.id, "capability", why, t("ask its author why"))
 
 
 def _is_declared(host: str, declared: Sequence[Any]) -> bool:

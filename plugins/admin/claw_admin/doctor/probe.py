@@ -74,7 +74,7 @@ def _run_probe(plugin: str) -> ProbeResult:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return ProbeResult(
-                fault=("import", t("it did not come back within {seconds} s", seconds=SECONDS), "")
+                fault=("import", t("it did not answer within {seconds} s", seconds=SECONDS), "")
             )
         log = done.stderr.decode(errors="replace")
         try:

@@ -54,7 +54,7 @@ def install(
         *(parse_requirement(folder, editable=True) for folder in editable or ()),
     ]
     if not wanted:
-        raise UsageError("nothing to install is named", fix="claw plugins install NAME")
+        raise UsageError("no package was given", fix="claw plugins install NAME")
     _change(
         lambda layers, pip: plan_install(layers, pip, wanted, from_source=from_source), staged, yes, as_json
     )
@@ -111,15 +111,15 @@ def lock(
     changed = find_damages(found, layers.home)
     if changed and not accept:
         raise ClawError(
-            "{file} is not as it was installed",
-            fix="claw plugins verify shows all; --accept takes it as it is",
+            "{file} was changed after installation",
+            fix="claw plugins verify lists all changes; --accept accepts them",
             file=changed[0].file,
         )
     path = lock_file.write_lock(layers.home, layers.pins, found, changed)
     if as_json:
         document("lock", {"file": str(path), "packages": [pin.name for pin in layers.pins]})
         return
-    text = "{file} holds {count:package|packages} and {plugins:plugin|plugins}"
+    text = "{file} lists {count:package|packages} and {plugins:plugin|plugins}"
     typer.echo(t(text, file=path, count=len(layers.pins), plugins=len(found)))
 
 
@@ -137,7 +137,7 @@ def verify(as_json: AsJson = False) -> None:
         for one in damaged:
             typer.echo(f"{one.distribution}: {one.file}: {one.reason}")
         if not damaged:
-            typer.echo(t("{count:plugin is as it was|plugins are as they were} installed", count=len(found)))
+            typer.echo(t("{count:plugin is|plugins are} unchanged since installation", count=len(found)))
     raise typer.Exit(code=1 if damaged else 0)
 
 
@@ -187,7 +187,10 @@ def _distributions(plugins: Sequence[str]) -> list[str]:
 def _change(make: Callable[[LayerStore, Pip], InstallPlan], staged: bool, yes: bool, as_json: bool) -> None:
     """Plan a change, show it, ask, carry it out, and print the state of the new plugins."""
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError("nobody is here to be asked", fix="add --yes")
+        raise UsageError(
+            "confirmation is needed, but there is no terminal",
+            fix="add --yes to proceed without confirmation",
+        )
     use_configured_locale(os.environ)
     with _Progress() as bar:
         layers = LayerStore(_home(), staged=staged, step=bar)
@@ -225,7 +228,7 @@ def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) 
     if not as_json:
         typer.echo(
             t(
-                "environment: {said}; plugins go to {folder}",
+                "environment: {said}; plugins are installed into {folder}",
                 said=current_environment().description,
                 folder=layers.root,
             ),
@@ -239,7 +242,7 @@ def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) 
 
 def _print_result(plan: InstallPlan, before: Path | None, built: Path, staged: bool) -> None:
     if staged:
-        typer.echo(t("done; it is used from the next start of the gateway on"))
+        typer.echo(t("done; it takes effect at the next start of the gateway"))
         return
     if before and str(before) in sys.path:
         sys.path.remove(str(before))

@@ -100,7 +100,7 @@ def read_lock(home: Path) -> tuple[Pin, ...]:
             raise ValueError(tree["lock-version"])
         return tuple(map(_pin, tree.get("packages", ())))
     except FileNotFoundError:
-        raise ClawError("there is no lock", where=str(path), fix="claw plugins lock writes it") from None
+        raise ClawError("there is no lock file", where=str(path), fix="claw plugins lock writes it") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as why:
         raise unusable_lock(path, repr(why)) from None
 

@@ -79,11 +79,11 @@ def parse_requirement(text: str, editable: bool = False) -> PluginRequirement:
         if parsed.name or re.match(r"(git\+|https?://|file://)", text):
             return parsed
         raise UsageError(
-            "{text} names no package", fix="give a name, a path, a wheel or git+https://...", text=text
+            "{text} is not a package name", fix="give a name, a path, a wheel or git+https://...", text=text
         )
     path = Path(text).expanduser().resolve()
     if not path.exists():
-        raise UsageError("there is no {path}", fix="a package of the index has no / in its name", path=path)
+        raise UsageError("{path} does not exist", fix="a package name has no /", path=path)
     return PluginRequirement(str(path), editable)
 
 
@@ -172,33 +172,33 @@ def error_from_output(heard: Sequence[str]) -> ClawError:
     """Translate pip's output to an error for a person."""
     text = "\n".join(heard)
     if re.search(r"Retrying \(|Failed to establish|ConnectionError|SSLError|ReadTimeout", text):
-        return ClawError("the package index cannot be reached", fix="is the network there? Try again")
+        return ClawError("the package index cannot be reached", fix="check the network and try again")
     if missing := re.search(r"No matching distribution found for ([^\s(]+)", text):
         versions = re.search(r"from versions: ([^)]*)\)", text)
         if versions and versions[1] not in ("none", ""):
             return ClawError(
-                "the index has no release {name} that fits here",
-                fix="there are: {versions}",
+                "the index has no release of {name} that fits here",
+                fix="available: {versions}",
                 name=missing[1],
                 versions=versions[1],
             )
         return ClawError(
             "the index has no package {name}",
-            fix="check its name; one that is there as source only needs --from-source",
+            fix="check its name; a package that exists only as source needs --from-source",
             name=missing[1],
         )
     if conflict := re.search(r"The conflict is caused by:\n((?:[ \t]+.*\n?)+)", text):
         why = "; ".join(line.strip() for line in conflict[1].splitlines())
         return ClawError(
-            "it does not fit what is here: {why}",
+            "it conflicts with what is installed: {why}",
             fix="ask for another release, or upgrade claw first",
             why=why,
         )
     if "DO NOT MATCH THE HASHES" in text:
         return ClawError(
-            "a file of the index is not the one that was planned or locked",
-            fix="somebody changed a release: do not install it before you know why",
+            "a downloaded file differs from the planned or locked one",
+            fix="a release was changed: find out why before you install it",
         )
     errors = [line.removeprefix("ERROR: ") for line in heard if line.startswith("ERROR: ")]
     why = "; ".join(errors or [line for line in heard if line.strip()][-3:])
-    return ClawError("pip could not do it: {why}", fix="nothing was changed", why=why[:1000])
+    return ClawError("pip failed: {why}", fix="nothing was changed", why=why[:1000])

@@ -140,17 +140,17 @@ def _link_plugins(found: Sequence[InstalledPlugin], place: Path) -> str:
 def _failure_of(found: InstalledPlugin, about: Mapping[str, Any], python: str, path: str) -> str:
     seen = about["plugins"].get(found.id)
     if seen is None:
-        return t("it is not found there")
+        return t("it was not found there")
     if seen["fault"]:
         return str(seen["fault"])
     if not seen["fits"]:
         return t(
-            "it was made for plugin API {range}, this is {version}", range=seen["range"], version=about["api"]
+            "it needs plugin API {range}; this claw has {version}", range=seen["range"], version=about["api"]
         )
     try:
         done = _probe(python, found.package, path)
     except subprocess.TimeoutExpired:
-        return t("its import does not end")
+        return t("its import does not finish")
     lines = done.stderr.strip().splitlines()
     return (
         ""

@@ -33,21 +33,21 @@ from claw_admin.plugin_manager.pip import Pip, PluginRequirement
 from claw_admin.plugin_manager.plan import InstallPlan, Pin, pin_from_data, plan_change
 
 STEPS = (
-    "take the locks",
-    "tidy up",
+    "acquire locks",
+    "clean up",
     "resolve",
-    "make the folder",
-    "take over what stays",
-    "fetch what has a hash",
-    "fetch the rest",
-    "put together",
-    "note the paths",
-    "note the hashes",
+    "create the folder",
+    "keep unchanged packages",
+    "download locked packages",
+    "download other packages",
+    "assemble",
+    "record paths",
+    "record hashes",
     "write to disk",
-    "give it its number",
-    "make the link",
-    "make it current",
-    "clear old ones",
+    "number the generation",
+    "create the link",
+    "activate",
+    "remove old generations",
 )
 """The steps of a change, in order; each is reported twice, as ``NAME: begin`` and ``NAME: done``."""
 OnStep = Callable[[str], None]
@@ -107,11 +107,11 @@ class LayerStore:
             "add --staged: the change is made now and used from its next start on",
         )
         try:
-            with self._reported_step("take the locks"):
+            with self._reported_step("acquire locks"):
                 ours.take()
                 if not self._staged:
                     gateway.take()
-            with self._reported_step("tidy up"):
+            with self._reported_step("clean up"):
                 shutil.rmtree(self.scratch, ignore_errors=True)
                 if not self._staged and self._link_target(STAGED_LINK):
                     files.SYSTEM.rename(str(self.root / STAGED_LINK), str(self.root / CURRENT_LINK))
@@ -146,9 +146,9 @@ class LayerStore:
     def apply(self, wanted: InstallPlan, pip: Pip) -> Path:
         """Build the set of ``wanted``, make it current or staged, and return its folder."""
         built = self.scratch / "layer"
-        with self._reported_step("make the folder"):
+        with self._reported_step("create the folder"):
             built.mkdir(mode=0o700)
-        with self._reported_step("take over what stays"):
+        with self._reported_step("keep unchanged packages"):
             there = dist_info_folders(self.folder) if self.folder else {}
             for pin in wanted.kept:
                 _link_files(there[pin.name], built)
@@ -156,17 +156,17 @@ class LayerStore:
             [pin for pin in wanted.fetched if pin.sha256],
             [pin for pin in wanted.fetched if not pin.sha256],
         ]
-        for name, pins in zip(("fetch what has a hash", "fetch the rest"), parts, strict=True):
+        for name, pins in zip(("download locked packages", "download other packages"), parts, strict=True):
             with self._reported_step(name):
                 if pins:
                     pip.fetch(pins, self.scratch / name, self.scratch)
-        with self._reported_step("put together"):
+        with self._reported_step("assemble"):
             for name in STEPS[5:7]:
                 _merge(self.scratch / name, built)
-        with self._reported_step("note the paths"):
+        with self._reported_step("record paths"):
             paths = "".join(f"{path}\n" for path in _editable_paths(wanted.new, built))
             files.replace_file(built / EDITABLE_FILE, paths.encode())
-        with self._reported_step("note the hashes"):
+        with self._reported_step("record hashes"):
             _write_note(wanted.new, built)
         with self._reported_step("write to disk"):
             os.sync()
@@ -175,16 +175,16 @@ class LayerStore:
     def _make_current(self, built: Path) -> Path:
         numbers = [int(folder.name.partition("-")[0]) for folder in self._layer_folders()]
         place = self.root / f"{max(numbers, default=0) + 1}-{_TAG}"
-        with self._reported_step("give it its number"):
+        with self._reported_step("number the generation"):
             files.SYSTEM.rename(str(built), str(place))
             files.SYSTEM.sync_folder(self.root)
         link = self.scratch / "link"
-        with self._reported_step("make the link"):
+        with self._reported_step("create the link"):
             link.symlink_to(place.name)
-        with self._reported_step("make it current"):
+        with self._reported_step("activate"):
             files.SYSTEM.rename(str(link), str(self.root / (STAGED_LINK if self._staged else CURRENT_LINK)))
             files.SYSTEM.sync_folder(self.root)
-        with self._reported_step("clear old ones"):
+        with self._reported_step("remove old generations"):
             self._remove_old_layers()
         return place
 
@@ -232,8 +232,10 @@ def require_outside_environment(names: Sequence[str], fixed: dict[str, str]) -> 
         if name in fixed:
             command = current_environment().command_for("upgrade", name)
             raise UsageError(
-                "{name} {version} is part of the environment that claw runs in, and stays as it is",
-                fix="to change it there: {command}" if command else "it belongs to the system's own packages",
+                "{name} {version} belongs to the environment that claw runs in and is not changed",
+                fix="to change it there: {command}"
+                if command
+                else "it was installed by the system's package manager",
                 name=name,
                 version=fixed[name],
                 command=command,
@@ -370,7 +372,7 @@ def _merge(part: Path, built: Path) -> None:
         place = built / inside
         if place.exists() and place.read_bytes() != path.read_bytes():
             raise ClawError(
-                "two of these packages bring the file {file}", fix="install only one", file=inside
+                "two of these packages contain the file {file}", fix="install only one", file=inside
             )
         place.parent.mkdir(parents=True, exist_ok=True)
         files.SYSTEM.rename(str(path), str(place))
@@ -387,7 +389,7 @@ def _editable_paths(pins: Sequence[Pin], built: Path) -> Iterator[str]:
                 if line.startswith(("import ", "import\t")):
                     raise ClawError(
                         "{name} can be installed editable only with code that runs at every start",
-                        fix="install it without -e, or let its build back end use path files",
+                        fix="install it without -e, or configure its build back end to use path files",
                         name=pin.name,
                     )
                 if line.strip():

@@ -28,12 +28,12 @@ def upgrade(
 
     if not check:
         if to:
-            raise UsageError("--to goes with --check", fix="claw upgrade --check --to {to}", to=to)
+            raise UsageError("--to needs --check", fix="claw upgrade --check --to {to}", to=to)
         command = current_environment().command_for("upgrade", CORE)
         if as_json:
             document("upgrade", {"environment": current_environment().description, "command": command})
         else:
-            typer.echo(command or t("claw belongs to the system's own packages here: upgrade it with them"))
+            typer.echo(command or t("claw was installed by the system's package manager: upgrade it there"))
         return
     from claw.host.manifest import installed_plugins
 
@@ -51,5 +51,5 @@ def upgrade(
     else:
         typer.echo(t("claw {core}, plugin API {api}", core=rehearsed.core, api=rehearsed.api))
         cells = [[one.plugin, one.version, one.problem or t("works")] for one in rehearsed.trials]
-        table([t("plugin"), t("version"), t("with the next claw")], cells)
+        table([t("plugin"), t("version"), t("with the new version")], cells)
     raise typer.Exit(code=1 if broken else 0)

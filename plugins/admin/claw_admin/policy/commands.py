@@ -70,7 +70,7 @@ def show(
         return
     typer.echo(f"{judged.run.agent_id}, {tools_cli.judged_models(judged)}, {setup.config.file}")
     rows = [row for stage in stages for row in _rows(*stage)]
-    table([t("stage"), t("rule"), t("where"), t("takes away")], rows)
+    table([t("stage"), t("rule"), t("where"), t("removes")], rows)
     typer.echo(f"{t('available')}: {', '.join(judged.allowed_names) or '-'}")
 
 
@@ -142,7 +142,9 @@ def _setup_of(file: str) -> Setup:
     for one in setup.plugin_states:
         manifest = one.found.manifest
         if one.state == LOADED and (not manifest or ("tool" in manifest.kinds and not manifest.tools)):
-            line = t("no manifest tells the tools of plugin {id}, so they are not judged here", id=one.id)
+            line = t(
+                "plugin {id} has no manifest that lists its tools, so they are not checked here", id=one.id
+            )
             typer.echo(f"claw: {line}", err=True)
     return setup
 
@@ -152,7 +154,7 @@ def _read(file: Path, expecting: bool = False) -> tuple[Scenario, ...]:
     teller = ErrorFactory(source.tree, source.lines, str(file))
     found = validate_section(Scenarios, source.tree, teller, home=file.parent, environ=os.environ).scenarios
     if not found:
-        raise teller.error(("scenarios",), "holds no scenario", "Write at least one")
+        raise teller.error(("scenarios",), "contains no scenario", "Write at least one")
     for index, one in enumerate(found):
         if expecting and one.expect is None and not (one.has or one.lacks):
             raise teller.error(("scenarios", index), "expects nothing", "Add expect, has or lacks")
@@ -169,8 +171,8 @@ def _rows(stage: str, rules: Sequence[ActiveRule], takes: Sequence[str]) -> Iter
     for rule in rules:
         text = f"{rule.kind}: {', '.join(rule.words)}"
         if not rule.restricts:
-            text += f" ({t('switches on, restricts nothing')})"
-        location = rule.key or t("claw's own list")
+            text += f" ({t('enables, restricts nothing')})"
+        location = rule.key or t("claw's built-in list")
         location += "".join(f" ({part})" for part in (rule.whose, rule.model) if part)
         if rule.line:
             location += f", {t('line {line}', line=rule.line)}"
@@ -182,7 +184,7 @@ def _rows(stage: str, rules: Sequence[ActiveRule], takes: Sequence[str]) -> Iter
 
 def _deviation_cells(answer: Explanation) -> list[str]:
     is_ = t("available") if answer.available else t("not available")
-    why = t("nothing takes it away") if answer.available else answer.why
+    why = t("nothing removes it") if answer.available else answer.why
     return [answer.name, is_, f"{why}  {answer.file}:{answer.line}" if answer.line else why]
 
 

@@ -102,9 +102,9 @@ def explanation_lines(
     for edit in edits:
         yield f"  {t('run')}: {edit.command}"
     if verdict.kind == "stranger":
-        yield f"  {t('fix')}: {t('when they write, they are shown a code: claw pairing approve CODE')}"
+        yield f"  {t('fix')}: {t('when they write, they receive a code: claw pairing approve CODE')}"
     yield f"  {t('agent')}: {going.agent_id}"
-    binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none fits")
+    binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none matches")
     yield f"  {t('binding')}: {binding_text}"
     yield f"  {t('session')}: {going.session_key}"
     yield f"  {t('owner')}: {t('yes') if verdict.owner else t('no')}"

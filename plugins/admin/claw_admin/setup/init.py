@@ -20,11 +20,13 @@ from claw.storage import files
 app = typer.Typer(add_completion=False, help="Write the first config file and the agent's own files.")
 
 STARTERS = {
-    "AGENTS.md": "# How to work here\n\nRules that always hold go in this file. Keep it short: every turn carries it.\n",
-    "SOUL.md": "# Manner\n\nPlain, helpful, honest about what is not known. Say what was done, then stop.\n",
+    "AGENTS.md": "# How to work here\n\nRules that always apply go in this file. Keep it short: it "
+    "is part of every request.\n",
+    "SOUL.md": "# Tone\n\nPlain, helpful, honest about what you do not know. State what you did, "
+    "then stop.\n",
     "IDENTITY.md": "# Identity\n\nName: Claw\n",
-    "USER.md": "# The person\n\nWhat to call them, their language, their time zone, what they care about.\n",
-    "TOOLS.md": "# Notes on tools\n\nHosts, folders and habits of this machine that tools should know.\n",
+    "USER.md": "# The user\n\nTheir name, language, time zone, and what they care about.\n",
+    "TOOLS.md": "# Notes on tools\n\nHosts, folders and conventions of this machine that matter for tools.\n",
 }
 
 
@@ -66,13 +68,13 @@ def init(
         write_config(path, {"locale": _language(os.environ), **config_tree(choice)}, os.environ)
         typer.echo(t("wrote {path}", path=path))
     elif provider or key or model or base_url:
-        fix = "Change it with claw config set, or move it away"
-        raise UsageError("{path} is there already", fix=fix, path=existing)
+        fix = "Change it with claw config set, or move it elsewhere"
+        raise UsageError("{path} already exists", fix=fix, path=existing)
     else:
-        typer.echo(t("{path} is there already and stays as it is", path=existing))
+        typer.echo(t("{path} already exists and was not changed", path=existing))
     for made in create_agent_files(home):
         typer.echo(t("wrote {path}", path=made))
-    typer.echo(t("Now: claw chat"))
+    typer.echo(t("Next: claw chat"))
 
 
 def choice_from_flags(
@@ -102,7 +104,7 @@ def choice_from_flags(
         return InitChoice(provider, key, model, base_url, "openai")
     names = list(lines)
     near = nearest(provider, names)
-    problem = "no installed plugin serves the provider {provider}"
+    problem = "no installed plugin provides {provider}"
     fix = "Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model"
     raise UsageError(problem, fix=fix, provider=provider, near=near, names=", ".join(names))
 
@@ -129,7 +131,8 @@ def write_config(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]
     from claw.config import validate_source
 
     head = t(
-        "# claw: one file for everything. claw config validate judges it; claw config schema is for editors."
+        "# Configuration of claw. Check it with: claw config validate. The JSON Schema for "
+        "editors: claw config schema."
     )
     text = f"{head}\n{yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False)}"
     validate_source(

@@ -104,7 +104,7 @@ class Sdk:
             return channels.get(account) or next(iter(channels.values()))
         if account not in channels:
             raise ToolError(
-                "there is no account {account} under channels.feishu, but {others}",
+                "channels.feishu has no account {account}; it has {others}",
                 account=account,
                 others=", ".join(sorted(channels)),
             )
@@ -168,7 +168,7 @@ def id_in(text: str) -> str:
     :raises ToolError: the id would change the path.
     """
     if text in (".", "..") or not set(text).isdisjoint("/\\?#%"):
-        raise ToolError("{id} is no id of Feishu", id=text)
+        raise ToolError("{id} is not a Feishu id", id=text)
     return text
 
 

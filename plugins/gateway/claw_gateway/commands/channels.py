@@ -75,9 +75,9 @@ def channel_table(
         t("channel"),
         t("account"),
         t("state"),
-        t("last frame"),
+        t("last data"),
         t("reconnects"),
-        t("what it says"),
+        t("message"),
     ]
     rows = [
         [

@@ -101,10 +101,8 @@ def install(
         typer.echo(service.text, nl=False)
         return
     new = service.install()
-    typer.echo(
-        t("written: {path}", path=service.path) if new else t("is as it should be: {path}", path=service.path)
-    )
-    typer.echo(t("to start it now and from now on:"))
+    typer.echo(t("written: {path}", path=service.path) if new else t("up to date: {path}", path=service.path))
+    typer.echo(t("to start it now and at every boot:"))
     typer.echo(indented_lines(service.commands))
 
 
@@ -125,7 +123,9 @@ def _check_startable(safe: bool | None) -> None:
         setup = load_setup()
         require_plugins((safe_mode(setup) if safe else setup).plugin_states)
     except ClawError:
-        typer.echo(t("nothing was stopped: a gateway would not start with this"), err=True)
+        typer.echo(
+            t("nothing was stopped, because a gateway would not start with this configuration"), err=True
+        )
         raise
 
 
@@ -137,7 +137,7 @@ def _start(safe: bool | None) -> int:
     if result.pid is None:
         typer.echo(result.output, err=True)
     elif result.already_running:
-        typer.echo(t("a gateway runs already: process {pid}", pid=result.pid))
+        typer.echo(t("a gateway is already running: process {pid}", pid=result.pid))
     else:
         typer.echo(t("the gateway is ready: process {pid}", pid=result.pid))
         for line in _next_steps():
@@ -163,7 +163,7 @@ def _next_steps() -> list[str]:
         name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from
     ]
     if pairing_only:
-        hint = t("who writes there gets a code; claw pairing approve CODE lets them in")
+        hint = t("people who write there receive a code; claw pairing approve CODE admits them")
         lines.append(f"{', '.join(pairing_only)}: {hint}")
     return lines or ([] if channels else [no_channel_hint(setup)])
 
@@ -222,10 +222,10 @@ def status_line(seen: "GatewayStatus") -> str:
     if seen.pid is None:
         return t("not running")
     if run is None:
-        return t("process {pid} holds the home, and has not said anything yet", pid=seen.pid)
+        return t("process {pid} holds this home and has not reported its state yet", pid=seen.pid)
     if is_hung(seen):
         return t(
-            "process {pid} hangs, or cannot write to its home: its last sign of life is of {time}",
+            "process {pid} hangs or cannot write to its home; it was last active at {time}",
             pid=seen.pid,
             time=local_time_of(run.updated_at),
         )
@@ -251,14 +251,14 @@ def status_lines(seen: "GatewayStatus") -> list[str]:
             )
         )
     elif last and not last["clean"]:
-        lines.append(t("the last one (process {pid}) did not end in good order; it was last seen at {time}",
+        lines.append(t("the last one (process {pid}) did not exit cleanly; it was last active at {time}",
                          pid=last["pid"], time=local_time_of(last["seenAt"])))  # fmt: skip
     if seen.pid is None:
         lines.append(t("claw gateway start starts it"))
     if seen.on_other_host:
         lines.append(t("it runs on {host}", host=facts["host"]))
     if facts["version"] not in (None, __version__):
-        template = "it is claw {version}, and claw {now} is installed; claw gateway restart takes that up"
+        template = "it runs claw {version}, but claw {now} is installed; claw gateway restart switches to it"
         lines.append(t(template, version=facts["version"], now=__version__))
     if facts["safe"]:
         lines.append(
@@ -268,6 +268,6 @@ def status_lines(seen: "GatewayStatus") -> list[str]:
         lines.append(problem)
     if seen.live_run:
         lines.append(
-            t("turns: {running} running, {waiting} waiting, {owed:reply|replies} owed", **facts["turns"])
+            t("turns: {running} running, {waiting} waiting, {owed:reply|replies} to send", **facts["turns"])
         )
     return lines

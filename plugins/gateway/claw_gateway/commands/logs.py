@@ -48,7 +48,7 @@ def logs(
         fix = "did you mean {near}?" if near else ""
         known = ", ".join(_LEVELS)
         raise UsageError(
-            "{word} is none of {known}", where="--level", fix=fix, word=level, known=known, near=near
+            "{word} is not one of: {known}", where="--level", fix=fix, word=level, known=known, near=near
         )
     path = home_of(os.environ) / "logs" / FILE
     wanted = LogFilter(level_number(level), channel, parse_time(since, time.time()) if since else 0.0)
@@ -59,7 +59,7 @@ def logs(
             return
         if not newest and not follow:
             has_lines = path.exists() and path.stat().st_size
-            template = "no line of {path} fits" if has_lines else "nothing is written in {path}"
+            template = "no line of {path} matches" if has_lines else "{path} is empty"
             typer.echo(t(template, path=path), err=True)
         for fields in newest:
             _show(fields, as_json)
@@ -80,7 +80,7 @@ def parse_time(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
-        problem, fix = "{text} is neither a time nor how long ago", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
+        problem, fix = "{text} is neither a time nor a duration", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
         raise UsageError(problem, where="--since", fix=fix, text=text) from None
 
 

@@ -31,7 +31,7 @@ def list_(as_json: AsJson = False) -> None:
         document("pairing", {"pending": [*map(_as_data, waiting)], "paired": [*map(_as_data, people)]})
         return
     if not waiting and not people:
-        typer.echo(t("nobody waits, and nobody was let in"))
+        typer.echo(t("no pending requests and no paired people"))
         return
     rows = [
         [one.code or "-", t("waits") if one.code else t("paired"), one.channel, one.account, plain(one.sender),
@@ -50,7 +50,7 @@ def approve(code: Code, as_json: AsJson = False) -> None:
     if as_json:
         document("pairing-approved", _as_data(person))
     else:
-        typer.echo(t("{person} may write to your agents on {channel} now", **_named(person)))
+        typer.echo(t("{person} may now write to your agents on {channel}", **_named(person)))
 
 
 @app.command()
@@ -61,7 +61,7 @@ def deny(code: Code, as_json: AsJson = False) -> None:
     if as_json:
         document("pairing-denied", _as_data(person))
     else:
-        typer.echo(t("{person} was sent away", **_named(person)))
+        typer.echo(t("{person} was denied", **_named(person)))
 
 
 @app.command()
@@ -72,14 +72,14 @@ def forget(
     """Take a person out again who was let in. What allowFrom says of them stays."""
     channel, colon, id = person.partition(":")
     if not colon:
-        raise UsageError("{person} names no channel", fix="Write CHANNEL:ID", person=person)
+        raise UsageError("{person} has no channel", fix="Write CHANNEL:ID", person=person)
     with _pairing() as pairing:
         gone = pairing.unpair(channel, account, id)
     if not gone:
         raise UsageError(
-            "{person} was not paired", fix="claw pairing list shows who was", person=plain(person)
+            "{person} is not paired", fix="claw pairing list shows paired people", person=plain(person)
         )
-    typer.echo(t("{person} may not write any more, unless a list names them", person=plain(person)))
+    typer.echo(t("{person} may no longer write, unless an allow list includes them", person=plain(person)))
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def list_(
     elif not rows:
         typer.echo(t("nothing is stuck") if stuck else t("no turn is recorded"), err=True)
     else:
-        columns = [t("turn"), t("began"), t("conversation"), t("outcome"), t("owed"), t("why")]
+        columns = [t("turn"), t("began"), t("conversation"), t("outcome"), t("to send"), t("why")]
         table(
             columns,
             [[*map(plain, row)] for row in rows],
@@ -69,7 +69,7 @@ def _without_abandoned(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(turn: dict[str, Any]) -> list[str]:
-    outcome = turn["outcome"] or t("runs, or was cut off")
+    outcome = turn["outcome"] or t("running or interrupted")
     if outcome == "delivered" and turn["undelivered"]:  # it had an answer, and a part of it did not arrive
         outcome = "not delivered"
     why = turn["undelivered"] or (t("possibly sent twice") if turn["possiblyRepeated"] else "")
@@ -84,7 +84,7 @@ def _row(turn: dict[str, Any]) -> list[str]:
 
 
 def _waiting_row(chat: dict[str, Any]) -> list[str]:
-    text = t("{count:message waits|messages wait} for a turn", count=chat["messages"])
+    text = t("{count:message is|messages are} waiting for a turn", count=chat["messages"])
     return ["-", _moment(chat["sinceMs"]), _chat_name(chat), text, "", ""]
 
 

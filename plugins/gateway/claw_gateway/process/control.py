@@ -81,7 +81,7 @@ def _wait_until_ready(home: Path, failed: Callable[[], StartResult | None]) -> S
     raise ClawError(
         "the gateway is not ready after {seconds:.0f} s",
         where=str(home),
-        fix="claw logs may tell why",
+        fix="claw logs may show why",
         seconds=START_SECONDS,
     )
 
@@ -107,7 +107,7 @@ def _child_failure(child: "subprocess.Popen[bytes]", out: Path) -> StartResult |
     code = child.poll()
     if code is None:
         return None
-    silent = t("it ended with code {code} and without a word; claw gateway run may tell why", code=code)
+    silent = t("it exited with code {code} and no message; claw gateway run may show why", code=code)
     output = out.read_text(encoding="utf-8", errors="replace").strip() or silent
     return StartResult(None, exit_code=code if code > 0 else 1, output=output)
 
@@ -124,9 +124,9 @@ def stop_gateway(home: Path, environ: Mapping[str, str], *, now: bool = False) -
         return None
     if seen.live_run is None:
         raise ClawError(
-            "process {pid} holds this home, and has not said that it is a gateway",
+            "process {pid} holds this home and has not identified itself as a gateway",
             where=str(home),
-            fix="see what it is: ps -p {pid}; a change of plugins ends by itself",
+            fix="check it with ps -p {pid}; an installation of plugins ends by itself",
             pid=seen.pid,
         )
     if seen.on_other_host:
@@ -143,7 +143,7 @@ def stop_gateway(home: Path, environ: Mapping[str, str], *, now: bool = False) -
     while gateway_pid(home) == seen.pid:
         if time.monotonic() > deadline:
             raise ClawError(
-                "process {pid} does not end",
+                "process {pid} does not exit",
                 where=str(home),
                 fix="claw gateway stop --now kills it",
                 pid=seen.pid,
@@ -159,5 +159,5 @@ def _signal(pid: int, number: signal.Signals) -> None:
         return
     except PermissionError as refused:
         raise ClawError(
-            "process {pid} belongs to somebody else", fix="stop it as that user", pid=pid
+            "process {pid} belongs to another user", fix="stop it as that user", pid=pid
         ) from refused

@@ -22,8 +22,8 @@ def take_gateway_lock(home: Path) -> Lock:
     DISK.make_folder(home)
     lock = Lock(
         home / GATEWAY_LOCK,
-        "a gateway already runs in this home: process {pid}",
-        "claw gateway status says how it is doing, claw gateway stop ends it",
+        "a gateway is already running in this home: process {pid}",
+        "claw gateway status shows its state, claw gateway stop stops it",
         where=str(home),
     )
     for left in reversed(range(_TRIES)):

@@ -60,10 +60,10 @@ def reread_config(environ: Mapping[str, str], running: Setup, *, safe: bool = Fa
         setup = load_setup(environ)  # its errors are clearer than an OSError
         text = (home / before[0][0]).read_bytes() if before else b""
         if file_state(home) != before:
-            raise ConfigError("", "it changed while it was read", "It is read again")
+            raise ConfigError("", "it changed while it was being read", "It will be read again")
         if not before and running.config.path:
             raise ConfigError(
-                "", "the config file is gone", "Put it back; a start without one has all defaults"
+                "", "the config file is gone", "Restore it; without one, all settings have their defaults"
             )
         require_plugins(setup.plugin_states)
     except ClawError as wrong:
@@ -134,7 +134,7 @@ def last_good_hint(home: Path) -> str:
     except OSError:
         return ""
     return t(
-        "the gateway last ran at {time} with {kept}; to return to it: cp {kept} {file}",
+        "the gateway last ran at {time} with {kept}; to restore it: cp {kept} {file}",
         time=local_time_of(moment),
         kept=shlex.quote(str(copy)),
         file=shlex.quote(str(home / name)),
@@ -143,7 +143,7 @@ def last_good_hint(home: Path) -> str:
 
 def old_config_note(problem: str, since: float) -> str:
     """Describe a wrong file while the old configuration goes on."""
-    template = "{problem}; the gateway runs on with the configuration of {time}"
+    template = "{problem}; the gateway continues with the configuration of {time}"
     return t(template, problem=problem.rstrip("."), time=local_time_of(since))
 
 

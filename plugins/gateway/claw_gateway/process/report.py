@@ -64,7 +64,7 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
         standing = owners.get(name)
         state, why, fix = (
             "absent",
-            t("no installed plugin brings it"),
+            t("no installed plugin provides it"),
             t("claw plugins install claw-{name}", name=name),
         )
         if standing:
@@ -95,7 +95,7 @@ def unserved_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> It
     left out.
     """
     for row in configured_accounts(settings, plugin_states):
-        why = t("its plugin brings no such account") if row["state"] == LOADED else row["why"]
+        why = t("its plugin has no such account") if row["state"] == LOADED else row["why"]
         detail = t("{problem}. {fix}", problem=why, fix=row["fix"]) if row["fix"] else why
         if row["state"] != DISABLED:
             state = ChannelState("failed", detail, last_error=detail)

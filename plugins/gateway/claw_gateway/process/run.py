@@ -112,7 +112,7 @@ class Gateway:
             raise
         except Exception as broken:
             error = describe_exception(broken)
-            self._log.exception(t("the gateway broke: {why}", why=error))
+            self._log.exception(t("the gateway failed: {why}", why=error))
             raise
         finally:
             self._write(state, {"error": self._sink.redacted(error), "code": code} if error else {})
@@ -136,7 +136,7 @@ class Gateway:
                 count=died,
             )
             if died
-            else t("safe mode, as you asked for: only claw's own plugins are used")
+            else t("safe mode, as requested: only claw's own plugins are used")
         )
         return safe_mode(setup)
 
@@ -187,11 +187,11 @@ class Gateway:
         await asyncio.wait({served, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if self._stop.is_set():
-            self._log.info(t("stopping: what is under way is finished or parked"))
+            self._log.info(t("stopping: running turns are finished or kept for the next start"))
             await asyncio.to_thread(self._write, status.STOPPING, {})
             _, unfinished = await asyncio.wait({served}, timeout=_SERVING_SECONDS)
             if unfinished:
-                self._log.warning(t("something did not end in time and was left behind"))
+                self._log.warning(t("a task did not end in time and was abandoned"))
                 served.cancel()
                 return
         served.result()
@@ -202,7 +202,9 @@ class Gateway:
 
     def _log_previous_run(self, before: tuple[status.GatewayRun, ...]) -> None:
         if before and before[0].ended_badly:
-            template = "the gateway before this one (process {pid}) did not end in good order; it was last seen at {time}"
+            template = (
+                "the previous gateway (process {pid}) did not exit cleanly; it was last active at {time}"
+            )
             self._log.warning(t(template, pid=before[0].pid, time=local_time_of(before[0].updated_at)))
 
     def _log_ready(self, setup: Setup, serving: ChannelServer) -> None:
@@ -271,7 +273,7 @@ class Gateway:
         verdict = await asyncio.to_thread(reread_config, self._environ, setup, safe=self._safe)
         if verdict.setup is not None and verdict.text == self._config_text and not asked:
             if self._reload_error:
-                self._log.info(t("the config file is again as it was"))
+                self._log.info(t("the config file is back to the active configuration"))
             self._reload_error = ""
             return setup
         try:
@@ -294,7 +296,7 @@ class Gateway:
             return setup
         self._configure_log(verdict.setup)
         self._reload_error, self._config_since, self._config_text = "", SYSTEM.now(), verdict.text
-        self._log.info(t("the new configuration is in force"))
+        self._log.info(t("the new configuration is active"))
         self._keep_config(verdict.text)
         return verdict.setup
 
@@ -311,7 +313,7 @@ class Gateway:
                     apply_retention, self._home, serving.app.config.settings.session.keep
                 )
             except (ClawError, OSError) as refused:
-                self._log.error(t("old conversations could not be tidied: {why}", why=refused))
+                self._log.error(t("old conversations could not be cleaned up: {why}", why=refused))
                 continue
             if done.compressed or done.removed:
                 packed, gone = len(done.compressed), len(done.removed)
@@ -324,7 +326,7 @@ class Gateway:
             try:
                 save_last_good(self._home, text)
             except OSError as refused:
-                self._log.error(t("no copy of the config file could be kept: {why}", why=refused))
+                self._log.error(t("no copy of the config file could be saved: {why}", why=refused))
 
 
 def no_channel_hint(setup: Setup) -> str:
@@ -334,12 +336,14 @@ def no_channel_hint(setup: Setup) -> str:
     )
     if not names:
         return t(
-            "no channel is configured, and no plugin brings one: claw plugins install claw-telegram, for one, and then "
-            "claw config set channels.telegram.enabled true"
+            "no channel is configured and no installed plugin provides one. For Telegram: claw "
+            "plugins install claw-telegram, then claw config set channels.telegram.enabled true"
         )
     return t(
-        "no channel is configured, so nobody can write to this gateway. Begin with: "
-        "claw config set channels.NAME.enabled true (NAME: {names})",
+        (
+            "no channel is configured, so no message can reach this gateway. Start with: claw config "
+            "set channels.NAME.enabled true (NAME: {names})"
+        ),
         names=", ".join(names),
     )
 

@@ -75,10 +75,10 @@ class SystemService:
         """Return why no service manager here could run the service; empty when one can."""
         tool = "launchctl" if self.kind == "launchd" else "systemctl"
         if shutil.which(tool, path=self.environ.get("PATH", os.defpath)) is None:
-            return t("there is no {tool} here, as in most containers", tool=tool)
+            return t("{tool} is not available here, as in most containers", tool=tool)
         query = ("print", f"gui/{os.getuid()}") if self.kind == "launchd" else ("--user", "show-environment")
         if self._run(tool, *query).returncode:
-            return t("{tool} does not reach a service manager of this user, as in most containers", tool=tool)
+            return t("{tool} cannot reach a service manager for this user, as in most containers", tool=tool)
         return ""
 
     def usable(self) -> bool:
@@ -104,7 +104,7 @@ class SystemService:
         if why := self.unavailable_reason():
             raise ClawError(
                 "{why}",
-                fix="Start it with claw gateway start; in a container let its command be: claw gateway run",
+                fix="Start it with claw gateway start; in a container use the command: claw gateway run",
                 why=why,
             )
         data = self.text.encode()
@@ -150,7 +150,7 @@ class SystemService:
             logs = f"journalctl --user -u {self.name} -n 20"
             raise ClawError(
                 "{command} failed: {why}",
-                fix="{logs} may tell more" if self.kind == "systemd" else "claw logs may tell more",
+                fix="{logs} may show more" if self.kind == "systemd" else "claw logs may show more",
                 command=" ".join(words),
                 why=done.stderr.strip() or done.returncode,
                 logs=logs,
