@@ -27,33 +27,33 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "claw.agent.credentials": "configured_keys",
-    "claw.app": "load_setup",
     "claw.config.channels": "ChannelConfig",
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
     "claw.config.values": "Secret Section",
     "claw.contracts.channel": (
-        "Channel ChannelState ChatApi ChatCommand Inbox ChannelLimits OptionalChannelMethods StreamingReply"
+        "Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox OptionalChannelMethods StreamingReply"
     ),
     "claw.contracts.diagnostics": "Finding",
     "claw.contracts.errors": (
-        "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError ToolError UsageError"
+        "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError "
+        "ToolError UsageError"
     ),
     "claw.contracts.events": (
-        "AttemptFailed Event MessageRecorded Notice Retrying RunEnded StepEnded StepStarted TextStreamed "
-        "ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
+        "AttemptFailed Event MessageRecorded Notice Retrying RunEnded StepEnded StepStarted "
+        "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
         "Approver CallContext ContextEngine Diagnostic MessageFilter ModelOptions ModelSelector "
         "Observer ProviderMiddleware Review Reviewer Service SessionStore ToolTraits TurnLog"
     ),
     "claw.contracts.messages": (
-        "AcceptedEvent Address MessageContext Attachment Button QuotedMessage Inbound Outbound Receipt Sender"
+        "AcceptedEvent Address Attachment Button Inbound MessageContext Outbound QuotedMessage Receipt Sender"
     ),
     "claw.contracts.prompt": "ContextFile PromptFacts PromptSection",
     "claw.contracts.provider": (
-        "Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt TextDelta ThinkingDelta "
-        "ToolSpec CallAccount bill_to current_account tool_mode_of with_purpose"
+        "CallAccount Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt "
+        "TextDelta ThinkingDelta ToolSpec bill_to current_account tool_mode_of with_purpose"
     ),
     "claw.contracts.text": "result_limit",
     "claw.contracts.tool": "Sandbox Tool ToolContext ToolResult tool",
@@ -62,17 +62,12 @@ _NAMES = {
         "UNREADABLE_CALL Assistant Image Message Text Thinking ToolCall ToolResultMessage Usage User"
     ),
     "claw.host.hookspecs": "hookimpl hookspec",
-    "claw.host.integrity": "changed_files",
-    "claw.host.overlay": "pip_command",
-    "claw.host.manifest": "Manifest ProviderDeclaration ToolDeclaration installed_plugins parse_manifest",
     "claw.i18n": "t",
     "claw.security.child_env": "child_environment",
-    "claw.security.command_line": "CommandStep split_single_command split_commands",
+    "claw.security.command_line": "CommandStep split_commands split_single_command",
     "claw.security.http_client": "HttpClients is_loopback",
     "claw.security.untrusted_text": "inbound_context neutralise",
-    "claw.storage.files": "make_folder replace_file",
     "claw.storage.history": "IncrementalCache",
-    "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
     "claw.storage.usage": "Price usage_of",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -1,11 +1,22 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw.agent.credentials import configured_keys as configured_keys
-from claw.app import load_setup as load_setup
-from claw.config.channels import ChannelConfig as ChannelConfig
-from claw.config.models import ModelConfig as ModelConfig, ProviderConfig as ProviderConfig
-from claw.config.plugin_view import PluginConfig as PluginConfig
-from claw.config.values import Secret as Secret, Section as Section
+from claw.agent.credentials import (
+    configured_keys as configured_keys,
+)
+from claw.config.channels import (
+    ChannelConfig as ChannelConfig,
+)
+from claw.config.models import (
+    ModelConfig as ModelConfig,
+    ProviderConfig as ProviderConfig,
+)
+from claw.config.plugin_view import (
+    PluginConfig as PluginConfig,
+)
+from claw.config.values import (
+    Secret as Secret,
+    Section as Section,
+)
 from claw.contracts.channel import (
     Channel as Channel,
     ChannelLimits as ChannelLimits,
@@ -16,7 +27,9 @@ from claw.contracts.channel import (
     OptionalChannelMethods as OptionalChannelMethods,
     StreamingReply as StreamingReply,
 )
-from claw.contracts.diagnostics import Finding as Finding
+from claw.contracts.diagnostics import (
+    Finding as Finding,
+)
 from claw.contracts.errors import (
     BudgetError as BudgetError,
     ClawError as ClawError,
@@ -97,7 +110,9 @@ from claw.contracts.provider import (
     tool_mode_of as tool_mode_of,
     with_purpose as with_purpose,
 )
-from claw.contracts.text import result_limit as result_limit
+from claw.contracts.text import (
+    result_limit as result_limit,
+)
 from claw.contracts.tool import (
     Sandbox as Sandbox,
     Tool as Tool,
@@ -121,33 +136,36 @@ from claw.contracts.transcript import (
     Usage as Usage,
     User as User,
 )
-from claw.host.hookspecs import hookimpl as hookimpl, hookspec as hookspec
-from claw.host.integrity import changed_files as changed_files
-from claw.host.manifest import (
-    Manifest as Manifest,
-    ProviderDeclaration as ProviderDeclaration,
-    ToolDeclaration as ToolDeclaration,
-    installed_plugins as installed_plugins,
-    parse_manifest as parse_manifest,
+from claw.host.hookspecs import (
+    hookimpl as hookimpl,
+    hookspec as hookspec,
 )
-from claw.host.overlay import pip_command as pip_command
-from claw.i18n import t as t
-from claw.security.child_env import child_environment as child_environment
+from claw.i18n import (
+    t as t,
+)
+from claw.security.child_env import (
+    child_environment as child_environment,
+)
 from claw.security.command_line import (
     CommandStep as CommandStep,
     split_commands as split_commands,
     split_single_command as split_single_command,
 )
-from claw.security.http_client import HttpClients as HttpClients, is_loopback as is_loopback
-from claw.security.untrusted_text import inbound_context as inbound_context, neutralise as neutralise
-from claw.storage.files import make_folder as make_folder, replace_file as replace_file
-from claw.storage.history import IncrementalCache as IncrementalCache
-from claw.storage.provenance import (
-    is_foreign as is_foreign,
-    is_origin_mark as is_origin_mark,
-    line_provenances as line_provenances,
-    quoted_foreign as quoted_foreign,
+from claw.security.http_client import (
+    HttpClients as HttpClients,
+    is_loopback as is_loopback,
 )
-from claw.storage.usage import Price as Price, usage_of as usage_of
+from claw.security.untrusted_text import (
+    inbound_context as inbound_context,
+    neutralise as neutralise,
+)
+from claw.storage.history import (
+    IncrementalCache as IncrementalCache,
+)
+from claw.storage.usage import (
+    Price as Price,
+    usage_of as usage_of,
+)
 
 __version__: str
+__all__: list[str]

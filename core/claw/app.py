@@ -19,7 +19,7 @@ from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
 from claw.agent.models import candidates, isolated
 from claw.agent.providers import apply_guards, apply_middleware
-from claw.agent.routing import LOCAL, TERMINAL, admit, configured_owners
+from claw.agent.routing import LOCAL_SENDER, TERMINAL, admit, configured_owners
 from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
@@ -55,9 +55,9 @@ from claw.security.admission import PAIRED_PEOPLE, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor
 from claw.security.secret_patterns import is_secret_name
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
-from claw.storage.files import SYSTEM as DISK, Disk
+from claw.storage.files import SYSTEM_DISK, Disk
 from claw.storage.sessions import SessionStore
 from claw.storage.turn_log import NoTurnLog, is_over, is_repeat
 
@@ -135,10 +135,10 @@ class App:
         *,
         guests: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
-        disk: Disk = DISK,
+        disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.leeway: Timeouts = before.leeway if before else timeouts
         self._clock: Clock = before._clock if before else clock
@@ -382,7 +382,7 @@ class App:
     def _make_home(self) -> None:
         home, refused = self.config.home, ""
         try:
-            DISK.make_folder(home)
+            SYSTEM_DISK.make_folder(home)
         except ClawError as why:
             refused = f"{why.where}: {why.problem}"
         if not refused and not os.access(home, os.W_OK | os.X_OK):
@@ -401,7 +401,7 @@ class App:
 
 def terminal_message(text: str, message_id: str = "") -> Inbound:
     """Return a message of the person at this terminal: the owner, in a direct chat."""
-    return Inbound(Address(TERMINAL, "local"), text, LOCAL, message_id=message_id, mentions_us=True)
+    return Inbound(Address(TERMINAL, "local"), text, LOCAL_SENDER, message_id=message_id, mentions_us=True)
 
 
 _FOLDERS = frozenset({"PWD", "OLDPWD"})  # a shell's working folders, which look like passwords by their names

@@ -11,32 +11,82 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMES = {
-    "claw.agent.chat_commands": "ChatConversation ChatCommands parse_choice run_chat_command",  # chats: their commands
-    "claw.agent.credentials": "missing_key_error unknown_key_error",  # selectors: the errors about keys
-    "claw.agent.models": "candidates checked_answer missing_provider_error",  # selectors: order and check of answers
-    "claw.agent.routing": (  # commands that judge a run before it happens
-        "PolicyContext Scenario judge_scenario model_of sender_of"
+    # A running claw and its turns: services, engines, commands
+    "claw.agent.chat_commands": "ChatCommands ChatConversation parse_choice run_chat_command",
+    "claw.agent.credentials": "missing_key_error unknown_key_error",
+    "claw.agent.models": "candidates checked_answer missing_provider_error",
+    "claw.agent.outcome": "parse_reply silent_tokens visible_part",
+    "claw.agent.routing": (
+        "LOCAL_SENDER PolicyContext Route Scenario judge_scenario model_of queue_kind_of "
+        "route_message sender_of"
     ),
-    "claw.app": "App Setup",  # commands: a claw with its plugins, and the file before plugins are loaded
-    "claw.cli.config": "file_of",  # commands that change the config file
-    "claw.cli.output": "document on_terminal table",  # commands: one JSON document, a table, a person who looks
-    "claw.cli.plugin_commands": "AsJson",  # commands: the option --json
-    "claw.config.editor": "set_value",  # commands that change the config file
-    "claw.config.paths": "nearest",  # commands: "did you mean"
-    "claw.contracts.channel": "Conversation FunctionCommand",  # chat commands
-    "claw.contracts.errors": "BusyError",  # who takes a lock
-    "claw.contracts.prompt": "size_of",  # chat commands: tokens of a text, estimated
-    "claw.contracts.provider": "AnswerBroken KnownModels",  # selectors: an answer that starts anew; chat commands: models
-    "claw.contracts.transcript": "sendable",  # selectors: a history that services accept
-    "claw.host.calls": "describe_cost",  # chat commands: the cost of a conversation, from middleware
-    "claw.host.discovery": "home_of open_state",  # commands: the home, state.db for reading
-    "claw.host.isolation": "ReusableTimeout within",  # limits of time for the code of others
-    "claw.host.manifest": "providers_of variables_of",  # commands: what manifests declare
-    "claw.storage.clock": "Clock DailyTask local_time parse_duration",  # the time, which a test replaces
-    "claw.storage.database": "Database",  # tables in state.db
-    "claw.storage.files": "Lock archive_results cannot_write delete_older delete_results results_folder safe_file_name",
+    "claw.agent.session_queue": "SessionQueues SteeringQueue",
+    "claw.agent.turn": "Turn new_turn_id run_turn",
+    "claw.agent.turn_context": "TOOL_CHOICES Runtime TurnContext TurnOptions check_tool_choice fence_of",
+    "claw.app": "App Setup load_setup terminal_message",
+    # Command lines: one JSON document, tables, options that several commands share
+    "claw.cli.config": "file_of",
+    "claw.cli.errors": "report_error",
+    "claw.cli.output": "document on_terminal printable table utc_time",
+    "claw.cli.plugin_commands": "AsJson",
+    "claw.cli.tools": "AccountOption AgentOption ChannelOption GroupOption SenderOption probe_message",
+    # The config file
+    "claw.config.agents": "AgentSettings",
+    "claw.config.channels": "QueueSettings",
+    "claw.config.checks": "webhooks_without_listener",
+    "claw.config.editor": "set_value",
+    "claw.config.errors": "ConfigErrors",
+    "claw.config.loader": "validate_source",
+    "claw.config.paths": "nearest",
+    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource",
+    # Contracts beyond those of ``claw``
+    "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
+    "claw.contracts.diagnostics": "BLOCKED DISABLED LOADED QUARANTINED",
+    "claw.contracts.errors": "BusyError",
+    "claw.contracts.extensions": "Statement",
+    "claw.contracts.prompt": "RenderedSection size_of",
+    "claw.contracts.provider": "AnswerBroken KnownModels",
+    "claw.contracts.text": "to_json with_ellipsis",
+    "claw.contracts.tool": "fit_result",
+    "claw.contracts.tool_schema": "without_nulls",
+    "claw.contracts.transcript": "sendable",
+    # Plugins: found, declared, verified, isolated
+    "claw.host.calls": "describe_cost run_filters",
+    "claw.host.discovery": "home_of open_state",
+    "claw.host.integrity": "changed_files",
+    "claw.host.isolation": (
+        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout within"
+    ),
+    "claw.host.manifest": (
+        "FIRST_PARTY KIND_OF_HOOK Manifest ProviderDeclaration ToolDeclaration installed_plugins "
+        "parse_manifest providers_of variables_of"
+    ),
+    "claw.host.overlay": "GATEWAY_LOCK pip_command",
+    "claw.host.registry": "BUILTIN Contribution account_of channel_key",
+    "claw.host.state": "PluginState require_plugins",
+    "claw.host.worker": "check_and_run",
+    # Tool policy
+    "claw.policy": "RunFacts group_scope",
+    # Security: admission, secrets, workspace files, text of other people
+    "claw.security.admission": (
+        "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission paired_people"
+    ),
+    "claw.security.http_client": "origin_of",
+    "claw.security.redaction": "Redactor",
+    "claw.security.secret_patterns": "is_secret_name",
+    "claw.security.tls_errors": "STALE_CONNECTION error_chain find_tls_error",
+    "claw.security.untrusted_text": "is_owner_channel user_text",
+    "claw.security.workspace_fs": "WorkspaceFiles",
+    # State on disk; the time, which a test replaces
+    "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",
+    "claw.storage.database": "Database",
+    "claw.storage.files": (
+        "SYSTEM_DISK Disk Lock archive_results cannot_write delete_older delete_results lock_holder "
+        "make_folder replace_file results_folder safe_file_name"
+    ),
+    "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
+    "claw.storage.turn_log": "retry_until_written",
 }
-"""Each module, its public names, and who needs them."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_MODULES)  # noqa: PLE0605

@@ -15,41 +15,245 @@ from claw.agent.models import (
     checked_answer as checked_answer,
     missing_provider_error as missing_provider_error,
 )
+from claw.agent.outcome import (
+    parse_reply as parse_reply,
+    silent_tokens as silent_tokens,
+    visible_part as visible_part,
+)
 from claw.agent.routing import (
+    LOCAL_SENDER as LOCAL_SENDER,
     PolicyContext as PolicyContext,
+    Route as Route,
     Scenario as Scenario,
     judge_scenario as judge_scenario,
     model_of as model_of,
+    queue_kind_of as queue_kind_of,
+    route_message as route_message,
     sender_of as sender_of,
 )
-from claw.app import App as App, Setup as Setup
-from claw.cli.config import file_of as file_of
-from claw.cli.output import document as document, on_terminal as on_terminal, table as table
-from claw.cli.plugin_commands import AsJson as AsJson
-from claw.config.editor import set_value as set_value
-from claw.config.paths import nearest as nearest
-from claw.contracts.channel import Conversation as Conversation, FunctionCommand as FunctionCommand
-from claw.contracts.errors import BusyError as BusyError
-from claw.contracts.prompt import size_of as size_of
-from claw.contracts.provider import AnswerBroken as AnswerBroken, KnownModels as KnownModels
-from claw.contracts.transcript import sendable as sendable
-from claw.host.calls import describe_cost as describe_cost
-from claw.host.discovery import home_of as home_of, open_state as open_state
-from claw.host.isolation import ReusableTimeout as ReusableTimeout, within as within
-from claw.host.manifest import providers_of as providers_of, variables_of as variables_of
+from claw.agent.session_queue import (
+    SessionQueues as SessionQueues,
+    SteeringQueue as SteeringQueue,
+)
+from claw.agent.turn import (
+    Turn as Turn,
+    new_turn_id as new_turn_id,
+    run_turn as run_turn,
+)
+from claw.agent.turn_context import (
+    TOOL_CHOICES as TOOL_CHOICES,
+    Runtime as Runtime,
+    TurnContext as TurnContext,
+    TurnOptions as TurnOptions,
+    check_tool_choice as check_tool_choice,
+    fence_of as fence_of,
+)
+from claw.app import (
+    App as App,
+    Setup as Setup,
+    load_setup as load_setup,
+    terminal_message as terminal_message,
+)
+from claw.cli.config import (
+    file_of as file_of,
+)
+from claw.cli.errors import (
+    report_error as report_error,
+)
+from claw.cli.output import (
+    document as document,
+    on_terminal as on_terminal,
+    printable as printable,
+    table as table,
+    utc_time as utc_time,
+)
+from claw.cli.plugin_commands import (
+    AsJson as AsJson,
+)
+from claw.cli.tools import (
+    AccountOption as AccountOption,
+    AgentOption as AgentOption,
+    ChannelOption as ChannelOption,
+    GroupOption as GroupOption,
+    SenderOption as SenderOption,
+    probe_message as probe_message,
+)
+from claw.config.agents import (
+    AgentSettings as AgentSettings,
+)
+from claw.config.channels import (
+    QueueSettings as QueueSettings,
+)
+from claw.config.checks import (
+    webhooks_without_listener as webhooks_without_listener,
+)
+from claw.config.editor import (
+    set_value as set_value,
+)
+from claw.config.errors import (
+    ConfigErrors as ConfigErrors,
+)
+from claw.config.loader import (
+    validate_source as validate_source,
+)
+from claw.config.paths import (
+    nearest as nearest,
+)
+from claw.config.source import (
+    CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
+    ConfigSource as ConfigSource,
+)
+from claw.contracts.channel import (
+    WAITS_FOR_REPLY as WAITS_FOR_REPLY,
+    Conversation as Conversation,
+    FunctionCommand as FunctionCommand,
+    UnavailableChannel as UnavailableChannel,
+)
+from claw.contracts.diagnostics import (
+    BLOCKED as BLOCKED,
+    DISABLED as DISABLED,
+    LOADED as LOADED,
+    QUARANTINED as QUARANTINED,
+)
+from claw.contracts.errors import (
+    BusyError as BusyError,
+)
+from claw.contracts.extensions import (
+    Statement as Statement,
+)
+from claw.contracts.prompt import (
+    RenderedSection as RenderedSection,
+    size_of as size_of,
+)
+from claw.contracts.provider import (
+    AnswerBroken as AnswerBroken,
+    KnownModels as KnownModels,
+)
+from claw.contracts.text import (
+    to_json as to_json,
+    with_ellipsis as with_ellipsis,
+)
+from claw.contracts.tool import (
+    fit_result as fit_result,
+)
+from claw.contracts.tool_schema import (
+    without_nulls as without_nulls,
+)
+from claw.contracts.transcript import (
+    sendable as sendable,
+)
+from claw.host.calls import (
+    describe_cost as describe_cost,
+    run_filters as run_filters,
+)
+from claw.host.discovery import (
+    home_of as home_of,
+    open_state as open_state,
+)
+from claw.host.integrity import (
+    changed_files as changed_files,
+)
+from claw.host.isolation import (
+    DEFAULT_TIMEOUTS as DEFAULT_TIMEOUTS,
+    ReusableTimeout as ReusableTimeout,
+    Timeouts as Timeouts,
+    describe_exception as describe_exception,
+    is_own_exit as is_own_exit,
+    reserved_stdout as reserved_stdout,
+    within as within,
+)
+from claw.host.manifest import (
+    FIRST_PARTY as FIRST_PARTY,
+    KIND_OF_HOOK as KIND_OF_HOOK,
+    Manifest as Manifest,
+    ProviderDeclaration as ProviderDeclaration,
+    ToolDeclaration as ToolDeclaration,
+    installed_plugins as installed_plugins,
+    parse_manifest as parse_manifest,
+    providers_of as providers_of,
+    variables_of as variables_of,
+)
+from claw.host.overlay import (
+    GATEWAY_LOCK as GATEWAY_LOCK,
+    pip_command as pip_command,
+)
+from claw.host.registry import (
+    BUILTIN as BUILTIN,
+    Contribution as Contribution,
+    account_of as account_of,
+    channel_key as channel_key,
+)
+from claw.host.state import (
+    PluginState as PluginState,
+    require_plugins as require_plugins,
+)
+from claw.host.worker import (
+    check_and_run as check_and_run,
+)
+from claw.policy import (
+    RunFacts as RunFacts,
+    group_scope as group_scope,
+)
+from claw.security.admission import (
+    PAIRED_PEOPLE as PAIRED_PEOPLE,
+    TERMINAL as TERMINAL,
+    Admission as Admission,
+    account_setting as account_setting,
+    decide_admission as decide_admission,
+    paired_people as paired_people,
+)
+from claw.security.http_client import (
+    origin_of as origin_of,
+)
+from claw.security.redaction import (
+    Redactor as Redactor,
+)
+from claw.security.secret_patterns import (
+    is_secret_name as is_secret_name,
+)
+from claw.security.tls_errors import (
+    STALE_CONNECTION as STALE_CONNECTION,
+    error_chain as error_chain,
+    find_tls_error as find_tls_error,
+)
+from claw.security.untrusted_text import (
+    is_owner_channel as is_owner_channel,
+    user_text as user_text,
+)
+from claw.security.workspace_fs import (
+    WorkspaceFiles as WorkspaceFiles,
+)
 from claw.storage.clock import (
+    SYSTEM_CLOCK as SYSTEM_CLOCK,
     Clock as Clock,
     DailyTask as DailyTask,
+    iso_time as iso_time,
     local_time as local_time,
     parse_duration as parse_duration,
 )
-from claw.storage.database import Database as Database
+from claw.storage.database import (
+    Database as Database,
+)
 from claw.storage.files import (
+    SYSTEM_DISK as SYSTEM_DISK,
+    Disk as Disk,
     Lock as Lock,
     archive_results as archive_results,
     cannot_write as cannot_write,
     delete_older as delete_older,
     delete_results as delete_results,
+    lock_holder as lock_holder,
+    make_folder as make_folder,
+    replace_file as replace_file,
     results_folder as results_folder,
     safe_file_name as safe_file_name,
+)
+from claw.storage.provenance import (
+    is_foreign as is_foreign,
+    is_origin_mark as is_origin_mark,
+    line_provenances as line_provenances,
+    quoted_foreign as quoted_foreign,
+)
+from claw.storage.turn_log import (
+    retry_until_written as retry_until_written,
 )

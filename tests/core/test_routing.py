@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from claw.agent.routing import Admission, Route, admit, build_key, decide_admission, parse_key, route
+from claw.agent.routing import (
+    Admission,
+    Route,
+    admit,
+    build_key,
+    decide_admission,
+    parse_key,
+    route_message as route,
+)
 from claw.config import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError, UsageError

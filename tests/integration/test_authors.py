@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import Manifest, ToolDeclaration
 from claw.cli.main import app
 from claw.host.manifest import parse_manifest
+from claw.runtime import Manifest, ToolDeclaration
 from claw_author import building, linting, scaffold
 from core.source import ROOT
 from typer.testing import CliRunner, Result

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from claw.contracts.messages import Address
 from claw.security.redaction import Redactor
-from claw.storage.files import SYSTEM as DISK
+from claw.storage.files import SYSTEM_DISK
 from claw_gateway.process.log_reader import LogFilter, LogReader
 from claw_gateway.process.logs import (
     LINE_CHARS,
@@ -154,7 +154,7 @@ class Moody:
 
     def __init__(self) -> None:
         self.refuses = False
-        self.disk = replace(DISK, write=self._write)
+        self.disk = replace(SYSTEM_DISK, write=self._write)
 
     def _write(self, fd: int, data: bytes) -> int:
         if self.refuses:

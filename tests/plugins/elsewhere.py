@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from claw import pip_command
+from claw.runtime import pip_command
 from core.source import ROOT, with_core
 from integration.test_packaging import Venv, wheel_of
 

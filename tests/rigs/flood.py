@@ -12,7 +12,7 @@ from claw.contracts.channel import ChannelLimits, Inbox
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt, Sender
 from claw.contracts.provider import Finished, ModelEvent, Request, TextDelta
 from claw.contracts.transcript import Assistant, Text, User
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 from claw.testing import FakeProvider, Harness
 from claw_gateway.supervisor import ChannelServer
 
@@ -39,7 +39,7 @@ class Crowd:
         self.delays: list[float] = []
         self.answers: dict[str, list[str]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
-        self._seconds = SYSTEM.monotonic
+        self._seconds = SYSTEM_CLOCK.monotonic
 
     async def run(self, inbox: Inbox) -> None:
         """Say everything at its time, however long claw takes, then listen for ever."""
@@ -117,13 +117,13 @@ async def flood(
     config = {"messages": {"queue": dict(queue or {})}}
     harness = Harness(Echo(), channels=[crowd], config=config, home=home)
     serving, stop, result = ChannelServer(harness.app), asyncio.Event(), Flooded(crowd)
-    before, began = _resident_bytes(), SYSTEM.monotonic()
+    before, began = _resident_bytes(), SYSTEM_CLOCK.monotonic()
     running = asyncio.ensure_future(serving.run(stop))
     try:
         while len(crowd.taken_at) + len(crowd.refused) < len(said) or not _is_quiet(serving):
             await asyncio.sleep(0.02)
             result.grown_bytes = max(result.grown_bytes, _resident_bytes() - before)
-        result.seconds = SYSTEM.monotonic() - began
+        result.seconds = SYSTEM_CLOCK.monotonic() - began
         database = harness.app.runtime.turn_log._database
         result.states = dict(database.read("SELECT state, count(*) FROM inbox GROUP BY state"))
         [(result.turns,)] = database.read("SELECT count(*) FROM turns WHERE ended_at_ms IS NOT NULL")

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from claw.storage.files import SYSTEM, Disk
+from claw.storage.files import SYSTEM_DISK, Disk
 
 _BLOCK_BYTES = 512
 _SALT = slice(16, 24)  # of a log's header: SQLite's file format, "WAL file format"
@@ -60,7 +60,7 @@ class Medium:
             kept = self._kept.get(path, b"")
             self._lost[path] = now[_SALT], len(kept) if kept[_SALT] == now[_SALT] else 0, len(now)
             raise OSError(5, "Input/output error")
-        SYSTEM.sync(fd)
+        SYSTEM_DISK.sync(fd)
         self.syncs += 1
         self._kept[path] = self._written(path)
         if path.name.endswith(".db-wal"):
@@ -78,7 +78,7 @@ class Medium:
     def _sync_all(self, fd: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{fd}"))
         if path.is_dir():
-            SYSTEM.sync_all(fd)
+            SYSTEM_DISK.sync_all(fd)
             self._names |= set(path.iterdir())
         else:
             self._sync(fd)

@@ -23,7 +23,7 @@ from claw.policy import Judgement, RunFacts, ToolFact, resolve_tools
 from claw.security.admission import TERMINAL, Admission, configured_owners, decide_admission, is_owner
 
 __all__ = [
-    "LOCAL",
+    "LOCAL_SENDER",
     "TERMINAL",
     "Admission",
     "Route",
@@ -34,12 +34,12 @@ __all__ = [
     "decide_admission",
     "parse_key",
     "queue_kind_of",
-    "route",
+    "route_message",
 ]  # fmt: skip
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
-LOCAL = Sender("local", name="you")
+LOCAL_SENDER = Sender("local", name="you")
 """The person at the terminal."""
 
 _OLD_DISCORD = re.compile(r"discord:(?:[^:]+:)?guild-[^:]+:channel-[^:]+")
@@ -192,10 +192,10 @@ def admit(
     """
     if decide_admission(inbound, config, paired).kind != "admitted":
         return None
-    return route(inbound, config, agent_id or "", session or "")
+    return route_message(inbound, config, agent_id or "", session or "")
 
 
-def route(inbound: Inbound, config: Any, agent: str = "", session: str = "") -> Route:
+def route_message(inbound: Inbound, config: Any, agent: str = "", session: str = "") -> Route:
     """Route an admitted message.
 
     :param config: a ``claw.config.Config``.
@@ -389,7 +389,7 @@ def judge_scenario(asked: Scenario, ground: PolicyContext) -> Judgement:
 def sender_of(asked: Scenario) -> Sender | None:
     """Return the sender of the run; None when none is named."""
     if not asked.sender:
-        return LOCAL if asked.channel == TERMINAL and asked.owner is not False else None
+        return LOCAL_SENDER if asked.channel == TERMINAL and asked.owner is not False else None
     kind, _, value = asked.sender.partition(":")
     if value and (kind := kind.strip().lower()) in ("id", "e164", "username", "name"):
         return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]

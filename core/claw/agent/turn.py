@@ -37,7 +37,7 @@ from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.storage.freshness import is_fresh, reset_policy, zone_of
 from claw.storage.sessions import Session
-from claw.storage.turn_log import insist, reached
+from claw.storage.turn_log import reached, retry_until_written
 
 
 @dataclass
@@ -144,7 +144,7 @@ async def run_turn(errand: Turn, runtime: Runtime, emit: Emit, replies: MakeRepl
     began = partial(
         runtime.turn_log.began, turn, errand.route.session_key, errand.numbers, again=errand.resumed
     )
-    await insist(began, runtime.log if errand.numbers else None)
+    await retry_until_written(began, runtime.log if errand.numbers else None)
     errand.begun = True
     reached(runtime.turn_log, "turn-began")
     try:
@@ -210,7 +210,7 @@ async def _over(
             more = statements_at_end(runtime.registry.middleware, turn.id, runtime.log)
             due = owed if owed and is_owed else ()
             end = partial(runtime.turn_log.ended, turn.id, ending.outcome, due, more)
-            await insist(end, runtime.log if is_owed else None)
+            await retry_until_written(end, runtime.log if is_owed else None)
             reached(runtime.turn_log, "turn-ended")
             await told(ending)
     return TurnResult(ending, owed, failed)

@@ -295,12 +295,12 @@ class InputHistory:
         """Save the lines."""
         if self._readline is None:
             return
-        from claw.storage.files import SYSTEM
+        from claw.storage.files import SYSTEM_DISK
 
         count = self._readline.get_current_history_length()
         kept = range(max(1, count - self._keep + 1), count + 1)
         lines = [self._readline.get_history_item(at) for at in kept]
-        SYSTEM.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
+        SYSTEM_DISK.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
 
 
 async def _open_app(model: str) -> "App":

@@ -135,7 +135,7 @@ def path(as_json: AsJson = False) -> None:
 def file_of(environ: Mapping[str, str]) -> Path:
     """Return the path of the config file, or of the one that would be created."""
     home = home_of(environ)
-    return source.find_config(home) or home / source.NAMES[0]
+    return source.find_config(home) or home / source.CONFIG_FILE_NAMES[0]
 
 
 def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError], list[ConfigError]]:

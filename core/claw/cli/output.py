@@ -37,12 +37,12 @@ def table(
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def utc(at: float) -> str:
+def utc_time(at: float) -> str:
     """Format a moment (seconds since 1970) in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Replace what cannot be printed in a text that came from outside."""
     return "".join(reply if reply.isprintable() else "?" for reply in text)
 

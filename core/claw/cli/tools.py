@@ -27,30 +27,31 @@ from claw.policy.fixes import ConfigEdit
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
 
-Agent = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
-Channel = Annotated[str, typer.Option("--channel", help="Channel the run comes from.")]
-Account = Annotated[str, typer.Option("--account", help="Account on that channel.")]
-Group = Annotated[str, typer.Option("--group", help="Id of the group chat; default: a direct chat.")]
-Person = Annotated[
+AgentOption = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
+ChannelOption = Annotated[str, typer.Option("--channel", help="Channel the run comes from.")]
+AccountOption = Annotated[str, typer.Option("--account", help="Account on that channel.")]
+GroupOption = Annotated[str, typer.Option("--group", help="Id of the group chat; default: a direct chat.")]
+SenderOption = Annotated[
     str, typer.Option("--sender", help="Who asks: an id, or e164:, username:, name: and a value.")
 ]
-Owner = Annotated[
+OwnerOption = Annotated[
     bool | None, typer.Option("--owner/--no-owner", help="Take the sender for an owner, or not.")
 ]
-Model = Annotated[
+ModelOption = Annotated[
     str,
     typer.Option("--model", help="This model alone: provider/model; default: the agent's, with fallbacks."),
 ]
 SandboxOption = Annotated[bool | None, typer.Option("--sandbox/--no-sandbox", help="In a sandbox, or not.")]
-Depth = Annotated[
+DepthOption = Annotated[
     int, typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on.")
 ]
 
 
 @app.command("list")
 def list_(
-    *, agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
-    sender: Person = "", owner: Owner = None, model: Model = "", sandbox: SandboxOption = None, depth: Depth = 0,
+    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL, account: AccountOption = "default",
+    group: GroupOption = "", sender: SenderOption = "", owner: OwnerOption = None, model: ModelOption = "",
+    sandbox: SandboxOption = None, depth: DepthOption = 0,
     all_: Annotated[bool, typer.Option("--all", help="Also the tools that this run does not have.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -78,9 +79,10 @@ def list_(
 
 @app.command("explain")
 def explain_(
-    name: str, *, agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
-    sender: Person = "", owner: Owner = None, model: Model = "", sandbox: SandboxOption = None, depth: Depth = 0,
-    as_json: AsJson = False,
+    name: str, *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
+    account: AccountOption = "default", group: GroupOption = "", sender: SenderOption = "",
+    owner: OwnerOption = None, model: ModelOption = "", sandbox: SandboxOption = None,
+    depth: DepthOption = 0, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
     scenario = Scenario(
@@ -100,8 +102,8 @@ def explain_(
 @app.command()
 def call(
     name: str, *, args: Annotated[str, typer.Option("--args", help="Arguments as a JSON object.")] = "{}",
-    agent: Agent = "", channel: Channel = TERMINAL, account: Account = "default", group: Group = "",
-    sender: Person = "", model: Model = "", as_json: AsJson = False,
+    agent: AgentOption = "", channel: ChannelOption = TERMINAL, account: AccountOption = "default",
+    group: GroupOption = "", sender: SenderOption = "", model: ModelOption = "", as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
     arguments = _arguments(args)

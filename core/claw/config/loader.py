@@ -91,7 +91,7 @@ class Config:
     @property
     def file(self) -> str:
         """Path of the file for messages; the default path when there is no file."""
-        return str(self.path or self.home / source.NAMES[0])
+        return str(self.path or self.home / source.CONFIG_FILE_NAMES[0])
 
     def line(self, key: str) -> int | None:
         """Return the line of a dotted key, or of its nearest parent in the file; None when neither is there."""

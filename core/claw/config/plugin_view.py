@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from claw.config.loader import Config, validate_section
 from claw.config.paths import Path as KeyPath, value_at
 from claw.contracts.errors import ConfigError
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     import httpx2
@@ -49,7 +49,7 @@ class PluginConfig:
         http: Callable[..., "httpx2.AsyncClient"],
         state_dir: Path,
         database: "Database | None" = None,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
         learn_secrets: Callable[[Iterable[str]], None] = lambda secrets: None,
     ) -> None:
         self.learn_secrets = learn_secrets

@@ -12,7 +12,7 @@ from claw.config.paths import Path as KeyPath, PathPart, format_key
 from claw.contracts.errors import ConfigError
 from claw.i18n import t
 
-NAMES = ("config.yaml", "config.yml", "config.json")
+CONFIG_FILE_NAMES = ("config.yaml", "config.yml", "config.json")
 MAX_DEPTH = 60
 MAX_NODES = 200_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -49,7 +49,7 @@ def find_config(home: Path) -> Path | None:
     except OSError as cause:
         problem, fix = "the home {home} cannot be read ({cause})", "Set CLAW_HOME to a folder of yours"
         raise ConfigError("", problem, fix, home=home, cause=cause.strerror) from cause
-    names = [name for name in NAMES if name in present]
+    names = [name for name in CONFIG_FILE_NAMES if name in present]
     if len(names) > 1:
         problem, fix = "there are two config files: {names}", "Keep one and move the other elsewhere"
         raise ConfigError("", problem, fix, file=str(home), names=" and ".join(names))

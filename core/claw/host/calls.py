@@ -25,7 +25,7 @@ from claw.contracts.transcript import ToolCall
 from claw.host.isolation import describe_exception, is_own_exit, isolated
 from claw.host.registry import Contribution
 from claw.host.worker import PluginWorker
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 SECTION_CHARS = 24_000
 """Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
@@ -220,7 +220,7 @@ class SectionCache:
         mine: str,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         taken = {section.name for section in sections if section.plugin != mine}
         self._sections = [one for one in sections if one.plugin != mine or one.name not in taken]

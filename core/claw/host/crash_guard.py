@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
 
-from claw.storage.clock import SYSTEM, Clock
-from claw.storage.files import SYSTEM as DISK, Disk
+from claw.storage.clock import SYSTEM_CLOCK, Clock
+from claw.storage.files import SYSTEM_DISK, Disk
 
 MAX_CRASHES = 2
 WINDOW_SECONDS = 24 * 3600.0
@@ -27,7 +27,7 @@ class CrashGuard:
     :param folder: ``CLAW_HOME/plugins``.
     """
 
-    def __init__(self, folder: Path, clock: Clock = SYSTEM, disk: Disk = DISK) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK, disk: Disk = SYSTEM_DISK) -> None:
         self._counts_file = folder / ".deaths.json"
         self._folder, self._clock, self._disk = folder, clock, disk
 

@@ -214,11 +214,11 @@ def _read(place: Path) -> _Index | None:
 
 
 def _write(place: Path, index: _Index) -> None:
-    from claw.storage.files import SYSTEM as DISK  # most commands only read
+    from claw.storage.files import SYSTEM_DISK  # most commands only read
 
     with suppress(OSError, ClawError):
-        DISK.make_folder(place.parent)
-        DISK.replace(place, msgspec.json.encode(index))
+        SYSTEM_DISK.make_folder(place.parent)
+        SYSTEM_DISK.replace(place, msgspec.json.encode(index))
 
 
 def _row_of(one: InstalledPlugin) -> _Row:

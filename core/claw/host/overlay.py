@@ -68,12 +68,12 @@ def promote_staged(home: str) -> bool:
     from pathlib import Path
 
     from claw.contracts.errors import ClawError
-    from claw.storage.files import SYSTEM, Lock
+    from claw.storage.files import SYSTEM_DISK, Lock
 
     lock = Lock(Path(home) / GATEWAY_LOCK)
     try:
         lock.take()
-        SYSTEM.rename(
+        SYSTEM_DISK.rename(
             os.path.join(home, LAYERS_FOLDER, STAGED_LINK), os.path.join(home, LAYERS_FOLDER, CURRENT_LINK)
         )
     except (ClawError, OSError):

@@ -68,11 +68,11 @@ def tls_required_error(host: str, answer: bytes) -> TlsError | None:
 
 def find_tls_error(error: BaseException) -> TlsError | None:
     """Return the ``TlsError`` that a library's error carries in its chain of causes; None when there is none."""
-    behind = (getattr(one, "unsafe", one) for one in causes(error))
+    behind = (getattr(one, "unsafe", one) for one in error_chain(error))
     return next((one for one in behind if isinstance(one, TlsError)), None)
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and its chain of causes."""
     while error is not None:
         yield error

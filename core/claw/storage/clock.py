@@ -46,14 +46,14 @@ def local_time(at: float, now: float) -> str:
     return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
 
 
-SYSTEM = Clock()
+SYSTEM_CLOCK = Clock()
 DAY_SECONDS = 86_400.0
 
 
 class DailyTask:
     """A task that is due at the first check and then once a day, however long the process lives."""
 
-    def __init__(self, clock: Clock = SYSTEM) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._done: float | None = None
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from claw.contracts.errors import ClawError
 from claw.i18n import t
-from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     import sqlite3
 
 
-from claw.storage.files import SYSTEM, Disk, cannot_write
+from claw.storage.files import SYSTEM_DISK, Disk, cannot_write
 
 _CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
 _ROOM = "Free some space or correct the permissions of this folder, then try again"
@@ -50,7 +50,7 @@ class Database:
         path: Path,
         clock: Clock = SYSTEM_CLOCK,
         log: Callable[[str], None] = lambda line: None,
-        disk: Disk = SYSTEM,
+        disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.path = path
         self._clock, self._complain, self._disk = clock, log, disk
@@ -193,7 +193,7 @@ class Database:
     def _connect(self) -> "sqlite3.Connection":
         import sqlite3  # 9 ms of CPU that `--version` and `plugins list` need not pay
 
-        SYSTEM.make_folder(self.path.parent)
+        SYSTEM_DISK.make_folder(self.path.parent)
         try:
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
         except sqlite3.OperationalError as refused:
@@ -204,10 +204,10 @@ class Database:
                 reason=refused,
             ) from refused
         except sqlite3.DatabaseError:
-            place = SYSTEM.set_aside(self.path, "bad", self._clock)
+            place = SYSTEM_DISK.set_aside(self.path, "bad", self._clock)
             for tail in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
-                    SYSTEM.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
+                    SYSTEM_DISK.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
             self._complain(t(_NO_DATABASE, path=self.path, place=place))
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
 

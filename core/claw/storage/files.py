@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from claw.contracts.errors import BusyError, ClawError
-from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 _ROOM = "Free some space or correct the permissions of this folder, then try again"
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock
@@ -164,12 +164,12 @@ def file_state(fd: int) -> tuple[int, ...]:
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
-SYSTEM = Disk()
+SYSTEM_DISK = Disk()
 append, replace_file, make_folder, set_aside = (
-    SYSTEM.append,
-    SYSTEM.replace,
-    SYSTEM.make_folder,
-    SYSTEM.set_aside,
+    SYSTEM_DISK.append,
+    SYSTEM_DISK.replace,
+    SYSTEM_DISK.make_folder,
+    SYSTEM_DISK.set_aside,
 )
 
 

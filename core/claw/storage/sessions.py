@@ -22,7 +22,7 @@ from claw.contracts.errors import ClawError
 from claw.contracts.transcript import Assistant, Message, User, sendable
 from claw.i18n import t
 from claw.storage import files as store
-from claw.storage.clock import SYSTEM, Clock, iso_time
+from claw.storage.clock import SYSTEM_CLOCK, Clock, iso_time
 from claw.storage.database import Database
 from claw.storage.files import (
     Disk,
@@ -360,8 +360,8 @@ class SessionStore:
 
     home: Path
     database: Database
-    clock: Clock = SYSTEM
-    disk: Disk = store.SYSTEM
+    clock: Clock = SYSTEM_CLOCK
+    disk: Disk = store.SYSTEM_DISK
     warm: int = 128
     _known: dict[str, Session] = field(default_factory=dict)
     _indexed: bool = False

@@ -75,7 +75,7 @@ def reached(log: TurnLog, point: str) -> None:
         note(point)
 
 
-async def insist(write: Callable[[], None], log: Callable[[str], None] | None) -> None:
+async def retry_until_written(write: Callable[[], None], log: Callable[[str], None] | None) -> None:
     """Call ``write``, which a turn cannot go on without, until it succeeds, with ever longer pauses. A turn that gave up
     would be resumed by the next start only, which may be weeks away.
 

@@ -15,7 +15,7 @@ from claw.contracts.messages import Address, Sender
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.security.admission import is_owner
-from claw.storage.clock import SYSTEM, Clock, DailyTask
+from claw.storage.clock import SYSTEM_CLOCK, Clock, DailyTask
 from claw.storage.database import Database
 
 from claw_approvals.question import MAX_SHOWN_CHARS, VERDICTS, ApprovalRequest, PendingApproval
@@ -100,7 +100,7 @@ class Approvals:
     def __init__(
         self,
         database: Database,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
         *,
         approvers: Sequence[str] = (),
         owners: Sequence[str] = (),

@@ -4,7 +4,7 @@ import os
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, table, utc
+from claw.cli.output import document, table, utc_time
 from claw.cli.plugin_commands import AsJson
 from claw.contracts.errors import UsageError
 from claw.host.discovery import home_of, open_state
@@ -51,14 +51,14 @@ def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         {
             "id": question.id, "agent": question.request.agent, "tool": question.request.tool,
             "title": question.request.title, "shown": question.request.shown, "askedBy": question.request.requested_by,
-            "session": question.request.session_key, "expiresAt": utc(question.expires_at_ms / 1000),
+            "session": question.request.session_key, "expiresAt": utc_time(question.expires_at_ms / 1000),
         }
         for question in waiting
     ], [
         {
             "id": grant.id, "agent": grant.agent, "tool": grant.tool, "title": grant.title, "shown": grant.shown,
-            "grantedBy": grant.granted_by, "grantedAt": utc(grant.granted_at_ms / 1000),
-            "usedAt": utc(grant.used_at_ms / 1000),
+            "grantedBy": grant.granted_by, "grantedAt": utc_time(grant.granted_at_ms / 1000),
+            "usedAt": utc_time(grant.used_at_ms / 1000),
         }
         for grant in granted
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import termios
 import tty
 from collections.abc import Callable, Mapping
 
-from claw.agent.routing import LOCAL, TERMINAL
+from claw.agent.routing import LOCAL_SENDER, TERMINAL
 from claw.i18n import t
 
 from claw_approvals.approvals import Approvals
@@ -43,7 +43,9 @@ class TerminalApprover:
             verdict = await read_key(
                 sys.stdin.fileno(), verdicts | _CANCEL_KEYS, lambda: self._tell(_text(question))
             )
-            outcome = self._approvals.decide(question.id, verdict, channel=TERMINAL, sender=LOCAL, owner=True)
+            outcome = self._approvals.decide(
+                question.id, verdict, channel=TERMINAL, sender=LOCAL_SENDER, owner=True
+            )
             self._tell(outcome.text)
         return True
 

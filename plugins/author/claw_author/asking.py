@@ -15,7 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from claw import ClawError, ToolDeclaration
+from claw import ClawError
+from claw.runtime import ToolDeclaration
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from claw import Manifest, ProviderDeclaration, ToolDeclaration
+from claw.runtime import Manifest, ProviderDeclaration, ToolDeclaration
 
 BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
 ANY_ENDPOINT = "*"

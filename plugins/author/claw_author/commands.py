@@ -5,15 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import (
-    ClawError,
-    Manifest,
-    PluginError,
-    UsageError,
-    installed_plugins,
-    nearest_argument,
-    parse_manifest,
-)
+from claw import ClawError, PluginError, UsageError, nearest_argument
+from claw.runtime import Manifest, installed_plugins, parse_manifest
 from claw.testing import tool_tokens
 
 from claw_author import asking, building, linting, scaffold

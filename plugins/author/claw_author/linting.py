@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from claw import Manifest
+from claw.runtime import Manifest
 from claw.testing import tool_faults
 
 KINDS = {

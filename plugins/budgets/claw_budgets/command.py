@@ -111,7 +111,8 @@ def bar(size: int, largest: int) -> str:
 
 def _daily_caps(ledger: Any) -> "list[tuple[SpendingCap, Amount]]":
     """Return the daily caps, with what is spent under them; none when the file cannot be read."""
-    from claw import CallAccount, ClawError, load_setup
+    from claw import CallAccount, ClawError
+    from claw.runtime import load_setup
 
     from claw_budgets.middleware import caps_of
 

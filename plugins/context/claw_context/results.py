@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from claw import make_folder, replace_file
-from claw.runtime import safe_file_name
+from claw.runtime import make_folder, replace_file, safe_file_name
 
 MAX_FILES = 500
 MAX_BYTES = 256 << 20

@@ -23,10 +23,9 @@ from claw import (
     Receipt,
     Secret,
     StreamingReply,
-    make_folder,
-    replace_file,
     t,
 )
+from claw.runtime import make_folder, replace_file
 from claw_channel_sdk import EditStream, split_text
 
 from claw_discord import outbound as body

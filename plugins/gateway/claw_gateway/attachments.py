@@ -16,7 +16,7 @@ from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.runtime import delete_older
 from claw.security.workspace_fs import WorkspaceFiles
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 from claw.storage.files import make_folder, replace_file, safe_file_name
 
 INCOMING = "incoming"
@@ -100,7 +100,7 @@ async def copy_attachments(
             name = PurePosixPath(path).name
             place = folder / f"{safe_file_name(label)}-{number}"
             make_folder(folder)
-            delete_older(folder, SYSTEM.now() - KEPT_SECONDS)
+            delete_older(folder, SYSTEM_CLOCK.now() - KEPT_SECONDS)
             replace_file(place, data)
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")

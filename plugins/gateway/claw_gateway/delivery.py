@@ -17,7 +17,7 @@ from claw.contracts.errors import DeliveryError
 from claw.contracts.messages import Address, Outbound, Receipt
 from claw.host.isolation import Timeouts, describe_exception, within
 from claw.i18n import t
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 from claw_gateway.journal import Journal, PendingReply
 from claw_gateway.process.failpoint import failpoint
@@ -88,7 +88,7 @@ class OutboxDelivery:
         channel_of: Callable[[Address], Channel | None],
         log: Complain,
         timeouts: Timeouts,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._journal, self._channel_of, self._complain = journal, channel_of, log
         self._leeway, self._clock = timeouts, clock

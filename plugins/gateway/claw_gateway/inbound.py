@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from claw.agent.routing import Admission, Route, decide_admission, route
+from claw.agent.routing import Admission, Route, decide_admission, route_message
 from claw.agent.turn_context import Runtime, fence_of
 from claw.app import App
 from claw.config.channels import QueueSettings
@@ -21,7 +21,7 @@ from claw.i18n import t
 from claw.policy import RunFacts, group_scope
 from claw.runtime import ChatConversation, run_chat_command
 from claw.security.admission import account_setting
-from claw.storage.turn_log import insist
+from claw.storage.turn_log import retry_until_written
 from claw_approvals.question import parse_button
 
 from claw_gateway.abort_words import is_abort
@@ -137,7 +137,7 @@ class InboundPipeline:
             await self._dispatch(accepted, verdict)
         except Exception:  # an admitted sender gets an excuse instead of silence
             sorry = self._say(f"in{accepted.number}", inbound, public_failure_text())
-            await insist(partial(self._settle, accepted, "failed", sorry), runtime.log)
+            await retry_until_written(partial(self._settle, accepted, "failed", sorry), runtime.log)
             raise
 
     async def _dispatch(self, accepted: AcceptedEvent, verdict: Admission) -> None:
@@ -149,7 +149,7 @@ class InboundPipeline:
             return self._settle(accepted, "seen")
         if self._is_bot_loop(inbound):
             return self._settle(accepted, "bots")
-        going = route(inbound, self._rooms.config)
+        going = route_message(inbound, self._rooms.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if inbound.around.forwarded_from:  # a forwarded text is not a command of the person who forwards it
             line = ""
@@ -180,7 +180,7 @@ class InboundPipeline:
             await self._give_up(cut, newest, text)
         else:
             try:
-                going = replace(route(newest, runtime.config), session_key=cut.session_key)
+                going = replace(route_message(newest, runtime.config), session_key=cut.session_key)
                 taken = [await self._with_media(one, going) for one in taken]
                 queue, rights = self._queue(newest, cut.session_key), self._rights(newest, going)
                 self._backlog.add(QueuedMessage(taken[-1], going, queue, rights, cut.turn, tuple(taken)))

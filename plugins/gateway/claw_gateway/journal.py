@@ -17,7 +17,7 @@ from claw.contracts.errors import ConfigError
 from claw.contracts.extensions import Statement
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.text import to_json
-from claw.storage.clock import SYSTEM, Clock, DailyTask
+from claw.storage.clock import SYSTEM_CLOCK, Clock, DailyTask
 from claw.storage.database import Database
 
 from claw_gateway.process.failpoint import failpoint
@@ -69,7 +69,7 @@ class Journal:
 
     name = "journal"
 
-    def __init__(self, database: Database, clock: Clock = SYSTEM) -> None:
+    def __init__(self, database: Database, clock: Clock = SYSTEM_CLOCK) -> None:
         self._database = database
         self._clock = clock
         self._daily_sweep = DailyTask(clock)

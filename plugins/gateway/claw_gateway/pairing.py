@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.messages import Sender
 from claw.security.admission import PAIRED_PEOPLE, paired_people
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 
 CODE_CHARS = 8
@@ -53,7 +53,7 @@ class PairingEntry:
 class Pairing:
     """The open requests and the paired people."""
 
-    def __init__(self, database: Database, clock: Clock = SYSTEM) -> None:
+    def __init__(self, database: Database, clock: Clock = SYSTEM_CLOCK) -> None:
         self._database, self._clock = database, clock
         database.tables("pairing", *_TABLES)
 

@@ -19,7 +19,7 @@ from claw.config.channels import QueueSettings
 from claw.contracts.messages import AcceptedEvent, Address
 from claw.i18n import t
 from claw.security.untrusted_text import user_text
-from claw.storage.clock import SYSTEM, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 ACCEPT_WAIT_SECONDS = 1.0
 """The longest that a turn which could begin waits until pending messages are accepted."""
@@ -84,7 +84,7 @@ class TurnQueue:
         session_queues: SessionQueues,
         run: Callable[[Turn], Awaitable[None]],
         dropped: Callable[[AcceptedEvent, str], None],
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
         ended: Callable[[str, str], None] = lambda turn, why: None,
         pressed: Callable[[], bool] = lambda: False,
     ) -> None:

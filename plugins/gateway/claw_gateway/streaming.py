@@ -12,7 +12,7 @@ from claw.contracts.messages import Outbound
 from claw.contracts.transcript import Assistant
 from claw.host.isolation import describe_exception, within
 from claw.i18n import t
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 from claw_channel_sdk.splitting import BlockSplitter
 
 from claw_gateway.journal import Journal
@@ -72,7 +72,7 @@ class RelayedStream:
         self._recorded: tuple[str, ...] = ()
         self._expected = 0
         self._delay_seconds = channel.limits.quiet_seconds
-        self._next_update = SYSTEM.monotonic() + self._delay_seconds  # a quick answer is not streamed
+        self._next_update = SYSTEM_CLOCK.monotonic() + self._delay_seconds  # a quick answer is not streamed
         self._update_due: asyncio.TimerHandle | None = None
         self._update_task: asyncio.Task[None] | None = None
         self._has_newer = self._is_over = False
@@ -105,7 +105,7 @@ class RelayedStream:
         """Schedule an update; the writer gets one at a time."""
         self._has_newer = True
         if self._update_due is None and self._update_task is None and not self._is_over:
-            wait = self._next_update - SYSTEM.monotonic()
+            wait = self._next_update - SYSTEM_CLOCK.monotonic()
             if wait > 0:
                 self._update_due = asyncio.get_running_loop().call_later(wait, self._update)
             else:
@@ -121,7 +121,7 @@ class RelayedStream:
             await self._show(text)
         except Exception as why:  # noqa: BLE001 - a journal error; the text is not the answer yet
             self._log_failure(why)
-        self._update_task, self._next_update = None, SYSTEM.monotonic() + _UPDATE_SECONDS
+        self._update_task, self._next_update = None, SYSTEM_CLOCK.monotonic() + _UPDATE_SECONDS
         if self._has_newer:
             self._schedule()
 

@@ -25,8 +25,8 @@ from claw.host.isolation import describe_exception, is_own_exit
 from claw.host.registry import Contribution, account_of, channel_key
 from claw.i18n import t
 from claw.security.admission import account_setting
-from claw.storage.clock import SYSTEM
-from claw.storage.turn_log import insist
+from claw.storage.clock import SYSTEM_CLOCK
+from claw.storage.turn_log import retry_until_written
 from claw_approvals.question import PendingApproval, as_message
 
 from claw_gateway.channel_states import (
@@ -223,7 +223,7 @@ class ChannelServer:
         if not self._open:
             return False
         ticket = object()
-        self._intake_since[ticket] = SYSTEM.monotonic()
+        self._intake_since[ticket] = SYSTEM_CLOCK.monotonic()
         try:
             return await self._journal_first(inbound)
         finally:
@@ -232,7 +232,7 @@ class ChannelServer:
     def _is_waiting(self) -> bool:
         """Return true if a new message has waited for long: the oldest comes first."""
         since = next(iter(self._intake_since.values()), None)
-        return since is not None and SYSTEM.monotonic() - since > _INTAKE_SECONDS
+        return since is not None and SYSTEM_CLOCK.monotonic() - since > _INTAKE_SECONDS
 
     async def _journal_first(self, inbound: Inbound) -> bool:
         accepted, is_durable = None, True
@@ -292,7 +292,7 @@ class ChannelServer:
                     )
                     if isinstance(arrived, AcceptedEvent):
                         failed = partial(self._journal.close_event, arrived.number, "failed")
-                        await insist(failed, self.app.log)
+                        await retry_until_written(failed, self.app.log)
         finally:
             del self._arrived[place]
 
@@ -302,7 +302,7 @@ class ChannelServer:
         LOG_CONTEXT.set(log_context_of(Address(one.value.name, "", account=account_of(one.value))))
         pause, tries = self._leeway.pause_seconds, 0
         while True:
-            began, fix, needs_person = SYSTEM.monotonic(), "", False
+            began, fix, needs_person = SYSTEM_CLOCK.monotonic(), "", False
             try:
                 await one.value.run(ChannelInbox(self, one.value))
                 why = t("it stopped listening")
@@ -313,7 +313,7 @@ class ChannelServer:
                 if isinstance(failed, ClawError):
                     why, fix = ": ".join(filter(None, (failed.where, failed.problem))), failed.fix
                 needs_person = isinstance(failed, ConfigError)
-            if SYSTEM.monotonic() - began > _RECOVERED_SECONDS:
+            if SYSTEM_CLOCK.monotonic() - began > _RECOVERED_SECONDS:
                 tries, pause = 0, self._leeway.pause_seconds
             tries += 1
             if needs_person or tries >= self._leeway.tries:

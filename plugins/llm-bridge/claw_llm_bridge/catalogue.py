@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from claw import Section, child_environment, make_folder, replace_file
+from claw import Section, child_environment
+from claw.runtime import make_folder, replace_file
 from pydantic import Field
 
 LOOK_SECONDS = 8.0

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from claw import HttpClients, PluginConfig, changed_files, load_setup, t
+from claw import HttpClients, PluginConfig, t
+from claw.runtime import changed_files, load_setup
 
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue
 from claw_llm_bridge.repair import commands, install_words

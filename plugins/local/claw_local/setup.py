@@ -5,7 +5,8 @@ import sys
 from importlib.util import find_spec
 
 import typer
-from claw import ClawError, pip_command
+from claw import ClawError
+from claw.runtime import pip_command
 
 from claw_local.engine import ENGINE, WEIGHTS
 

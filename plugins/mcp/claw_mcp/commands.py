@@ -5,7 +5,8 @@ import json
 from typing import Annotated, Any
 
 import typer
-from claw import HttpClients, PluginConfig, UsageError, load_setup, t
+from claw import HttpClients, PluginConfig, UsageError, t
+from claw.runtime import load_setup
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from claw import make_folder, replace_file
+from claw.runtime import make_folder, replace_file
 
 KINDS = ("tool", "resources", "prompts")
 

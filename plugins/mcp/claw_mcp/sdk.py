@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from claw import ClawError, child_environment, make_folder
+from claw import ClawError, child_environment
+from claw.runtime import make_folder
 
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings

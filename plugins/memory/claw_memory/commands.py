@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from claw import HttpClients, PluginConfig, ToolError, load_setup, t
+from claw import HttpClients, PluginConfig, ToolError, t
+from claw.runtime import load_setup
 
 from claw_memory.embedder import OFF
 from claw_memory.memories import Memories

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw import is_origin_mark, line_provenances
+from claw.runtime import is_origin_mark, line_provenances
 
 from claw_memory.cutting import cut
 

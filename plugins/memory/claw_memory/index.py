@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claw import make_folder
+from claw.runtime import make_folder
 
 from claw_memory.entries import indexed, pieces_of
 from claw_memory.notes import Notes, Stamp

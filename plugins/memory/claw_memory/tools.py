@@ -4,17 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from claw import (
-    FenceError,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolResult,
-    line_provenances,
-    quoted_foreign,
-    t,
-    tool,
-)
+from claw import FenceError, Tool, ToolContext, ToolError, ToolResult, t, tool
+from claw.runtime import line_provenances, quoted_foreign
 
 from claw_memory.memories import Memories
 from claw_memory.session import cites

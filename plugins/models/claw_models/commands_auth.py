@@ -68,7 +68,7 @@ class KeyRow:
 @app.command("list")
 def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     """List the keys that there are, where each one stands, and which ones rest. No key is shown."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     found = sorted(key_rows(setup, agent, os.environ), key=lambda row: row.provider)
@@ -104,7 +104,7 @@ def add(
     keyring: Annotated[bool, typer.Option("--keyring", help="Keep it in this machine's keyring.")] = False,
 ) -> None:
     """Keep a key of PROVIDER in the agent's own file (0600). It is asked for unseen, or read from stdin."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     require_provider(setup, provider)
@@ -153,7 +153,7 @@ def remove(
     agent: Agent = "",
 ) -> None:
     """Forget a key that claw auth add took. Those of the config file and the environment stand where they are."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     file = _profile_file(setup, agent)
@@ -176,7 +176,7 @@ def order(
     ] = False,
 ) -> None:
     """Try the keys of PROVIDER in this order, and no others. Without names: say the order."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     file = _profile_file(setup, agent)
@@ -344,8 +344,7 @@ def parse_login(text: str, provider: str, name: str, now: float) -> Credential:
 
 
 async def _can_renew(provider: str) -> bool:
-    from claw import load_setup
-    from claw.runtime import App
+    from claw.runtime import App, load_setup
 
     async with App(load_setup(models=[f"{provider}/any"])) as running:
         contribution = running.runtime.registry.providers.get(provider)

@@ -29,7 +29,7 @@ PROBE_SECONDS = 60.0
 @app.command("list")
 def list_(agent: Agent = "", as_json: AsJson = False) -> None:
     """List the models of an agent in the order they are asked, and the aliases of the file."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     capabilities = _capabilities(setup, setup.models(agent))
@@ -56,7 +56,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
 @app.command()
 def status(agent: Agent = "", as_json: AsJson = False) -> None:
     """Say of each model which keys it has and which of them rest, and why. Exit 1 when a model has none that is ready."""
-    from claw import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     capabilities = _capabilities(setup, setup.models(agent))
@@ -108,8 +108,8 @@ def use(
     ] = None,
 ) -> None:
     """Let MODEL answer from now on: writes it into the config file. Its spares stay, unless --fallback names others."""
-    from claw import ModelRef, load_setup
-    from claw.runtime import file_of, set_value
+    from claw import ModelRef
+    from claw.runtime import file_of, load_setup, set_value
 
     setup = load_setup()
     aliases = setup.config.settings.models.aliases
@@ -136,8 +136,7 @@ def use(
 
 
 async def _probe_models(model: str, key: str, agent: str) -> list[dict[str, Any]]:
-    from claw import load_setup
-    from claw.runtime import App, candidates
+    from claw.runtime import App, candidates, load_setup
 
     setup = load_setup(models=[model])
     refs, found = setup.models(agent), list[dict[str, Any]]()

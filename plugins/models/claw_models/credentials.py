@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from claw import ClawError, Credential, make_folder, replace_file
-from claw.runtime import BusyError, Lock, cannot_write
+from claw import ClawError, Credential
+from claw.runtime import BusyError, Lock, cannot_write, make_folder, replace_file
 
 from claw_models.cooldown import KeyState
 

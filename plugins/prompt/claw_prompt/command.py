@@ -9,20 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from claw.agent.routing import TERMINAL
-from claw.cli import tools as tools_cli
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.messages import Inbound
-from claw.contracts.prompt import ContextFile, RenderedSection, size_of
-from claw.i18n import t
-from claw.runtime import Scenario
+from claw import ContextFile, Inbound, t
+from claw.runtime import (
+    TERMINAL,
+    AccountOption,
+    AgentOption,
+    AsJson,
+    ChannelOption,
+    GroupOption,
+    RenderedSection,
+    Scenario,
+    SenderOption,
+    document,
+    probe_message,
+    size_of,
+    table,
+)
 
 from claw_prompt.stability import stability
 
 if TYPE_CHECKING:
-    from claw.agent.turn_context import TurnContext
-    from claw.contracts.tool import Tool
+    from claw import Tool
+    from claw.runtime import TurnContext
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="What the system prompt is made of.")
 _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]*)</name>.*?</skill>", re.S)
@@ -31,7 +39,7 @@ _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]*)</name>.*?</skill>", re.S)
 @app.command()
 def show(
     *,
-    agent: tools_cli.Agent = "",
+    agent: AgentOption = "",
     by: Annotated[
         Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Whose price to list.")
     ] = "section",
@@ -39,14 +47,14 @@ def show(
         Literal["", "full", "minimal", "none"],
         typer.Option(help="full, minimal (a sub-agent's) or none; default: as the conversation asks."),
     ] = "",
-    channel: tools_cli.Channel = TERMINAL, account: tools_cli.Account = "default",
-    group: tools_cli.Group = "", sender: tools_cli.Person = "",
+    channel: ChannelOption = TERMINAL, account: AccountOption = "default",
+    group: GroupOption = "", sender: SenderOption = "",
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
     scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    context = asyncio.run(_turn_context(tools_cli.probe_message(scenario), agent, mode))
+    context = asyncio.run(_turn_context(probe_message(scenario), agent, mode))
     if text and not as_json:
         typer.echo(context.system.whole)
         return
@@ -188,8 +196,7 @@ def _sums(body: dict[str, Any]) -> list[list[str]]:
 
 
 async def _turn_context(message: Inbound, agent: str, mode: str) -> "TurnContext":
-    from claw.agent.turn_context import TurnOptions
-    from claw.app import App, load_setup
+    from claw.runtime import App, TurnOptions, load_setup
 
     async with App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True)) as host_app:
         return await host_app.resolve_turn(message, TurnOptions(agent=agent, folder=Path.cwd(), mode=mode))

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from claw import ContextFile, quoted_foreign, t
+from claw import ContextFile, t
+from claw.runtime import quoted_foreign
 
 from claw_prompt.budget import fit_context_files
 

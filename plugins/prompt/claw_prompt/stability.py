@@ -14,19 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from claw.agent.routing import TERMINAL
-from claw.cli import tools as tools_cli
-from claw.cli.output import document
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.messages import Inbound
-from claw.host.isolation import DEFAULT_TIMEOUTS
-from claw.host.registry import BUILTIN
-from claw.i18n import t
-from claw.runtime import Scenario
-from claw.storage.clock import SYSTEM, Clock
+from claw import Inbound, t
+from claw.runtime import (
+    BUILTIN,
+    DEFAULT_TIMEOUTS,
+    SYSTEM_CLOCK,
+    TERMINAL,
+    AccountOption,
+    AgentOption,
+    AsJson,
+    ChannelOption,
+    Clock,
+    GroupOption,
+    Scenario,
+    SenderOption,
+    document,
+    probe_message,
+)
 
 if TYPE_CHECKING:
-    from claw.agent.turn_context import TurnContext
+    from claw.runtime import TurnContext
 
 _LATER_SECONDS = 93_784.0  # a day, two hours, three minutes and four seconds: every field of a clock differs
 _AROUND = 30
@@ -105,15 +112,15 @@ def parts_with_time(parts: Iterable[PromptPart], now: float) -> Iterator[tuple[P
 
 
 def stability(
-    *, agent: tools_cli.Agent = "", channel: tools_cli.Channel = TERMINAL,
-    account: tools_cli.Account = "default", group: tools_cli.Group = "",
-    sender: tools_cli.Person = "", as_json: AsJson = False,
+    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
+    account: AccountOption = "default", group: GroupOption = "",
+    sender: SenderOption = "", as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
     scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    contexts = asyncio.run(_two_turns(tools_cli.probe_message(scenario), agent))
+    contexts = asyncio.run(_two_turns(probe_message(scenario), agent))
     first, second = map(parts_of, contexts)
-    broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM.now()))
+    broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
     if as_json:
         found = [{**_part_data(each.part), "first": each.first, "second": each.second} for each in broken]
@@ -148,21 +155,22 @@ def parts_of(context: "TurnContext") -> list[PromptPart]:
 
 async def _two_turns(message: Inbound, agent: str) -> "tuple[TurnContext, TurnContext]":
     """Resolve the contexts of two messages of one conversation, the second one a good day later."""
-    from claw.agent.turn_context import TurnOptions
-    from claw.app import App, load_setup
+    from claw.runtime import App, TurnOptions, load_setup
 
     later = [0.0]
     timeouts = replace(DEFAULT_TIMEOUTS, section_keep_seconds=0.0)  # each turn renders every section
     options = TurnOptions(agent=agent, folder=Path.cwd())
-    async with App(load_setup(), timeouts=timeouts, clock=Clock(now=lambda: SYSTEM.now() + later[0])) as app:
+    async with App(
+        load_setup(), timeouts=timeouts, clock=Clock(now=lambda: SYSTEM_CLOCK.now() + later[0])
+    ) as app:
         one = replace(
-            message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM.now()
+            message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM_CLOCK.now()
         )
         first = await app.resolve_turn(one, options)
         later[0] = _LATER_SECONDS
         other = replace(
             message, text="绿色的门在哪里？ And where is its key?", message_id="second", event_id="event-2",
-            sent_at=SYSTEM.now() + later[0],
+            sent_at=SYSTEM_CLOCK.now() + later[0],
         )  # fmt: skip
         return first, await app.resolve_turn(other, options)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from claw import Assistant, Finished, Provider, ProviderError, TextDelta
-from claw_testing.services import ReceivedRequest, ServiceReply
+from claw_testing import ReceivedRequest, ServiceReply
 
 from pytest_claw.faults import ANSWER, FAULTS, KEY, WireFault, at
 from pytest_claw.served import ProviderPromises, asks

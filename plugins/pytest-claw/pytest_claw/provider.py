@@ -17,7 +17,7 @@ from claw import (
     User,
 )
 from claw.testing import tool_result_of
-from claw_testing.services import ReceivedRequest, ServiceConnection, ServiceReply
+from claw_testing import ReceivedRequest, ServiceConnection, ServiceReply
 
 from pytest_claw.faults import KEY
 from pytest_claw.relay import Relay

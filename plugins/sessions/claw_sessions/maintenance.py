@@ -10,9 +10,9 @@ from uuid import uuid4
 from claw.config.models import Retention
 from claw.contracts.errors import UsageError
 from claw.runtime import archive_results, delete_results
-from claw.storage.clock import SYSTEM as SYSTEM_CLOCK, Clock
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
-from claw.storage.files import SYSTEM as DISK, cannot_write, dated_name
+from claw.storage.files import SYSTEM_DISK, cannot_write, dated_name
 from claw.storage.overrides import Overrides
 from claw.storage.records import SessionHeader, lines_of, without_bad_lines
 from claw.storage.sessions import SessionStore
@@ -74,7 +74,7 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = SYSTEM_C
     :raises BusyError: a process holds it.
     """
     with _locked(home, kept, clock) as database:
-        place = DISK.set_aside(kept.path, tag, clock)
+        place = SYSTEM_DISK.set_aside(kept.path, tag, clock)
         delete = "DELETE FROM sessions WHERE key = ? AND id = ?", (kept.key, kept.id)
         renew = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (kept.key, str(uuid4()), kept.agent)
         if kept.key and kept.state == CURRENT:
@@ -100,8 +100,8 @@ def repair_session(home: Path, kept: SessionFile, clock: Clock = SYSTEM_CLOCK) -
         lost = SessionHeader(id=kept.id, key=kept.key) if reading.reason else None
         place = dated_name(kept.path, "bak", clock)
         try:
-            DISK.replace(place, data)
-            DISK.replace(kept.path, without_bad_lines(data, reading.bad_lines, lost))
+            SYSTEM_DISK.replace(place, data)
+            SYSTEM_DISK.replace(kept.path, without_bad_lines(data, reading.bad_lines, lost))
         except OSError as refused:
             raise cannot_write(kept.path, refused) from refused
         return RepairResult(kept, bad_lines(data, reading.bad_lines), bool(reading.reason), place)
@@ -143,7 +143,7 @@ def apply_retention(
     for kept in plan.compressed:
         packed = gzip.compress(read_bytes(kept), mtime=0)
         try:
-            DISK.replace(kept.path.with_name(kept.path.name + ".gz"), packed)
+            SYSTEM_DISK.replace(kept.path.with_name(kept.path.name + ".gz"), packed)
             kept.path.unlink(missing_ok=True)
         except OSError as refused:
             raise cannot_write(kept.path, refused) from refused

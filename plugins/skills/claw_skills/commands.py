@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import load_setup, t
+from claw import t
+from claw.runtime import load_setup
 
 from claw_skills import key_is_set, usable
 from claw_skills.shelf import FoundSkill, SkillIndex

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "edit_stream": "EditStream",
     "routes": "WebAnswer WebRequest WebRoute",
-    "splitting": "split_text",
+    "splitting": "BlockSplitter split_text",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

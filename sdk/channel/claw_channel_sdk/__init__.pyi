@@ -1,7 +1,16 @@
 """For type checkers: the public names of claw_channel_sdk, as ``__init__`` finds them."""
 
-from claw_channel_sdk.edit_stream import EditStream as EditStream
-from claw_channel_sdk.routes import WebAnswer as WebAnswer, WebRequest as WebRequest, WebRoute as WebRoute
-from claw_channel_sdk.splitting import split_text as split_text
+from claw_channel_sdk.edit_stream import (
+    EditStream as EditStream,
+)
+from claw_channel_sdk.routes import (
+    WebAnswer as WebAnswer,
+    WebRequest as WebRequest,
+    WebRoute as WebRoute,
+)
+from claw_channel_sdk.splitting import (
+    BlockSplitter as BlockSplitter,
+    split_text as split_text,
+)
 
 __all__: list[str]

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from claw.contracts.errors import DeliveryError
-from claw.contracts.messages import Outbound, Receipt
-from claw.storage.clock import SYSTEM, Clock
+from claw import DeliveryError, Outbound, Receipt
+from claw.runtime import SYSTEM_CLOCK, Clock
 
 _LONGEST_PAUSE_SECONDS = 30.0
 _KEY_CHARS = 50  # maximum of Outbound.key
@@ -51,7 +50,7 @@ class EditStream:
         edit: Callable[[str, str, Outbound | None], Awaitable[None]],
         delete: Callable[[str], Awaitable[None]] | None = None,
         pause_seconds: float = 1.0,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._outbound, self._pieces = outbound, pieces
         self._post, self._edit, self._delete = post, edit, delete

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from claw.contracts.channel import ChannelLimits
+from claw import ChannelLimits
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$", re.M)
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n[ \t\r\n]*")

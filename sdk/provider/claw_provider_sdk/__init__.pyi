@@ -1,7 +1,13 @@
 """For type checkers: the public names of claw_provider_sdk, as ``__init__`` finds them."""
 
-from claw_provider_sdk.errors import failure_said as failure_said, provider_error as provider_error
-from claw_provider_sdk.model_facts import ModelFigures as ModelFigures, model_figures as model_figures
+from claw_provider_sdk.errors import (
+    failure_said as failure_said,
+    provider_error as provider_error,
+)
+from claw_provider_sdk.model_facts import (
+    ModelFigures as ModelFigures,
+    model_figures as model_figures,
+)
 from claw_provider_sdk.schema_dialects import (
     gemini_schema as gemini_schema,
     openai_strict_schema as openai_strict_schema,
@@ -16,7 +22,11 @@ from claw_provider_sdk.stream import (
     stream_answer as stream_answer,
     tool_arguments as tool_arguments,
 )
-from claw_provider_sdk.timeouts import StreamTimeouts as StreamTimeouts
+from claw_provider_sdk.timeouts import (
+    StreamTimeouts as StreamTimeouts,
+)
+from claw_provider_sdk.vendor_client import (
+    VendorClients as VendorClients,
+)
 
 __all__: list[str]
-from claw_provider_sdk.vendor_client import VendorClients as VendorClients

@@ -8,9 +8,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
-from claw.contracts.errors import ProviderError
-from claw.contracts.text import with_ellipsis
-from claw.storage.clock import SYSTEM
+from claw import ProviderError
+from claw.runtime import SYSTEM_CLOCK, with_ellipsis
 
 MIN_SECRET_CHARS = 4
 
@@ -146,7 +145,7 @@ def provider_error(
         reason=reason,
         retryable=reason in _RETRYABLE or (reason, status) == _CONFLICT,
         status=status,
-        retry_after_seconds=retry_after(headers or {}, SYSTEM.now()),
+        retry_after_seconds=retry_after(headers or {}, SYSTEM_CLOCK.now()),
         where=service,
         name=service.partition("/")[0],
         said=f" ({_short(text)})" if text else f" (HTTP {status})" if status else "",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
-from claw.storage.usage import Price
+from claw import Price
 
 _SNAPSHOT = re.compile(r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|@\d{8})\Z")
 

@@ -9,7 +9,7 @@ Google, "Schema" of the Gemini API (the classic ``parameters`` field).
 from collections.abc import Mapping
 from typing import Any
 
-from claw.i18n import t
+from claw import t
 
 Schema = Mapping[str, Any]
 

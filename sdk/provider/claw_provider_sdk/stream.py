@@ -17,12 +17,8 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
-from claw.contracts.errors import ConfigError, ProviderError, UsageError
-from claw.contracts.provider import Finished, ModelEvent
-from claw.contracts.tool_schema import without_nulls
-from claw.contracts.transcript import Assistant
-from claw.security.http_client import origin_of
-from claw.security.tls_errors import STALE_CONNECTION, causes, find_tls_error
+from claw import Assistant, ConfigError, Finished, ModelEvent, ProviderError, UsageError
+from claw.runtime import STALE_CONNECTION, error_chain, find_tls_error, origin_of, without_nulls
 
 from claw_provider_sdk.errors import error_from_exception, mask_secret, provider_error
 from claw_provider_sdk.timeouts import StreamDeadline, StreamTimeouts
@@ -144,7 +140,7 @@ async def _send(ask: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
 
 
 def _is_stale(error: BaseException) -> bool:
-    return any(STALE_CONNECTION in str(one) for one in causes(error))
+    return any(STALE_CONNECTION in str(one) for one in error_chain(error))
 
 
 def _tls_error(error: BaseException, service: str) -> ProviderError | None:

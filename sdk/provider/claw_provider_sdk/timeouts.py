@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from claw.contracts.errors import ProviderError
-from claw.host.isolation import ReusableTimeout
+from claw import ProviderError
+from claw.runtime import ReusableTimeout
 
 if TYPE_CHECKING:
-    from claw.config.models import ProviderConfig
+    from claw import ProviderConfig
 
 _TAIL_SECONDS = 3.0
 _NO_FIRST_OUTPUT = "the service did not start to answer within {n} s"

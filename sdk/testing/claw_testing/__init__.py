@@ -17,21 +17,31 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from claw import installed_plugins
-from claw.contracts.channel import Channel
-from claw.contracts.events import Event
-from claw.contracts.messages import Inbound, Outbound
-from claw.contracts.provider import Credential, Finished, ModelEvent, Request, TextDelta
-from claw.contracts.tool import Effects, Tool, ToolContext, fit_result
-from claw.contracts.transcript import Assistant, Text, ToolCall, ToolResultMessage, Usage
-from claw.host.hookspecs import hookimpl
-from claw.host.worker import check_and_run
-from claw.storage.clock import SYSTEM, Clock
-from claw.storage.files import SYSTEM as DISK, Disk
+from claw import (
+    Assistant,
+    Channel,
+    Credential,
+    Event,
+    Finished,
+    Inbound,
+    ModelEvent,
+    Outbound,
+    Request,
+    Text,
+    TextDelta,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResultMessage,
+    Usage,
+    hookimpl,
+)
+from claw.runtime import SYSTEM_CLOCK, SYSTEM_DISK, Clock, Disk, check_and_run, fit_result, installed_plugins
 
 from claw_testing.bench import (
     FakeChatApi,
@@ -43,6 +53,13 @@ from claw_testing.bench import (
 )
 from claw_testing.fake_channel import FakeChannel
 from claw_testing.portable import PortabilityProblem, tool_faults, tool_tokens
+
+if TYPE_CHECKING:
+    from claw_testing.services import (
+        ReceivedRequest as ReceivedRequest,
+        ServiceConnection as ServiceConnection,
+        ServiceReply as ServiceReply,
+    )
 
 __all__ = [
     "FakeChannel",
@@ -75,6 +92,16 @@ STANDARD = frozenset({
     "sessions",
 })  # fmt: skip
 """The plugins of the extra ``standard``: the features that a harness has as an installed claw has them."""
+
+
+_SERVICES = ("ReceivedRequest", "ServiceConnection", "ServiceReply")
+"""Names of ``services``, which loads a server: they are imported when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SERVICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("claw_testing.services"), name)
 
 
 @functools.cache
@@ -180,7 +207,7 @@ class FakeTool:
     description: str = "A fake."
     optional: bool = False
     owner_only: bool = False
-    effects: Effects = "none"
+    effects: Literal["none", "idempotent", "once"] = "none"
     parallel: bool = True
     timeout_seconds: float | None = None
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -234,8 +261,8 @@ class Harness:
         plugins: Mapping[str, Any] | None = None,
         home: Path | None = None,
         installed: bool = False,
-        clock: Clock = SYSTEM,
-        disk: Disk = DISK,
+        clock: Clock = SYSTEM_CLOCK,
+        disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.home = home or Path(tempfile.mkdtemp(prefix="claw-house-"))
         self._temporary = home is None
@@ -255,7 +282,7 @@ class Harness:
     def app(self) -> Any:
         """The ``claw.app.App`` inside, built on first use."""
         if self._app is None:
-            from claw.app import App, load_setup
+            from claw.runtime import App, load_setup
 
             environ = {"CLAW_HOME": str(self.home), "HOME": str(self.home), "PATH": "/usr/bin:/bin"}
             setup = load_setup(environ, None if self._installed else standard_plugins())
@@ -270,8 +297,7 @@ class Harness:
 
     async def send(self, said: str | Inbound, **wish: Any) -> Outbound | None:
         """Run a turn with a text of the person at the terminal, or with any inbound message."""
-        from claw.agent.turn_context import TurnOptions
-        from claw.app import terminal_message
+        from claw.runtime import TurnOptions, terminal_message
 
         inbound = terminal_message(said) if isinstance(said, str) else said
 

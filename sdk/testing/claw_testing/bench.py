@@ -10,21 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from claw.config import validate_source
-from claw.config.agents import AgentSettings
-from claw.config.plugin_view import PluginConfig
-from claw.config.source import ConfigSource
-from claw.contracts.messages import Address
-from claw.contracts.prompt import PromptFacts
-from claw.contracts.provider import ToolSpec
-from claw.contracts.tool import ToolContext
-from claw.host import hookspecs
-from claw.security.http_client import HttpClients
-from claw.security.workspace_fs import WorkspaceFiles
+from claw import Address, HttpClients, PluginConfig, PromptFacts, ToolContext, ToolSpec
+from claw.runtime import KIND_OF_HOOK, AgentSettings, ConfigSource, WorkspaceFiles, validate_source
 
-REGISTER_HOOKS = tuple(
-    name for name in vars(hookspecs) if name.startswith("register_") and name != "register_commands"
-)
+REGISTER_HOOKS = tuple(hook for hook in KIND_OF_HOOK if hook != "register_commands")
 
 
 def plugin_config(

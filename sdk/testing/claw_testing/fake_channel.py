@@ -17,11 +17,20 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from claw.contracts.channel import ChannelLimits, ChannelState, Inbox
-from claw.contracts.errors import ConfigError, DeliveryError
-from claw.contracts.messages import Address, Inbound, Outbound, Receipt, Sender
-from claw.storage.clock import SYSTEM
-from claw_channel_sdk.splitting import split_text
+from claw import (
+    Address,
+    ChannelLimits,
+    ChannelState,
+    ConfigError,
+    DeliveryError,
+    Inbound,
+    Inbox,
+    Outbound,
+    Receipt,
+    Sender,
+)
+from claw.runtime import SYSTEM_CLOCK
+from claw_channel_sdk import split_text
 
 _CAPABILITIES = frozenset({"delete", "edit", "idempotent", "polls", "reactions", "typing"})
 
@@ -194,7 +203,7 @@ class FakeChannel:
                 self.state = replace(self.state, state="failed", detail=str(why), last_error=str(why))
                 raise why
             self.connections += 1
-            self.state = ChannelState("up", reconnects=self.connections - 1, last_frame_at=SYSTEM.now())
+            self.state = ChannelState("up", reconnects=self.connections - 1, last_frame_at=SYSTEM_CLOCK.now())
             self._lost.clear()
             listening = asyncio.ensure_future(self._listen(inbox))
             lost = asyncio.ensure_future(self._lost.wait())
@@ -277,7 +286,7 @@ class FakeChannel:
         while True:
             while self._waiting:
                 inbound = self._waiting[0]
-                self.state = replace(self.state, last_frame_at=SYSTEM.now())
+                self.state = replace(self.state, last_frame_at=SYSTEM_CLOCK.now())
                 if not await inbox.submit(inbound):
                     await asyncio.sleep(0.01)
                     continue

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from claw.i18n import t
-from claw_provider_sdk.schema_dialects import strict_schema_problem
+from claw import t
+from claw_provider_sdk import strict_schema_problem
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """Tool names that every service accepts; the first character is a letter because some services require it."""

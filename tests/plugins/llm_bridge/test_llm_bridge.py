@@ -12,7 +12,8 @@ from typing import Any
 
 import claw_llm_bridge
 import pytest
-from claw import Tool, ToolResult, changed_files
+from claw import Tool, ToolResult
+from claw.runtime import changed_files
 from claw.testing import FakeProvider, Harness, calls, check_and_run, plugin_config, says, tool_context
 from claw_llm_bridge import look
 from claw_llm_bridge.bridge import tools_of

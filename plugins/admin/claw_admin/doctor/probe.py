@@ -124,7 +124,7 @@ def main(plugin: str, folder: str) -> None:
     from claw.config.plugin_view import PluginConfig
     from claw.host.manager import Host
     from claw.security.http_client import HttpClients
-    from claw.storage.files import SYSTEM as DISK
+    from claw.storage.files import SYSTEM_DISK
 
     setup, network = load_setup(), HttpClients()
     home = setup.config.home
@@ -157,7 +157,7 @@ def main(plugin: str, folder: str) -> None:
         written=tuple(dict.fromkeys(accesses.written)),
         fault=(state.stage, state.why, state.fix) if answers is None else None,
     )
-    DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))
+    SYSTEM_DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))
     sys.stderr.flush()
     os._exit(0)  # threads and exit handlers of the plugin are not waited for
 

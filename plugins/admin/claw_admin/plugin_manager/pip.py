@@ -124,7 +124,7 @@ class Pip:
         """
         report, constraints = scratch / "report.json", scratch / "constraints.txt"
         lines = [f"{name}=={version}\n" for name, version in fixed.items()]
-        files.SYSTEM.write_note(constraints, "".join(lines).encode())
+        files.SYSTEM_DISK.write_note(constraints, "".join(lines).encode())
         options = ["--dry-run", "--report", str(report), "-c", str(constraints), "--retries", "2"]
         options += ["--upgrade"] if upgrade else []
         options += [] if from_source else ["--only-binary", ":all:"]
@@ -138,7 +138,7 @@ class Pip:
         :raises ClawError: a file is gone, or differs from the planned one.
         """
         wanted = scratch / "requirements.txt"
-        files.SYSTEM.write_note(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
+        files.SYSTEM_DISK.write_note(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
         hashed = ["--require-hashes"] if all(pin.sha256 for pin in pins) else []
         self._run(
             ["install", "--no-deps", *hashed, "--target", str(target), "--retries", "2", "-r", str(wanted)]

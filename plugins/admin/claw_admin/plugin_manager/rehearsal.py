@@ -91,7 +91,7 @@ def _install_requirements(
 ) -> dict[str, str]:
     """Install the plugins' requirements, together if possible, else one by one; return plugin → conflict."""
     kept = place / "constraints.txt"
-    files.SYSTEM.write_note(kept, f"{CORE}=={core}\n".encode())
+    files.SYSTEM_DISK.write_note(kept, f"{CORE}=={core}\n".encode())
     wanted = {one.id: lines for one in found if (lines := _requirements(one))}
     try:
         if wanted:

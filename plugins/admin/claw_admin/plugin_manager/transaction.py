@@ -114,7 +114,7 @@ class LayerStore:
             with self._reported_step("clean up"):
                 shutil.rmtree(self.scratch, ignore_errors=True)
                 if not self._staged and self._link_target(STAGED_LINK):
-                    files.SYSTEM.rename(str(self.root / STAGED_LINK), str(self.root / CURRENT_LINK))
+                    files.SYSTEM_DISK.rename(str(self.root / STAGED_LINK), str(self.root / CURRENT_LINK))
                 files.make_folder(self.scratch)
             yield
             shutil.rmtree(self.scratch, ignore_errors=True)
@@ -176,14 +176,16 @@ class LayerStore:
         numbers = [int(folder.name.partition("-")[0]) for folder in self._layer_folders()]
         place = self.root / f"{max(numbers, default=0) + 1}-{_TAG}"
         with self._reported_step("number the generation"):
-            files.SYSTEM.rename(str(built), str(place))
-            files.SYSTEM.sync_folder(self.root)
+            files.SYSTEM_DISK.rename(str(built), str(place))
+            files.SYSTEM_DISK.sync_folder(self.root)
         link = self.scratch / "link"
         with self._reported_step("create the link"):
             link.symlink_to(place.name)
         with self._reported_step("activate"):
-            files.SYSTEM.rename(str(link), str(self.root / (STAGED_LINK if self._staged else CURRENT_LINK)))
-            files.SYSTEM.sync_folder(self.root)
+            files.SYSTEM_DISK.rename(
+                str(link), str(self.root / (STAGED_LINK if self._staged else CURRENT_LINK))
+            )
+            files.SYSTEM_DISK.sync_folder(self.root)
         with self._reported_step("remove old generations"):
             self._remove_old_layers()
         return place
@@ -375,7 +377,7 @@ def _merge(part: Path, built: Path) -> None:
                 "two of these packages contain the file {file}", fix="install only one", file=inside
             )
         place.parent.mkdir(parents=True, exist_ok=True)
-        files.SYSTEM.rename(str(path), str(place))
+        files.SYSTEM_DISK.rename(str(path), str(place))
 
 
 def _editable_paths(pins: Sequence[Pin], built: Path) -> Iterator[str]:

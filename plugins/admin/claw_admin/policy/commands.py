@@ -42,10 +42,10 @@ EXPECTATION_FAILED = 5
 
 @app.command()
 def show(
-    *, agent: tools_cli.Agent = "", channel: tools_cli.Channel = TERMINAL,
-    account: tools_cli.Account = "default", group: tools_cli.Group = "", sender: tools_cli.Person = "",
-    owner: tools_cli.Owner = None, model: tools_cli.Model = "", sandbox: tools_cli.SandboxOption = None,
-    depth: tools_cli.Depth = 0, as_json: AsJson = False,
+    *, agent: tools_cli.AgentOption = "", channel: tools_cli.ChannelOption = TERMINAL,
+    account: tools_cli.AccountOption = "default", group: tools_cli.GroupOption = "", sender: tools_cli.SenderOption = "",
+    owner: tools_cli.OwnerOption = None, model: tools_cli.ModelOption = "", sandbox: tools_cli.SandboxOption = None,
+    depth: tools_cli.DepthOption = 0, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show the gates and layers that apply to a run: each list with file and line, and the tools it takes away."""
     setup = _setup_of(NOW)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from claw.agent.routing import LOCAL, TERMINAL, Admission, Route, decide_admission, route
+from claw.agent.routing import LOCAL_SENDER, TERMINAL, Admission, Route, decide_admission, route_message
 from claw.app import load_setup
 from claw.cli import tools as tools_cli
 from claw.cli.output import document
@@ -31,10 +31,10 @@ def _top() -> None:
 
 @app.command()
 def explain(
-    *, channel: tools_cli.Channel = TERMINAL, account: tools_cli.Account = "default",
+    *, channel: tools_cli.ChannelOption = TERMINAL, account: tools_cli.AccountOption = "default",
     chat: Annotated[str, typer.Option("--chat", help="Id of the chat; default: a direct chat with the sender.")] = "",
     sender: Annotated[str, typer.Option("--sender", help="Id of the person.")] = "",
-    group: tools_cli.Group = "",
+    group: tools_cli.GroupOption = "",
     chat_type: Annotated[str, typer.Option("--chat-type", help="direct, group or channel.")] = "",
     thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
     mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,
@@ -45,10 +45,10 @@ def explain(
     setup = load_setup()
     kind = chat_type or ("group" if group else "direct")
     address = Address(channel, chat or group or sender, account, thread or None)
-    person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL
+    person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL_SENDER
     inbound = Inbound(address, "", person, chat_type=kind, mentions_us=mention or kind == "direct")
     verdict = decide_admission(inbound, setup.config, _paired(address))
-    destination = route(inbound, setup.config)
+    destination = route_message(inbound, setup.config)
     edits = admission_fix(verdict, inbound, setup.config)
     if as_json:
         document("route", explanation_data(verdict, destination, setup.config, edits))

@@ -18,7 +18,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from claw import ToolContext, ToolError, pip_command
+from claw import ToolContext, ToolError
+from claw.runtime import pip_command
 
 from claw_feishu.tenant import RATE_LIMITED, TIMEOUT_SECONDS, TOKEN_STALE, FeishuError, judge
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-from claw.cli.output import document, plain, table
+from claw.cli.output import document, printable, table
 from claw.cli.plugin_commands import AsJson
 from claw.host.discovery import home_of
 from claw.i18n import t
@@ -82,7 +82,7 @@ def channel_table(
     rows = [
         [
             one["channel"], one["account"], t(one["state"]), format_age(one["lastFrameAt"], now), str(one["reconnects"]),
-            plain(one["detail"] or _last_error(one)),
+            printable(one["detail"] or _last_error(one)),
         ]
         for one in channels
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from claw.cli.plugin_commands import AsJson
 from claw.contracts.errors import ClawError, ConfigError
 from claw.host.discovery import home_of
 from claw.i18n import t
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
@@ -31,7 +31,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing here once it is ready.")] = False,
 ) -> None:
     """Serve the channels of this home until Ctrl-C or SIGTERM; a second one ends it at once. SIGHUP reads the config."""
-    began = SYSTEM.monotonic()
+    began = SYSTEM_CLOCK.monotonic()
     from claw.cli.errors import report_error
 
     from claw_gateway.process.reload import last_good_hint

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, plain, table, utc
+from claw.cli.output import document, printable, table, utc_time
 from claw.cli.plugin_commands import AsJson
 from claw.contracts.errors import UsageError
 from claw.host.discovery import home_of, open_state
@@ -34,8 +34,8 @@ def list_(as_json: AsJson = False) -> None:
         typer.echo(t("no pending requests and no paired people"))
         return
     rows = [
-        [one.code or "-", t("waits") if one.code else t("paired"), one.channel, one.account, plain(one.sender),
-         one.name, utc(one.at)]
+        [one.code or "-", t("waits") if one.code else t("paired"), one.channel, one.account, printable(one.sender),
+         one.name, utc_time(one.at)]
         for one in (*waiting, *people)
     ]  # fmt: skip
     head = [t("code"), t("state"), t("channel"), t("account"), t("id"), t("name"), t("since")]
@@ -77,9 +77,11 @@ def forget(
         gone = pairing.unpair(channel, account, id)
     if not gone:
         raise UsageError(
-            "{person} is not paired", fix="claw pairing list shows paired people", person=plain(person)
+            "{person} is not paired", fix="claw pairing list shows paired people", person=printable(person)
         )
-    typer.echo(t("{person} may no longer write, unless an allow list includes them", person=plain(person)))
+    typer.echo(
+        t("{person} may no longer write, unless an allow list includes them", person=printable(person))
+    )
 
 
 @contextmanager
@@ -89,7 +91,7 @@ def _pairing() -> Iterator[Pairing]:
 
 
 def _named(person: PairingEntry) -> dict[str, str]:
-    id = plain(person.sender)
+    id = printable(person.sender)
     return {"person": f"{person.name} ({id})" if person.name else id, "channel": person.channel}
 
 
@@ -101,5 +103,5 @@ def _as_data(person: PairingEntry) -> dict[str, Any]:
         "name": person.name,
     }
     if person.code:
-        return {**body, "code": person.code, "until": utc(person.at + VALID_SECONDS)}
-    return {**body, "since": utc(person.at)}
+        return {**body, "code": person.code, "until": utc_time(person.at + VALID_SECONDS)}
+    return {**body, "since": utc_time(person.at)}

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, plain, table
+from claw.cli.output import document, printable, table
 from claw.cli.plugin_commands import AsJson
 from claw.host.discovery import home_of, open_state
 from claw.i18n import t
@@ -52,7 +52,7 @@ def list_(
         columns = [t("turn"), t("began"), t("conversation"), t("outcome"), t("to send"), t("why")]
         table(
             columns,
-            [[*map(plain, row)] for row in rows],
+            [[*map(printable, row)] for row in rows],
             {t("failed"): "red", t("delivered"): "green", t("not delivered"): "red"},
         )
     raise typer.Exit(code=1 if stuck and rows else 0)

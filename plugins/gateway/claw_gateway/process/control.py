@@ -12,7 +12,7 @@ from pathlib import Path
 
 from claw.contracts.errors import ClawError
 from claw.i18n import t
-from claw.storage.files import SYSTEM as DISK, cannot_write
+from claw.storage.files import SYSTEM_DISK, cannot_write
 
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.service import SystemService
@@ -53,7 +53,7 @@ def start_gateway(home: Path, environ: Mapping[str, str], words: Sequence[str] =
         started_at = time.time()
         service.start()
         return _wait_until_ready(home, lambda: _service_failure(home, started_at))
-    DISK.make_folder(home / "logs")
+    SYSTEM_DISK.make_folder(home / "logs")
     out = home / "logs" / OUTPUT_FILE
     try:
         fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

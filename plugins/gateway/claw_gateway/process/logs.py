@@ -22,7 +22,7 @@ from claw.contracts.errors import ClawError
 from claw.i18n import t
 from claw.security.redaction import Redactor
 from claw.storage.clock import iso_time
-from claw.storage.files import SYSTEM as DISK, Disk
+from claw.storage.files import SYSTEM_DISK, Disk
 
 from claw_gateway.process.report import LOG_CONTEXT
 
@@ -45,7 +45,9 @@ class RotatingLogFile:
     :param max_bytes: size of one file; ``keep`` is the number of older files that stay.
     """
 
-    def __init__(self, path: Path, max_bytes: int = 10 << 20, keep: int = 5, disk: Disk = DISK) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int = 10 << 20, keep: int = 5, disk: Disk = SYSTEM_DISK
+    ) -> None:
         self.path, self.max_bytes, self.keep, self._disk = path, max_bytes, keep, disk
         self._fd, self._size = -1, 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from claw.contracts.errors import BusyError
 from claw.host.overlay import GATEWAY_LOCK
 from claw.storage import files
-from claw.storage.files import SYSTEM as DISK, Lock
+from claw.storage.files import SYSTEM_DISK, Lock
 
 _TRIES, _PAUSE_SECONDS = 10, 0.03
 """Other processes hold the lock for a moment: a command that looks up the holder, one that activates staged
@@ -19,7 +19,7 @@ def take_gateway_lock(home: Path) -> Lock:
 
     :raises BusyError: another process has it; ``pid`` is its process id.
     """
-    DISK.make_folder(home)
+    SYSTEM_DISK.make_folder(home)
     lock = Lock(
         home / GATEWAY_LOCK,
         "a gateway is already running in this home: process {pid}",

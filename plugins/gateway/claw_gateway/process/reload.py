@@ -9,13 +9,13 @@ from pathlib import Path
 
 from claw.app import Setup, load_setup
 from claw.config.errors import ConfigErrors
-from claw.config.source import NAMES
+from claw.config.source import CONFIG_FILE_NAMES
 from claw.contracts.diagnostics import BLOCKED
 from claw.contracts.errors import ClawError, ConfigError
 from claw.host.manifest import FIRST_PARTY
 from claw.host.state import require_plugins
 from claw.i18n import t
-from claw.storage.files import SYSTEM as DISK
+from claw.storage.files import SYSTEM_DISK
 
 from claw_gateway.process.status import local_time_of
 
@@ -27,7 +27,7 @@ def file_state(home: Path) -> FileState:
     """Identify the state of the config file: name, change time (also of its permissions), inode and size of
     each that exists."""
     marks = []
-    for name in NAMES:
+    for name in CONFIG_FILE_NAMES:
         try:
             seen = (home / name).stat()
         except OSError:
@@ -118,15 +118,15 @@ def save_last_good(home: Path, text: bytes) -> None:
             return
     except OSError:
         pass
-    DISK.replace(path, text, 0o600)
+    SYSTEM_DISK.replace(path, text, 0o600)
 
 
 def last_good_hint(home: Path) -> str:
     """Say how to return to the last configuration that worked; empty when none is kept, or it is the current
     file."""
     copy = home / LAST_GOOD
-    existing = [name for name in NAMES if (home / name).is_file()]
-    name = existing[0] if existing else NAMES[0]
+    existing = [name for name in CONFIG_FILE_NAMES if (home / name).is_file()]
+    name = existing[0] if existing else CONFIG_FILE_NAMES[0]
     try:
         moment = copy.stat().st_mtime
         if existing and copy.read_bytes() == (home / name).read_bytes():

@@ -18,7 +18,7 @@ from claw.host import discovery
 from claw.host.isolation import describe_exception, reserved_stdout
 from claw.host.registry import channel_key
 from claw.i18n import t
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 
 from claw_gateway.process import status
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
@@ -57,7 +57,7 @@ def run_gateway(
     :raises BusyError: a gateway runs here already.
     :raises ClawError: it cannot start.
     """
-    began = SYSTEM.monotonic() if began is None else began
+    began = SYSTEM_CLOCK.monotonic() if began is None else began
     os.umask(0o077)
     home = discovery.home_of(environ)
     _locks.append(take_gateway_lock(home))
@@ -86,7 +86,7 @@ class Gateway:
         self._sink, self._log, self._began, self._quiet = sink, log, began, quiet
         self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
         self._safe_option, self._safe = safe, False
-        self._reload_error, self._config_since, self._config_text = "", SYSTEM.now(), b""
+        self._reload_error, self._config_since, self._config_text = "", SYSTEM_CLOCK.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._last_write_error = ""
         self._config_watch, self._services = ConfigWatch(home), ServiceRunner()
@@ -125,7 +125,7 @@ class Gateway:
         if path := setup.config.path:
             with suppress(OSError):
                 self._config_text = path.read_bytes()
-        died = status.recent_crashes(before, SYSTEM.now())
+        died = status.recent_crashes(before, SYSTEM_CLOCK.now())
         self._safe = died >= status.MOST_CRASHES if self._safe_option is None else self._safe_option
         if not self._safe:
             return setup
@@ -208,7 +208,7 @@ class Gateway:
             self._log.warning(t(template, pid=before[0].pid, time=local_time_of(before[0].updated_at)))
 
     def _log_ready(self, setup: Setup, serving: ChannelServer) -> None:
-        seconds = f"{SYSTEM.monotonic() - self._began:.1f}"
+        seconds = f"{SYSTEM_CLOCK.monotonic() - self._began:.1f}"
         configured = serving.report().channels
         channels = [channel_key(one.name, one.account) for one in configured if one.state.state != "failed"]
         if channels:
@@ -233,7 +233,7 @@ class Gateway:
         while True:
             with suppress(ClawError):  # the state cannot be read now: the age of the status row shows it
                 body = {**status.report_data(serving.report()), **self._facts()}
-                moment, steady = SYSTEM.monotonic(), status.without_volatile(body)
+                moment, steady = SYSTEM_CLOCK.monotonic(), status.without_volatile(body)
                 if not self._stop.is_set() and (steady != last or moment - written >= _WRITE_SECONDS):
                     last, written = steady, moment
                     await asyncio.to_thread(self._write, status.READY, body)
@@ -295,7 +295,7 @@ class Gateway:
             self._log.error(self._reload_error, exc_info=broken)
             return setup
         self._configure_log(verdict.setup)
-        self._reload_error, self._config_since, self._config_text = "", SYSTEM.now(), verdict.text
+        self._reload_error, self._config_since, self._config_text = "", SYSTEM_CLOCK.now(), verdict.text
         self._log.info(t("the new configuration is active"))
         self._keep_config(verdict.text)
         return verdict.setup

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from claw.contracts.errors import ClawError
 from claw.i18n import t
-from claw.storage.files import SYSTEM as DISK
+from claw.storage.files import SYSTEM_DISK
 
 ENVIRONMENT_FILE = "gateway.env"
 """File in the home: ``NAME=value`` lines for the service, such as keys; systemd reads it when it exists."""
@@ -113,9 +113,9 @@ class SystemService:
                 return False
         except OSError:
             pass
-        DISK.make_folder(self.path.parent)
+        SYSTEM_DISK.make_folder(self.path.parent)
         try:
-            DISK.replace(self.path, data, 0o600)
+            SYSTEM_DISK.replace(self.path, data, 0o600)
         except OSError as refused:
             raise ClawError("cannot write: {why}", where=str(self.path), why=refused.strerror) from refused
         return True

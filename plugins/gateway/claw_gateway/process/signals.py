@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from claw.storage.clock import SYSTEM
+from claw.storage.clock import SYSTEM_CLOCK
 
 STOP_SECONDS = 15.0
 """Time from the first signal to the end of the process, whatever hangs; received messages are on disk."""
@@ -44,7 +44,7 @@ class SignalHandlers:
             stop.set()
 
     def _on_stop(self, number: int, frame: Any) -> None:
-        now = SYSTEM.monotonic()
+        now = SYSTEM_CLOCK.monotonic()
         if self.stop_count and number == signal.SIGTERM and now - self._asked_at < DUPLICATE_SECONDS:
             return  # timeout(1) signals the process and its group: that is one request
         self.stop_count, self._asked_at = self.stop_count + 1, now

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.storage.clock import SYSTEM, Clock, local_time
+from claw.storage.clock import SYSTEM_CLOCK, Clock, local_time
 from claw.storage.database import Database
 
 from claw_gateway.process.presence import gateway_pid
@@ -70,7 +70,7 @@ class StatusRow:
     """
 
     def __init__(
-        self, home: Path, log: Callable[[str], None] = lambda line: None, clock: Clock = SYSTEM
+        self, home: Path, log: Callable[[str], None] = lambda line: None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._database, self._clock = Database(home / FILE, clock, log), clock
         self._database.tables("gateway", _TABLE)
@@ -137,7 +137,7 @@ class GatewayStatus:
         return max(0.0, self.now - self.live_run.updated_at) if self.live_run else 0.0
 
 
-def read_status(home: Path, clock: Clock = SYSTEM) -> GatewayStatus:
+def read_status(home: Path, clock: Clock = SYSTEM_CLOCK) -> GatewayStatus:
     """Read the status of the gateway of ``home``. Write nothing, and wait for no lock."""
     path, rows = home / FILE, []
     if path.exists():
@@ -160,7 +160,7 @@ def recent_crashes(before: tuple[GatewayRun, ...], now: float) -> int:
     return count
 
 
-def local_time_of(moment: float, clock: Clock = SYSTEM) -> str:
+def local_time_of(moment: float, clock: Clock = SYSTEM_CLOCK) -> str:
     """Format a moment for people, in local time."""
     return local_time(moment, clock.now())
 

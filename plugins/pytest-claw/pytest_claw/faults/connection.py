@@ -1,6 +1,6 @@
 """Faults of the connection, of the head of a response, and of a stream that breaks off or stalls."""
 
-from claw_testing.services import ServiceConnection, ServiceReply
+from claw_testing import ServiceConnection, ServiceReply
 
 from pytest_claw.faults.making import TICKS, chunked, for_ever, half, long, middle, twisted, wordless
 from pytest_claw.faults.record import KEY, add, fault

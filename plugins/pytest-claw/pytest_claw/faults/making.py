@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from claw_testing.services import ServiceConnection
+from claw_testing import ServiceConnection
 
 from pytest_claw.faults.record import Data
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from claw_testing.services import ServiceConnection, ServiceReply
+from claw_testing import ServiceConnection, ServiceReply
 
 KEY = "sk-of-pytest-claw-0123456789abcdef"
 TEXT = "看一下 👀 it is open."

@@ -5,7 +5,7 @@ from email.utils import formatdate
 from time import time
 from typing import Any
 
-from claw_testing.services import ServiceConnection, ServiceReply
+from claw_testing import ServiceConnection, ServiceReply
 
 from pytest_claw.faults.making import BIG, TICKS, for_ever, gzipped, twisted
 from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, Data, add, fault

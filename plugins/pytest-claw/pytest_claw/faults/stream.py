@@ -2,7 +2,7 @@
 
 import json
 
-from claw_testing.services import ServiceConnection, ServiceReply
+from claw_testing import ServiceConnection, ServiceReply
 
 from pytest_claw.faults.making import BIG, gzipped, half, middle
 from pytest_claw.faults.record import ANSWER, KEY, add, fault
