@@ -80,6 +80,40 @@ def hook_page(name: str) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def testing() -> str:
+    """Return the list of test suites, with what each one needs."""
+    rows = [
+        "# Testing your plugin\n",
+        "[pytest-claw](../plugins/pytest-claw/README.md) has a test suite for the objects of each hook. Install it in",
+        "the environment of your tests, subclass a suite, and give it the object to test. It needs no asyncio plugin.\n",
+        "```python\nfrom pytest_claw import ReviewerSuite\n\nfrom claw_plugin_acme import Careful\n\n",
+        "class TestCareful(ReviewerSuite):\n    def make(self, folder):\n        return Careful()\n```\n",
+        "`make(folder)` returns a new object whose state belongs into `folder`; a second call with the same folder is",
+        "a restart.\n",
+        "| hook | suite | tests | you give |",
+        "| --- | --- | --- | --- |",
+    ]
+    for hook in HOOKS:
+        if name := pytest_claw.SUITE_OF_HOOK.get(hook):
+            suite = getattr(pytest_claw, name)
+            count = sum(test.startswith("test_") for test in dir(suite))
+            given = "`make(folder)`" if hasattr(suite, "make") else f"`{_GIVEN[name]}`"
+            rows.append(f"| [`{hook}`](hooks/{_page_of(hook)}) | `{name}` | {count} | {given} |")
+    rows += [
+        "\nEach page of a hook lists the checks of its suite. `claw.testing` runs a whole claw with fakes:"
+    ]
+    rows += ["[plugin guide](plugins.md#testing)."]
+    return "\n".join(rows) + "\n"
+
+
+_GIVEN = {
+    "ChannelSuite": "place()",
+    "ProviderSuite": "plugin, name, service",
+    "SectionSuite": "section",
+    "ToolSuite": "tool, sample",
+}
+
+
 def _page_of(hook: str) -> str:
     return f"{hook.removeprefix('register_').replace('_', '-')}.md"
 
@@ -264,7 +298,7 @@ def _holds(body: dict[str, Any]) -> str:
     return words.get(kind, str(kind)) if isinstance(kind, str) else "anything"
 
 
-PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings} | {
+PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings, "testing.md": testing} | {
     f"hooks/{_page_of(name)}": partial(hook_page, name) for name in HOOKS
 }
 

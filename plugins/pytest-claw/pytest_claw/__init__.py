@@ -19,29 +19,53 @@ import pytest
 if TYPE_CHECKING:
     from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
     from pytest_claw.enduring import FaultSuite as FaultSuite
+    from pytest_claw.message_filter import FilterSuite as FilterSuite
+    from pytest_claw.middleware import MiddlewareSuite as MiddlewareSuite
+    from pytest_claw.observer import ObserverSuite as ObserverSuite
     from pytest_claw.provider import ProviderSuite as ProviderSuite
+    from pytest_claw.reviewer import ReviewerSuite as ReviewerSuite
+    from pytest_claw.sandbox import SandboxSuite as SandboxSuite
     from pytest_claw.section import SectionSuite as SectionSuite
+    from pytest_claw.selector import ModelSelectorSuite as ModelSelectorSuite
+    from pytest_claw.service import ServiceSuite as ServiceSuite
     from pytest_claw.tool import ToolSuite as ToolSuite
+    from pytest_claw.turn_log import TurnLogSuite as TurnLogSuite
 
 _MODULES = {
     "ChannelSuite": "channel",
     "FaultSuite": "enduring",
-    "Place": "channel",
+    "FilterSuite": "message_filter",
+    "MiddlewareSuite": "middleware",
+    "ModelSelectorSuite": "selector",
+    "ObserverSuite": "observer",
     "ProviderSuite": "provider",
+    "ReviewerSuite": "reviewer",
+    "SandboxSuite": "sandbox",
     "SectionSuite": "section",
+    "ServiceSide": "channel",
+    "ServiceSuite": "service",
     "ToolSuite": "tool",
+    "TurnLogSuite": "turn_log",
 }
 SUITE_OF_HOOK = {
     "register_channels": "ChannelSuite",
     "register_providers": "ProviderSuite",
     "register_tools": "ToolSuite",
     "register_prompt_sections": "SectionSuite",
+    "register_sandboxes": "SandboxSuite",
+    "register_provider_middleware": "MiddlewareSuite",
+    "register_model_selectors": "ModelSelectorSuite",
+    "register_reviewers": "ReviewerSuite",
+    "register_filters": "FilterSuite",
+    "register_observers": "ObserverSuite",
+    "register_services": "ServiceSuite",
+    "register_turn_logs": "TurnLogSuite",
 }
 """Each hook and the suite for the objects that answer it."""
 __all__ = sorted(_MODULES)  # noqa: PLE0605
 
 # An editable install does not list its files, so pytest would not find the modules whose asserts it rewrites.
-_PARTS = ("growing", "hearing", "living", "place", "saying", "scene", "served", "trying")
+_PARTS = ("growing", "hearing", "hook", "living", "place", "saying", "scene", "served", "trying")
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in sorted({*_MODULES.values(), *_PARTS})))
 
 

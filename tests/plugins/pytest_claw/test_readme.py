@@ -20,11 +20,11 @@ def test_every_suite_of_the_page_passes(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(programs) == 4
+    assert len(programs) == 5
 
 
 def test_a_suite_without_its_subject_says_what_to_write(tmp_path: Path) -> None:
-    names = ("ToolSuite", "SectionSuite", "ChannelSuite", "ProviderSuite")
+    names = ("ToolSuite", "SectionSuite", "ChannelSuite", "ProviderSuite", "ReviewerSuite")
     classes = "\n".join(f"class Test{name}({name}):\n    pass\n" for name in names)
     (tmp_path / "test_empty.py").write_text(f"from pytest_claw import {', '.join(names)}\n\n{classes}")
     (tmp_path / "pytest.ini").touch()
@@ -35,7 +35,7 @@ def test_a_suite_without_its_subject_says_what_to_write(tmp_path: Path) -> None:
     assert done.returncode == 1
     for told in (
         "TestToolSuite.tool is not set", "TestSectionSuite.section is not set", "TestChannelSuite.place is not written",
-        "TestProviderSuite does not set plugin, name, service",
+        "TestProviderSuite does not set plugin, name, service", "TestReviewerSuite.make is not written",
     ):  # fmt: skip
         assert told in done.stdout
 

@@ -96,6 +96,7 @@ def test_a_twin_fails_exactly_the_test_of_its_promise(
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_promise_of_a_suite_has_its_broken_twin(file: Path) -> None:
-    suite = getattr(pytest_claw, f"{file.stem.removeprefix('of_').title()}Suite")
+    name = "".join(part.title() for part in file.stem.removeprefix("of_").split("_"))
+    suite = getattr(pytest_claw, f"{name}Suite")
     tests = {name for name in dir(suite) if name.startswith("test_")}
     assert tests == set(promises(file).values()) - {""}

@@ -1,0 +1,74 @@
+"""Our own answers to hooks keep to what pytest-claw asks of everybody's."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import claw_budgets
+import claw_gateway
+import claw_loop_guard
+import claw_models
+import claw_prompted_tools
+import pytest
+from claw import ToolCall
+from claw.agent.models import FirstModel
+from claw.storage.database import Database
+from claw.storage.turn_log import NoTurnLog
+from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
+from pytest_claw import MiddlewareSuite, ModelSelectorSuite, ReviewerSuite, ServiceSuite, TurnLogSuite
+
+
+def answer(plugin: Any, hook: str, folder: Path) -> Any:
+    """The only answer of a plugin to a hook, with its state in a folder."""
+    [found] = contributed(plugin, plugin_config({}, home=folder))[hook]
+    return found
+
+
+class TestLoopGuard(ReviewerSuite):
+    calls = (ToolCall("c1", "read", {"file_path": "notes.txt"}),) * 40
+
+    def make(self, folder: Path) -> Any:
+        return answer(claw_loop_guard, "register_reviewers", folder)
+
+
+@pytest.mark.parametrize("plugin", [claw_budgets, claw_prompted_tools], ids=lambda one: one.__name__)
+class TestMiddleware(MiddlewareSuite):
+    @pytest.fixture(autouse=True)
+    def _chosen(self, plugin: Any) -> None:
+        self.plugin = plugin
+
+    def make(self, folder: Path) -> Any:
+        return answer(self.plugin, "register_provider_middleware", folder)
+
+
+class TestModels(ModelSelectorSuite):
+    def make(self, folder: Path) -> Any:
+        return answer(claw_models, "register_model_selectors", folder)
+
+
+class TestFirstModel(ModelSelectorSuite):
+    def make(self, folder: Path) -> Any:
+        return FirstModel()
+
+
+class TestJournal(TurnLogSuite):
+    def make(self, folder: Path) -> Any:
+        return answer(claw_gateway, "register_turn_logs", folder)
+
+
+class TestNoTurnLog(TurnLogSuite):
+    durable = False
+
+    def make(self, folder: Path) -> Any:
+        return NoTurnLog(Database(folder / "state.db"))
+
+
+class TestChannelService(ServiceSuite):
+    @asynccontextmanager
+    async def runtime(self) -> AsyncIterator[Any]:
+        async with Harness(FakeProvider(), channels=[FakeChannel()]) as harness:
+            yield harness.app
+
+    def make(self, folder: Path) -> Any:
+        return answer(claw_gateway, "register_services", folder)
