@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import claw_http
 import claw_memory
@@ -240,6 +241,8 @@ def _of_json(kind: Any) -> str:
     given = get_args(kind)
     if get_origin(kind) is Literal:
         return ", ".join(given)
+    if get_origin(kind) in (UnionType, Union) and type(None) not in given:
+        return " or ".join(map(_of_json, given))
     if get_origin(kind) is tuple:
         return f"list of {_of_json(given[0])}"
     if get_origin(kind) is not None and type(None) in given:

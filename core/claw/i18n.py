@@ -10,10 +10,14 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
 LANGUAGES = ("en", "zh")
 _COUNTED = re.compile(r"\{(\w+):([^{}|]+)\|([^{}|]+)\}")
 _table: dict[str, str] = {}
-_packages = ["claw"]
+_packages: "list[str | Traversable]" = ["claw"]
 _language = "en"
 
 
@@ -31,11 +35,13 @@ def use_language(language: str) -> None:
         _load(package)
 
 
-def add_translations(package: str) -> None:
+def add_translations(package: "str | Traversable") -> None:
     """Add a plugin's own translations: ``locale/LANG/*.json`` inside its import package, read when a language
     needs them.
 
     They replace no existing translation. A file that cannot be read is ignored.
+
+    :param package: its name, or its folder: then it is not imported.
     """
     if package not in _packages:
         _packages.append(package)
@@ -47,21 +53,24 @@ def language_of(environ: Mapping[str, str]) -> str:
     return next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "en")
 
 
-def translations(language: str, package: str = "claw") -> dict[str, str]:
+def translations(language: str, package: "str | Traversable" = "claw") -> dict[str, str]:
     """Return every template of ``language`` with its translation, from all data files of a package; it may
     have none.
     """
-    from importlib import resources  # 15 ms, and only other languages than English need it
-
     joined: dict[str, str] = {}
-    folder = resources.files(package).joinpath("locale", language)
+    if isinstance(package, str):
+        from importlib import resources  # 15 ms, and only other languages than English need it
+
+        folder = resources.files(package).joinpath("locale", language)
+    else:
+        folder = package.joinpath("locale", language)
     for entry in sorted(folder.iterdir(), key=lambda e: e.name) if folder.is_dir() else ():
         if entry.name.endswith(".json"):
             joined |= json.loads(entry.read_text(encoding="utf-8"))
     return joined
 
 
-def _load(package: str) -> None:
+def _load(package: "str | Traversable") -> None:
     if _language == "en":
         return
     # ImportError: the package is gone; TypeError: it is no folder, or the file holds no table

@@ -77,6 +77,20 @@ def test_every_template_has_its_chinese() -> None:
     assert missing == [], "\n".join(["untranslated:", *missing])
 
 
+def summaries() -> dict[str, list[str]]:
+    """The package of each plugin, and the lines for ``claw --help`` in its manifest."""
+    manifests = [
+        (file, json.loads(file.read_text("utf-8"))) for file in ROOT.glob("plugins/*/*/claw-plugin.json")
+    ]
+    return {file.parent.name: list(dict(tree.get("commands", {})).values()) for file, tree in manifests}
+
+
+@pytest.mark.parametrize(("package", "texts"), summaries().items())
+def test_every_command_of_ours_has_a_summary_in_both_languages(package: str, texts: list[str]) -> None:
+    chinese = i18n.translations("zh", package) | CHINESE
+    assert [text for text in texts if not text or text not in chinese] == []
+
+
 @pytest.mark.parametrize("source", CORE_FILES, ids=str)
 def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> None:
     built = [
@@ -132,7 +146,7 @@ def test_a_translation_belongs_to_a_template_that_is_still_said() -> None:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert sorted(CHINESE.keys() - said) == []
+    assert sorted(CHINESE.keys() - said - {text for texts in summaries().values() for text in texts}) == []
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +185,7 @@ def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert sorted(table.keys() - said) == []
+    assert sorted(table.keys() - said - set(summaries()[package.name])) == []
     assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
 
 

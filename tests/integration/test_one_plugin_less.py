@@ -80,13 +80,6 @@ def _config(home: Path, more: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-WITHOUT_HINT = {
-    "claw-gateway", "claw-llm-bridge", "claw-local", "claw-mcp", "claw-memory", "claw-models", "claw-prompt",
-    "claw-skills",
-}  # fmt: skip
-"""Packages whose commands are only said not to exist: core's command line gets a table of them with claw-admin's."""
-
-
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A third-party plugin whose model calls the tool that it is told to call."""
@@ -182,8 +175,6 @@ def test_doctor_reports_on_the_rest(run: Run) -> None:
 def test_whoever_uses_the_absent_plugin_reads_which_package_brings_it(
     name: str, scripted: Path, tmp_path: Path
 ) -> None:
-    if name in WITHOUT_HINT:
-        pytest.xfail("the command line does not know yet who brings a command")
     used = ABSENT[name]
     environment = Environment(tmp_path, set(projects()) - {name}, [scripted])
     environment.configure(_config(environment.home, used.config))

@@ -9,53 +9,48 @@ import typer
 from typer.core import TyperGroup
 
 from claw import i18n
-from claw.cli import plugin_commands
 from claw.cli.errors import exit_with, report_error
+from claw.cli.plugin_commands import LazyCommand, contributed_commands
 from claw.host import discovery
+from claw.i18n import t
 
 _COMMANDS = {
-    "chat": "claw.cli.chat",
-    "init": "claw_admin.setup.init",
-    "status": "claw_admin.doctor.status",
-    "route": "claw_admin.policy.route",
-    "sessions": "claw_sessions.commands",
-    "plugins": "claw.cli.plugins",
-    "hooks": "claw.cli.hooks",
-    "tools": "claw.cli.tools",
-    "policy": "claw_admin.policy.commands",
-    "approvals": "claw_approvals.command",
-    "config": "claw.cli.config",
-    "doctor": "claw_admin.doctor.command",
-    "upgrade": "claw_admin.plugin_manager.upgrade",
-    "completion": "claw_admin.setup.completion",
+    "chat": ("claw.cli.chat", "Talk with an agent in this terminal."),
+    "config": ("claw.cli.config", "Read, change and check the config file."),
+    "plugins": ("claw.cli.plugins", "What is installed, its state, and why."),
+    "tools": ("claw.cli.tools", "Which tools an agent has, and why."),
+    "hooks": ("claw.cli.hooks", "The hooks of claw, and who answers them."),
+    "sessions": ("claw_sessions.commands", "List, read, search, export and reset conversations."),
+    "approvals": ("claw_approvals.command", "What you have allowed for good, and taking it back."),
 }
+"""Command → its module and its summary."""
 
 
 class CommandGroup(TyperGroup):
-    """The group of claw's commands, found by name; any other name may be a command of a plugin."""
+    """The group of all commands: core's own, and those that installed plugins declare."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """List our own names, and those that installed plugins declare; no plugin is imported."""
-        return [*_COMMANDS, *(name for name in plugin_commands.command_names() if " " not in name)]
+        """List core's names, then those of plugins."""
+        return list(dict.fromkeys((*_COMMANDS, *contributed_commands())))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import and return the command ``cmd_name``."""
-        if cmd_name in _COMMANDS:
-            command = typer.main.get_command(import_module(_COMMANDS[cmd_name]).app)
-            command.name = cmd_name  # a group has no name of its own, and the list of commands prints it
-            return command
-        return plugin_commands.load_command(cmd_name)
+        """Return the command ``cmd_name``, which is imported when it runs."""
+        module, summary = _COMMANDS.get(cmd_name, ("", ""))
+        if not module:
+            return contributed_commands().get(cmd_name)
+        return LazyCommand(cmd_name, summary, lambda: typer.main.get_command(import_module(module).app))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help in the language in use."""
+        self.help, self.epilog = t(self.help or ""), t(self.epilog or "")
+        super().format_help(ctx, formatter)
 
 
 app = typer.Typer(
-    cls=CommandGroup,
-    name="claw",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    cls=CommandGroup, name="claw", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="A plugin host for chat agents.",
     epilog="claw COMMAND --help tells more. Settings: CLAW_HOME (default ~/.claw)/config.yaml.",
-)
+)  # fmt: skip
 
 
 @app.callback()

@@ -1,100 +1,160 @@
-"""Commands that plugins contribute: ``NAME``, or ``plugins NAME`` for one that joins a group of ours."""
+"""Commands that plugins contribute: ``NAME``, or ``GROUP NAME`` for one that joins a group of core or of another plugin.
+
+The lists are made from manifests; a plugin is imported when one of its commands runs.
+"""
 
 import os
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from claw.contracts.errors import ConfigError, UsageError
+from claw import i18n
+from claw.contracts.diagnostics import IDLE, LOADED
+from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
+from claw.i18n import t
 
-LIFECYCLE_COMMANDS = ("install", "uninstall", "update", "enable", "disable", "lock", "sync", "verify")
-AUTHOR_COMMANDS = ("new", "build", "check")
+if TYPE_CHECKING:
+    from claw.host.manifest import InstalledPlugin
+    from claw.host.state import PluginState
+
+_PACKAGES = {
+    "claw-admin": "completion doctor init policy route status upgrade plugins:disable plugins:doctor plugins:enable "
+    "plugins:install plugins:lock plugins:sync plugins:uninstall plugins:update plugins:verify",
+    "claw-approvals": "approvals",
+    "claw-author": "plugins:build plugins:check plugins:new",
+    "claw-budgets": "usage",
+    "claw-gateway": "channels gateway logs pairing turns",
+    "claw-llm-bridge": "llm-bridge",
+    "claw-local": "local",
+    "claw-mcp": "mcp",
+    "claw-memory": "memory",
+    "claw-models": "auth models",
+    "claw-prompt": "prompt",
+    "claw-sessions": "sessions",
+    "claw-skills": "skills",
+}
+PACKAGE_OF = {
+    path.replace(":", " "): package for package, paths in _PACKAGES.items() for path in paths.split()
+}
+"""Command → the package that brings it: for the hint when it is not installed."""
 
 
-def command_names() -> tuple[str, ...]:
-    """Return every command that an installed plugin declares."""
+class LazyCommand(TyperCommand):
+    """A command in a list: its code is imported when it runs.
+
+    :param path: the words behind ``claw``.
+    :param summary: one line, in English.
+    :param load: imports and returns the command.
+    """
+
+    def __init__(self, path: str, summary: str, load: Callable[[], Any]) -> None:
+        super().__init__(name=path.rpartition(" ")[2], help=t(summary) if summary else "")
+        self._path, self._load = path, load
+
+    def load(self) -> Any:
+        """Return the command itself; a group has the sub-commands that plugins add to it.
+
+        :raises ClawError: its plugin is not in use, or does not load.
+        """
+        command = self._load()
+        command.name = self.name  # a group has no name of its own, and help prints it
+        if isinstance(command, TyperGroup):
+            for name, sub_command in contributed_commands(self._path).items():
+                command.commands.setdefault(name, sub_command)
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command, and let it read its arguments."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+def contributed_commands(group: str = "") -> dict[str, LazyCommand]:
+    """Return the commands that manifests declare, by their last word; no plugin is imported.
+
+    :param group: the words before the last one; empty = the commands right behind ``claw``.
+    """
     from claw.host.discovery import home_of, installed_plugins
 
+    commands: dict[str, LazyCommand] = {}
     found = installed_plugins(home_of(os.environ))
-    return tuple(dict.fromkeys(name for one in found if one.manifest for name in one.manifest.commands))
+    for one in sorted(found, key=lambda one: not one.is_operator):
+        for path in one.manifest.commands if one.manifest else ():
+            before, _, name = path.rpartition(" ")
+            if before == group and name not in commands:
+                if one.folder:
+                    i18n.add_translations(one.folder)
+                summaries = one.manifest.commands if one.manifest else ()
+                summary = summaries[path] if isinstance(summaries, dict) else ""
+                commands[name] = LazyCommand(path, summary, lambda path=path: _import_command(path))  # type: ignore[misc]
+    return commands
 
 
-def load_command(name: str) -> Any:
-    """Import the command ``name`` from the plugin that declares it, and return it; None when no plugin does.
+def missing_command_error(path: str) -> UsageError | None:
+    """Return the error for a command of ours whose package is not installed; None for any other name."""
+    package = PACKAGE_OF.get(path)
+    if package is None:
+        return None
+    installs = "install" in contributed_commands("plugins")
+    fix = "claw plugins install {package}" if installs else "pip install {package}"
+    return UsageError("claw {name} comes with {package}", fix=fix, name=path, package=package)
+
+
+def _import_command(path: str) -> Any:
+    """Import the command ``path`` from the plugin that declares it, and return it.
 
     :raises UsageError: the plugin is installed and not in use; the error says how to fix that.
+    :raises PluginError: the plugin cannot be imported, or does not bring the command.
     """
-    if name not in command_names():
-        return None
-    group = typer.Typer(add_completion=False, no_args_is_help=True)
-    group.callback()(lambda: None)  # so that it stays a group when it holds one command
-    host = _commands_host()
-    if not host.command(name, group):
-        for one in host.standings:
-            if one.found.manifest and name in one.found.manifest.commands:
-                problem = "claw {name} is part of plugin {id}, which is {state}: {why}"
-                raise UsageError(
-                    problem, fix="{mend}", name=name, id=one.id, state=one.state, why=one.why, mend=one.fix
-                )
-        return None
-    found = typer.main.get_group(group).commands.get(name)
-    if found:
-        found.name = name.rpartition(" ")[2]  # as it is typed, for its help
-    return found
-
-
-def _commands_host() -> Any:
-    """Return a host that can let a plugin add its commands; nothing is loaded yet.
-
-    A wrong config file stops only the commands that need it: many of them help to correct it.
-    """
-    from claw.host import discovery
+    from claw.host.discovery import home_of, installed_plugins
     from claw.host.manager import Host
 
-    home = discovery.home_of(os.environ)
+    home = home_of(os.environ)
+    found = installed_plugins(home)
+    declaring = (one for one in found if one.manifest and path in one.manifest.commands)
+    plugin = min(declaring, key=lambda one: not one.is_operator)
+    states = _plugin_states(found, to_repair=plugin.is_operator)
+    owner = next(one for one in states if one.id == plugin.id)
+    if owner.state not in (LOADED, IDLE) and not plugin.is_operator:
+        facts = {"name": path, "id": owner.id, "state": owner.state, "why": owner.why, "mend": owner.fix}
+        raise UsageError("claw {name} is part of plugin {id}, which is {state}: {why}", fix="{mend}", **facts)
+    if owner.stage:
+        template = "plugin {id} is {state} ({why}); its commands run all the same"
+        line = t(template, id=owner.id, state=t(owner.state), why=owner.why)
+        print(f"claw: {line}", file=sys.stderr)
+    app = typer.Typer(name=path, add_completion=False, no_args_is_help=True)
+    app.callback()(lambda: None)  # so that it stays a group when it holds one command
+    Host(states, _no_view, home / "plugins").add_commands(plugin.id, app)
+    command = typer.main.get_group(app).commands.get(path)
+    if command is None:
+        problem, fix = "it declares the command {name} and does not bring it", "update it, or tell its author"
+        raise PluginError(plugin.id, "run", problem, fix, name=path)
+    return command
+
+
+def _plugin_states(found: "Sequence[InstalledPlugin]", to_repair: bool) -> "tuple[PluginState, ...]":
+    """Return the plugin states. A wrong config file stops only the commands that need it.
+
+    :param to_repair: for a command that must run whatever is wrong, such as a lock that cannot be read.
+    """
+    from claw.config.summary import outline_config
+    from claw.host import discovery, state
+
     try:
-        plugin_states = discovery.plugin_states(os.environ)
-    except ConfigError:
-        plugin_states = discovery.states_of(discovery.installed_plugins(home), {}, os.environ)
-    return Host(plugin_states, _no_view, home / "plugins")
+        try:
+            return discovery.plugin_states(os.environ)
+        except ConfigError:
+            return discovery.states_of(found, {}, os.environ)
+    except ClawError:
+        if not to_repair:
+            raise
+        return state.decide_states(found, outline_config({}), ())
 
 
 def _no_view(plugin: str) -> Any:
-    raise AssertionError("commands are added without a view of the config")
-
-
-class PluginsGroup(TyperGroup):
-    """The group ``claw plugins``: our own commands, and those that a plugin adds as ``plugins NAME``."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """List our own commands first."""
-        contributed = (name.partition(" ") for name in command_names())
-        return [
-            *super().list_commands(ctx),
-            *LIFECYCLE_COMMANDS,
-            "doctor",
-            *(name for group, _, name in contributed if name and group == "plugins"),
-        ]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import and return the command ``cmd_name``."""
-        if cmd_name in LIFECYCLE_COMMANDS:
-            from claw_admin.plugin_manager.commands import app
-
-            return typer.main.get_group(app).commands[cmd_name]
-        if cmd_name == "doctor":
-            from claw_admin.doctor.command import plugins_app
-
-            return typer.main.get_command(plugins_app)
-        found = super().get_command(ctx, cmd_name) or load_command(f"plugins {cmd_name}")
-        if found is None and cmd_name in AUTHOR_COMMANDS:
-            raise UsageError(
-                "claw plugins {name} is part of claw-author",
-                fix="claw plugins install claw-author",
-                name=cmd_name,
-            )
-        return found
+    raise ClawError("plugin {id} asks for its config before it is loaded", id=plugin)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

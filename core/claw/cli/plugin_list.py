@@ -1,13 +1,14 @@
 """The list of plugins, printed. Kept apart from the typer commands, so that the fast path of ``__main__``
 needs no typer."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from claw.cli.output import document, table
 from claw.config.paths import nearest
-from claw.contracts.errors import UsageError
-from claw.host.discovery import plugin_states
+from claw.contracts.errors import ConfigError, UsageError
+from claw.host.discovery import home_of, installed_plugins, plugin_states, states_of
 from claw.host.overlay import installed_in
 from claw.host.state import PluginState
 from claw.i18n import t
@@ -19,8 +20,25 @@ COLOURS = {
 
 
 def show(as_json: bool) -> None:
-    """Print the list: a table, or one document."""
-    found = plugin_states()
+    """Print the list: a table, or one document. With a file that cannot be read, the states are those without one.
+
+    :raises ConfigError: the file cannot be read; after the list.
+    """
+    wrong: ConfigError | None = None
+    try:
+        found = plugin_states()
+    except ConfigError as why:
+        wrong = why
+        try:
+            found = states_of(installed_plugins(home_of(os.environ)), {}, os.environ)
+        except OSError:  # the home itself cannot be read
+            raise why from None
+    _print(found, as_json)
+    if wrong:
+        raise wrong
+
+
+def _print(found: Sequence[PluginState], as_json: bool) -> None:
     if as_json:
         document("plugins", {"plugins": [plugin_data(plugin) for plugin in found]})
         return

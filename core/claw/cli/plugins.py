@@ -5,14 +5,13 @@ import json
 import typer
 
 from claw.cli.output import document
-from claw.cli.plugin_commands import AsJson, PluginsGroup
+from claw.cli.plugin_commands import AsJson
 from claw.cli.plugin_list import plugin_data, show, unknown_plugin_error
 
 app = typer.Typer(
-    cls=PluginsGroup,
     add_completion=False,
     no_args_is_help=True,
-    help="What is installed, how it stands, and why.",
+    help="What is installed, its state, and why.",
 )
 
 

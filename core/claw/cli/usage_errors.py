@@ -8,7 +8,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from claw.cli.plugin_commands import command_names
+from claw.cli.plugin_commands import PACKAGE_OF, missing_command_error
 from claw.contracts.errors import UsageError
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
@@ -59,8 +59,10 @@ def _no_command(ctx: Any, message: str) -> UsageError:
     quoted = _QUOTED.search(message)
     word = quoted[1] if quoted else "?"
     group = ctx.command_path.partition(" ")[2]
-    contributed = () if group else command_names()  # commands of plugins work, and no help lists them
-    near = "".join(get_close_matches(word, [*ctx.command.list_commands(ctx), *contributed], 1))
+    if missing := missing_command_error(f"{group} {word}".lstrip()):
+        return missing
+    ours = [name for before, _, name in (path.rpartition(" ") for path in PACKAGE_OF) if before == group]
+    near = "".join(get_close_matches(word, {*ctx.command.list_commands(ctx), *ours}, 1))
     fix = "did you mean claw {near}?" if near else "{path} --help lists them"
     return UsageError(
         "unknown command {name}", fix=fix, path=ctx.command_path, name=f"{group} {word}".lstrip(),

@@ -427,9 +427,14 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[extensions.Diagnos
 def register_commands(app: Any) -> None:
     """Add commands to ``app``, a typer application; the manifest names them in ``commands``.
 
-    :param app: ``app.command("greet")(greet)`` makes ``claw greet``; ``app.add_typer(group, name="acme")`` a group.
-    :when: a command is typed that is not one of core's own.
-    :order: load order; the first plugin has the name.
+    The name of a command is its words behind ``claw``. ``plugins audit`` joins the group ``claw plugins``, and any
+    other group, of core or of a plugin, is joined the same way. ``app.info.name`` is the command that was typed: a
+    plugin with many commands may import only that one's module.
+
+    :param app: ``app.command("greet")(greet)`` makes ``claw greet``; ``app.command("plugins audit")(audit)`` a
+        sub-command; ``app.add_typer(group, name="acme")`` a group.
+    :when: one of the commands in the manifest is typed; only its plugin is imported. Lists and help read manifests.
+    :order: a name that core or the owner of a group has stays with it; then load order, the first plugin has the name.
     :limits: none: a person waits for the command.
     :failure: a ``ClawError`` is printed in one line; another exception names the plugin.
     :default: core's own commands. Since 0.1.

@@ -147,21 +147,18 @@ class Host:
         modules = [Contribution(name, module) for name, module in self._manager.list_name_plugin() if module]
         return (*things, *modules)
 
-    def command(self, name: str, app: Any) -> bool:
-        """Let the plugin that brings the command ``name`` add it to the typer application ``app``."""
-        for state in self.standings:
-            manifest = state.found.manifest
-            if manifest and name in manifest.commands and state.state in (LOADED, IDLE):
-                try:  # without the crash guard: a person sees how the command ends, and a listing writes nothing
-                    module = self._imported(state.id)
-                except BaseException as why:  # noqa: BLE001 - a stranger's code
-                    self._set_aside(state.id, "import", why)
-                    raise PluginError(state.id, *self._standings[state.id].fault_parts()) from None
-                register = getattr(module, "register_commands", None)
-                if register is not None:
-                    register(app)
-                    return True
-        return False
+    def add_commands(self, plugin: str, app: Any) -> None:
+        """Import a plugin and let it add its commands to the typer application ``app``, whatever its state.
+
+        :raises PluginError: it cannot be imported.
+        """
+        try:  # without the crash guard: a person sees how the command ends, and a listing writes nothing
+            module = self._imported(plugin)
+        except BaseException as why:  # noqa: BLE001 - a plugin's code
+            self._set_aside(plugin, "import", why)
+            raise PluginError(plugin, *self._standings[plugin].fault_parts()) from None
+        if register := getattr(module, "register_commands", None):
+            register(app)
 
     def ask(self, plugin: str) -> Mapping[str, Sequence[Any]] | None:
         """Load one plugin, whatever its state; hook → what it answered, or None when it was quarantined."""
@@ -357,7 +354,7 @@ class Host:
         """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order."""
         for state in self.standings:
             manifest = state.found.manifest
-            if manifest and KIND_OF_HOOK[hook] in manifest.kinds and state.state in (LOADED, IDLE):
+            if state.state in (LOADED, IDLE) and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
                 self._load(state.id)
         return self.ordered(hook)
 

@@ -123,8 +123,8 @@ class Manifest(ManifestPart, frozen=True):
         the code registers is not offered.
     :param prompt_sections: names; with one of them the plugin is loaded at start.
     :param skills: names; shown in lists.
-    :param commands: the words behind ``claw`` that run its commands; ``plugins NAME`` is one behind ``claw
-        plugins``.
+    :param commands: the words behind ``claw`` that run its commands, each with one line for ``claw --help``; ``plugins
+        NAME`` is one behind ``claw plugins``, and any other group works the same way. A list of the words alone will do.
     :param sandboxes: names; shown in lists.
     :param reviewers: names; with one of them the plugin is loaded at start.
     :param filters: names; with one of them the plugin is loaded at start.
@@ -141,6 +141,8 @@ class Manifest(ManifestPart, frozen=True):
         ``*``. A key that is set while no owner of it is in use is an error of the file.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it). Only claw's own distributions may say so.
+    :param operator: its commands repair a claw that does not start, so they run even when the plugin is disabled, blocked
+        or quarantined, or when the config file is wrong. Only claw's own distributions may say so.
     :param schema: address of a JSON Schema, for your editor.
     """
 
@@ -154,7 +156,7 @@ class Manifest(ManifestPart, frozen=True):
     tools: tuple[ToolDeclaration, ...] = ()
     prompt_sections: Names = ()
     skills: Names = ()
-    commands: Names = ()
+    commands: dict[Name, str] | Names = ()
     sandboxes: Names = ()
     reviewers: Names = ()
     filters: Names = ()
@@ -166,6 +168,7 @@ class Manifest(ManifestPart, frozen=True):
     config_schema: dict[str, Any] | None = None
     config_keys: Names = ()
     standard: bool = False
+    operator: bool = False
     schema: str = msgspec.field(default="", name="$schema")
 
     @property
@@ -217,6 +220,11 @@ class InstalledPlugin:
     folder: Path | None = None
     manifest: Manifest | None = None
     fault: PluginError | None = None
+
+    @property
+    def is_operator(self) -> bool:
+        """True if its commands run whatever its state is."""
+        return bool(self.manifest and self.manifest.operator and self.id in FIRST_PARTY)
 
 
 def parse_manifest(text: str, plugin: str) -> Manifest:

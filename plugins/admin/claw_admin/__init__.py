@@ -1,1 +1,39 @@
-"""Administration of claw: plugins installed and locked, doctor, policy tests, set-up."""
+"""Administration of claw: plugins installed and locked, ``claw doctor``, policy tests, set-up."""
+
+from importlib import import_module
+from typing import Any
+
+from claw import hookimpl
+
+_COMMANDS = {
+    "completion": "setup.completion:completion",
+    "doctor": "doctor.command:doctor",
+    "init": "setup.init:init",
+    "policy": "policy.commands:app",
+    "route": "policy.route:app",
+    "status": "doctor.status:status",
+    "upgrade": "plugin_manager.upgrade:upgrade",
+    "plugins disable": "plugin_manager.commands:disable",
+    "plugins doctor": "doctor.command:plugins_doctor",
+    "plugins enable": "plugin_manager.commands:enable",
+    "plugins install": "plugin_manager.commands:install",
+    "plugins lock": "plugin_manager.commands:lock",
+    "plugins sync": "plugin_manager.commands:sync",
+    "plugins uninstall": "plugin_manager.commands:uninstall",
+    "plugins update": "plugin_manager.commands:update",
+    "plugins verify": "plugin_manager.commands:verify",
+}
+"""Command → module and name of its function, or of its group (``app``)."""
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    """Add the command that was typed, or all when none is named."""
+    typed = app.info.name
+    for name in [typed] if typed in _COMMANDS else _COMMANDS:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"claw_admin.{module}"), attribute)
+        if attribute == "app":
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)

@@ -28,7 +28,10 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
         return msgspec.structs.replace(manifest, name=named, description=description)
     kept: dict[str, Any] = {field: getattr(before, field) for field in BY_HAND}
     # Written by hand: no hook answers with them.
-    kept["config_keys"], kept["standard"] = before.config_keys, before.standard
+    kept["config_keys"] = before.config_keys
+    kept["standard"], kept["operator"] = before.standard, before.operator
+    if isinstance(before.commands, dict):  # with summaries
+        kept["commands"] = {name: before.commands.get(name, "") for name in manifest.commands}
     if manifest.config_schema is None or "$comment" in (before.config_schema or {}):
         kept["config_schema"] = before.config_schema
     lines = {line.name: line for line in before.providers}

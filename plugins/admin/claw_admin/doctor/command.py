@@ -23,14 +23,11 @@ from claw_admin.doctor.plugin_checks import (
 )
 from claw_admin.doctor.probe import ProbeResult, probe_plugin
 
-app = typer.Typer(add_completion=False, help="Say what is wrong in this house.")
-plugins_app = typer.Typer(add_completion=False)
 Fix = Annotated[
     bool, typer.Option("--fix", help="Mend what can be mended without asking, and say what was done.")
 ]
 
 
-@app.command()
 def doctor(
     channel: Annotated[
         str, typer.Argument(help="A channel (feishu, or feishu/ACCOUNT): ask its service, and nothing else.")
@@ -63,7 +60,6 @@ def doctor(
     raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
 
 
-@plugins_app.command("doctor")
 def plugins_doctor(
     plugin: Annotated[str, typer.Argument(help="One plugin; default: all that are in use or could be.")] = "",
     cost: Annotated[

@@ -12,10 +12,7 @@ from claw.host.manifest import InstalledPlugin, providers_of, variables_of
 from claw.i18n import t
 from claw_models.credentials import ProfileFile
 
-app = typer.Typer(add_completion=False, help="Say how claw is set up here.")
 
-
-@app.command()
 def status(as_json: AsJson = False) -> None:
     """Say how claw is set up here; no plugin is imported."""
     from claw.app import load_setup

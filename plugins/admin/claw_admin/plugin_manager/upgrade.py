@@ -10,10 +10,7 @@ from claw.cli.plugin_commands import AsJson
 from claw.contracts.errors import UsageError
 from claw.i18n import t
 
-app = typer.Typer(add_completion=False, help="How to upgrade claw, and what that would do to the plugins.")
 
-
-@app.command()
 def upgrade(
     check: Annotated[
         bool, typer.Option("--check", help="Try the next claw with every plugin; change nothing.")

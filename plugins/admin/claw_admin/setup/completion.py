@@ -1,13 +1,10 @@
 """``claw completion SHELL``: a script that completes commands and options. claw does not run when TAB is
 pressed."""
 
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from claw.contracts.errors import UsageError
-
-app = typer.Typer(add_completion=False, help="Print a script for your shell that completes claw's commands.")
+from claw import ClawError, UsageError
 
 _BASH = """\
 _claw() {{
@@ -29,26 +26,32 @@ _HINTS = {
 }
 
 
-@app.command()
-def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:
+def completion(
+    context: typer.Context, shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]
+) -> None:
     """Print the completion script of SHELL; its first line says where it goes."""
     if shell not in _HINTS:
         shells = ", ".join(_HINTS)
         raise UsageError(
             "no completion for {shell}", fix="Choose one of {shells}", shell=shell, shells=shells
         )
-    typer.echo(f"{_HINTS[shell]}\n{script(shell, commands())}", nl=False)
+    typer.echo(f"{_HINTS[shell]}\n{script(shell, command_words(context.find_root()))}", nl=False)
 
 
-def commands() -> dict[str, list[str]]:
-    """Return every command of ours and the words that may follow it: its sub-commands, or its options."""
-    modules: dict[str, str] = import_module("claw.cli.main")._COMMANDS
-    return {
-        name: _words(typer.main.get_command(import_module(module).app)) for name, module in modules.items()
-    }
+def command_words(root: Any) -> dict[str, list[str]]:
+    """Return every command and the words that may follow it: its sub-commands, or its options.
+
+    :param root: the context of ``claw`` itself.
+    """
+    group = root.command
+    return {name: _words(group.get_command(root, name)) for name in group.list_commands(root)}
 
 
-def _words(command: Any) -> list[str]:
+def _words(lazy: Any) -> list[str]:
+    try:
+        command = lazy.load()
+    except ClawError:  # its plugin is not in use, or does not load
+        return []
     below = getattr(command, "commands", None)
     if below:
         return sorted(below)

@@ -17,8 +17,6 @@ from claw.host.manifest import InstalledPlugin, ProviderDeclaration, installed_p
 from claw.i18n import LANGUAGES, t
 from claw.storage import files
 
-app = typer.Typer(add_completion=False, help="Write the first config file and the agent's own files.")
-
 STARTERS = {
     "AGENTS.md": "# How to work here\n\nRules that always apply go in this file. Keep it short: it "
     "is part of every request.\n",
@@ -45,7 +43,6 @@ class InitChoice:
     kind: str = ""
 
 
-@app.command()
 def init(
     provider: Annotated[str, typer.Option("--provider", help="anthropic, openai, … or offline.")] = "",
     key: Annotated[str, typer.Option("--key", help="The key, ${NAME}, or - to read it from stdin.")] = "",
