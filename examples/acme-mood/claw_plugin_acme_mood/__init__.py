@@ -1,4 +1,7 @@
-"""Good manners: a section of the system prompt, and a reviewer of tool calls."""
+"""Good manners: a section of the system prompt, a reviewer of tool calls, and a filter of replies."""
+
+import re
+from dataclasses import replace
 
 from claw import PromptSection, Review, Section, hookimpl
 
@@ -19,6 +22,14 @@ class Careful:
         return None
 
 
+class Calm:
+    """Changes shouting in replies, whole words in capitals with exclamation marks, into plain words."""
+
+    def outbound(self, message):
+        calm = re.sub(r"\b[A-Z]{4,}!+", lambda shout: shout[0].rstrip("!").capitalize() + ".", message.text)
+        return replace(message, text=calm)
+
+
 @hookimpl
 def register_prompt_sections(config):
     # Read once: the same settings must give the same bytes, or the provider's cache is lost.
@@ -29,3 +40,8 @@ def register_prompt_sections(config):
 @hookimpl
 def register_reviewers(config):
     return [Careful()]
+
+
+@hookimpl
+def register_filters(config):
+    return [Calm()]

@@ -1,8 +1,9 @@
-"""Tests of the section's text, and of the reviewer's refusals."""
+"""Tests of the section's text, of the reviewer's refusals, and of the filter; and the suites of pytest-claw."""
 
 import claw_plugin_acme_mood
 import pytest
-from claw import ToolCall
+from claw import Address, Outbound, ToolCall
+from pytest_claw import FilterSuite, ReviewerSuite
 
 
 class Settings:
@@ -33,3 +34,24 @@ def test_only_deleting_a_whole_tree_is_refused(name, arguments, refused):
     [careful] = claw_plugin_acme_mood.register_reviewers(Settings())
     review = careful.before(ToolCall("1", name, arguments), None)
     assert (review is not None and review.verdict == "deny") == refused
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("DONE! The file is there.", "Done. The file is there."), ("HTTP is fine", "HTTP is fine")],
+)
+def test_shouting_becomes_plain_words(said, shown):
+    [calm] = claw_plugin_acme_mood.register_filters(Settings())
+    assert calm.outbound(Outbound("t:0", Address("fake", "c1"), said)).text == shown
+
+
+class TestCareful(ReviewerSuite):
+    calls = (ToolCall("c1", "exec", {"command": "rm -rf build"}),)
+
+    def make(self, folder):
+        return claw_plugin_acme_mood.Careful()
+
+
+class TestCalm(FilterSuite):
+    def make(self, folder):
+        return claw_plugin_acme_mood.Calm()
