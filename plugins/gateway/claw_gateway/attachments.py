@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from claw.contracts.channel import Channel
-from claw.contracts.errors import ClawError, ToolError
-from claw.contracts.messages import Attachment, Inbound
-from claw.host.isolation import describe_exception
-from claw.i18n import t
-from claw.runtime import delete_older
-from claw.security.workspace_fs import WorkspaceFiles
-from claw.storage.clock import SYSTEM_CLOCK
-from claw.storage.files import make_folder, replace_file, safe_file_name
+from claw import Attachment, Channel, ClawError, Inbound, ToolError, t
+from claw.runtime import (
+    SYSTEM_CLOCK,
+    WorkspaceFiles,
+    delete_older,
+    describe_exception,
+    make_folder,
+    replace_file,
+    safe_file_name,
+)
 
 INCOMING = "incoming"
 """The folder of the workspace for files of messages."""

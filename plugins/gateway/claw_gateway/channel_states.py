@@ -1,12 +1,15 @@
 """Channel states for the supervisor: channels that cannot be served, and what a new configuration breaks."""
 
-from claw.app import App
-from claw.config.checks import webhooks_without_listener
-from claw.contracts.channel import Channel, ChannelState, UnavailableChannel
-from claw.contracts.diagnostics import LOADED, QUARANTINED
-from claw.contracts.errors import PluginError
-from claw.host.isolation import describe_exception
-from claw.host.registry import channel_key
+from claw import Channel, ChannelState, PluginError
+from claw.runtime import (
+    LOADED,
+    QUARANTINED,
+    App,
+    UnavailableChannel,
+    channel_key,
+    describe_exception,
+    webhooks_without_listener,
+)
 
 from claw_gateway.process.report import ChannelReport, unserved_accounts
 

@@ -5,12 +5,8 @@ others.
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.channel import Channel
-from claw.contracts.errors import DeliveryError, ToolError
-from claw.contracts.messages import Address, Inbound, Outbound, Receipt
-from claw.host.calls import run_filters
-from claw.host.isolation import describe_exception
+from claw import Address, Channel, DeliveryError, Inbound, Outbound, Receipt, ToolError
+from claw.runtime import Runtime, TurnContext, describe_exception, run_filters
 
 from claw_gateway.attachments import copy_attachments
 

@@ -12,12 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw.contracts.channel import Channel, StreamingReply
-from claw.contracts.errors import DeliveryError
-from claw.contracts.messages import Address, Outbound, Receipt
-from claw.host.isolation import Timeouts, describe_exception, within
-from claw.i18n import t
-from claw.storage.clock import SYSTEM_CLOCK, Clock
+from claw import Address, Channel, DeliveryError, Outbound, Receipt, StreamingReply, t
+from claw.runtime import SYSTEM_CLOCK, Clock, Timeouts, describe_exception, within
 
 from claw_gateway.journal import Journal, PendingReply
 from claw_gateway.process.failpoint import failpoint

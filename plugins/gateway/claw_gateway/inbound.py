@@ -10,18 +10,25 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from claw.agent.routing import Admission, Route, decide_admission, route_message
-from claw.agent.turn_context import Runtime, fence_of
-from claw.app import App
-from claw.config.channels import QueueSettings
-from claw.contracts.messages import AcceptedEvent, Address, Inbound, Outbound, QuotedMessage
-from claw.host.calls import run_filters
-from claw.host.isolation import describe_exception
-from claw.i18n import t
-from claw.policy import RunFacts, group_scope
-from claw.runtime import ChatConversation, run_chat_command
-from claw.security.admission import account_setting
-from claw.storage.turn_log import retry_until_written
+from claw import AcceptedEvent, Address, Inbound, Outbound, QuotedMessage, t
+from claw.runtime import (
+    Admission,
+    App,
+    ChatConversation,
+    QueueSettings,
+    Route,
+    RunFacts,
+    Runtime,
+    account_setting,
+    decide_admission,
+    describe_exception,
+    fence_of,
+    group_scope,
+    retry_until_written,
+    route_message,
+    run_chat_command,
+    run_filters,
+)
 from claw_approvals.question import parse_button
 
 from claw_gateway.abort_words import is_abort

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from claw.contracts.channel import ChatApi
-from claw.contracts.errors import ConfigError
-from claw.contracts.extensions import Statement
-from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
-from claw.contracts.text import to_json
-from claw.storage.clock import SYSTEM_CLOCK, Clock, DailyTask
-from claw.storage.database import Database
+from claw import AcceptedEvent, ChatApi, ConfigError, Inbound, Outbound
+from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.tables import TABLES

@@ -8,11 +8,8 @@ import secrets
 import unicodedata
 from dataclasses import dataclass
 
-from claw.contracts.errors import ClawError, UsageError
-from claw.contracts.messages import Sender
-from claw.security.admission import PAIRED_PEOPLE, paired_people
-from claw.storage.clock import SYSTEM_CLOCK, Clock
-from claw.storage.database import Database
+from claw import ClawError, Sender, UsageError
+from claw.runtime import PAIRED_PEOPLE, SYSTEM_CLOCK, Clock, Database, paired_people
 
 CODE_CHARS = 8
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # 32 signs without 0, 1, I and O: eight of them are 40 bits

@@ -6,20 +6,25 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from claw.agent.routing import Route, queue_kind_of
-from claw.agent.session_queue import SessionQueues, SteeringQueue
-from claw.agent.turn import Turn, new_turn_id
-from claw.config.channels import QueueSettings
-from claw.contracts.messages import AcceptedEvent, Address
-from claw.i18n import t
-from claw.security.untrusted_text import user_text
-from claw.storage.clock import SYSTEM_CLOCK, Clock
+from claw import AcceptedEvent, Address, t
+from claw.runtime import (
+    SYSTEM_CLOCK,
+    Clock,
+    QueueSettings,
+    Route,
+    SessionQueues,
+    SteeringQueue,
+    Turn,
+    new_turn_id,
+    queue_kind_of,
+    user_text,
+)
 
 ACCEPT_WAIT_SECONDS = 1.0
 """The longest that a turn which could begin waits until pending messages are accepted."""
@@ -324,3 +329,12 @@ def _overflow_preface(summed: list[AcceptedEvent]) -> str:
     return "\n".join(
         [head, *(f"- {' '.join(user_text(one.inbound).split())[:_LINE_CHARS]}" for one in summed)]
     )
+
+
+async def cancel_tasks(tasks: Set[asyncio.Task[Any]], grace_seconds: float) -> None:
+    """Cancel tasks and wait briefly for their end."""
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=grace_seconds)

@@ -5,16 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from claw.agent.outcome import parse_reply, silent_tokens
-from claw.agent.turn import Turn
-from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.channel import Channel
-from claw.contracts.events import TurnEnded
-from claw.contracts.messages import Attachment, Outbound
-from claw.host.calls import run_filters
-from claw.i18n import t
-from claw.security.untrusted_text import is_owner_channel
-from claw_channel_sdk.splitting import split_text
+from claw import Attachment, Channel, Outbound, TurnEnded, t
+from claw.runtime import Runtime, Turn, TurnContext, is_owner_channel, parse_reply, run_filters, silent_tokens
+from claw_channel_sdk import split_text
 
 from claw_gateway.attachments import copy_attachments
 from claw_gateway.chat_api import OUTGOING

@@ -5,15 +5,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from claw.contracts.channel import WAITS_FOR_REPLY, Channel, StreamingReply
-from claw.contracts.errors import DeliveryError
-from claw.contracts.events import Event, MessageRecorded, StepStarted, TextStreamed
-from claw.contracts.messages import Outbound
-from claw.contracts.transcript import Assistant
-from claw.host.isolation import describe_exception, within
-from claw.i18n import t
-from claw.storage.clock import SYSTEM_CLOCK
-from claw_channel_sdk.splitting import BlockSplitter
+from claw import (
+    Assistant,
+    Channel,
+    DeliveryError,
+    Event,
+    MessageRecorded,
+    Outbound,
+    StepStarted,
+    StreamingReply,
+    TextStreamed,
+    t,
+)
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, within
+from claw_channel_sdk import BlockSplitter
 
 from claw_gateway.journal import Journal
 from claw_gateway.process.failpoint import failpoint

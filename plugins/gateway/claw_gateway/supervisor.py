@@ -6,27 +6,45 @@ message is on disk before its channel may acknowledge it, and the work a crash l
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
 
-from claw.agent.outcome import visible_part as visible
-from claw.agent.routing import TERMINAL
-from claw.agent.turn import Turn, run_turn
-from claw.agent.turn_context import TOOL_CHOICES, TurnContext, check_tool_choice
-from claw.app import App, Setup
-from claw.contracts.channel import WAITS_FOR_REPLY, Channel, ChannelState
-from claw.contracts.errors import ClawError, ConfigError, UsageError
-from claw.contracts.events import TurnEnded
-from claw.contracts.messages import AcceptedEvent, Address, Inbound, Outbound, Receipt
-from claw.host.isolation import describe_exception, is_own_exit
-from claw.host.registry import Contribution, account_of, channel_key
-from claw.i18n import t
-from claw.security.admission import account_setting
-from claw.storage.clock import SYSTEM_CLOCK
-from claw.storage.turn_log import retry_until_written
+from claw import (
+    AcceptedEvent,
+    Address,
+    Channel,
+    ChannelState,
+    ClawError,
+    ConfigError,
+    Inbound,
+    Outbound,
+    Receipt,
+    TurnEnded,
+    UsageError,
+    t,
+)
+from claw.runtime import (
+    SYSTEM_CLOCK,
+    TERMINAL,
+    TOOL_CHOICES,
+    WAITS_FOR_REPLY,
+    App,
+    Contribution,
+    Setup,
+    Turn,
+    TurnContext,
+    account_of,
+    account_setting,
+    channel_key,
+    check_tool_choice,
+    describe_exception,
+    is_own_exit,
+    retry_until_written,
+    run_turn,
+    visible_part as visible,
+)
 from claw_approvals.question import PendingApproval, as_message
 
 from claw_gateway.channel_states import (
@@ -40,13 +58,8 @@ from claw_gateway.inbound import InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, journal_of
 from claw_gateway.pairing import Pairing
 from claw_gateway.process.failpoint import failpoint
-from claw_gateway.process.report import (
-    LOG_CONTEXT,
-    ChannelReport,
-    HealthReport,
-    log_context_of,
-)
-from claw_gateway.queue import TurnQueue
+from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
+from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
 from claw_gateway.streaming import RelayedStream, recover_streamed
 
@@ -123,9 +136,9 @@ class ChannelServer:
             await stop.wait()
         finally:
             self._open = False
-            await _ended(set(self._listening.values()), self._leeway.grace_seconds)
+            await cancel_tasks(set(self._listening.values()), self._leeway.grace_seconds)
             await self._backlog.shut_down(self._leeway.stop_seconds / 2, self._leeway.grace_seconds)
-            await _ended(self._intake, self._leeway.grace_seconds)
+            await cancel_tasks(self._intake, self._leeway.grace_seconds)
             await self._delivery.stop(self._leeway.stop_seconds / 4)
             self.app.outlet = None
             for approvals in (self._approvals, self.app.runtime.approvals):
@@ -155,7 +168,7 @@ class ChannelServer:
         for key, task in list(self._listening.items()):
             before, after = old.registry.channels.get(key), new.registry.channels.get(key)
             if before is not after or task.done():  # a quarantined one is tried again
-                await _ended({task}, self._leeway.grace_seconds)
+                await cancel_tasks({task}, self._leeway.grace_seconds)
                 del self._listening[key]
         for key, one in self.channels.items():
             if self._open and key not in self._listening:  # stop may have been set meanwhile
@@ -432,12 +445,3 @@ class ChannelServer:
         for one in split_reply(whole, channel):
             await self._delivery.send_and_wait(question.request.turn, one)
         return True
-
-
-async def _ended(tasks: Set[asyncio.Task[Any]], grace_seconds: float) -> None:
-    """Cancel tasks and wait briefly for their end."""
-    left = [task for task in tasks if not task.done()]
-    for task in left:
-        task.cancel()
-    if left:
-        await asyncio.wait(left, timeout=grace_seconds)

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-from claw.cli.output import document, printable, table
-from claw.cli.plugin_commands import AsJson
-from claw.host.discovery import home_of
-from claw.i18n import t
+from claw import t
+from claw.runtime import AsJson, document, home_of, printable, table
 
 from claw_gateway.process.report import configured_accounts
 
@@ -21,7 +19,7 @@ _COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """The channels of the file, their accounts, and how the plugin behind each stands; nothing is imported."""
-    from claw.app import load_setup
+    from claw.runtime import load_setup
 
     setup = load_setup()
     found = list(configured_accounts(setup.config.settings, setup.plugin_states))

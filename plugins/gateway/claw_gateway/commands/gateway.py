@@ -4,13 +4,8 @@ import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from claw import __version__
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import ClawError, ConfigError
-from claw.host.discovery import home_of
-from claw.i18n import t
-from claw.storage.clock import SYSTEM_CLOCK
+from claw import ClawError, ConfigError, __version__, t
+from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, table
 
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
@@ -32,7 +27,7 @@ def run(
 ) -> None:
     """Serve the channels of this home until Ctrl-C or SIGTERM; a second one ends it at once. SIGHUP reads the config."""
     began = SYSTEM_CLOCK.monotonic()
-    from claw.cli.errors import report_error
+    from claw.runtime import report_error
 
     from claw_gateway.process.reload import last_good_hint
     from claw_gateway.process.run import run_gateway
@@ -111,8 +106,7 @@ def _check_startable(safe: bool | None) -> None:
 
     :raises ClawError: a start would be refused.
     """
-    from claw.app import load_setup
-    from claw.host.state import require_plugins
+    from claw.runtime import load_setup, require_plugins
 
     from claw_gateway.process.reload import safe_mode
     from claw_gateway.process.status import read_status
@@ -148,8 +142,7 @@ def _start(safe: bool | None) -> int:
 def _next_steps() -> list[str]:
     """Return what a person may have to do once a gateway is ready: channels that cannot be served, admission
     of people."""
-    from claw.app import load_setup
-    from claw.host.registry import channel_key
+    from claw.runtime import channel_key, load_setup
 
     from claw_gateway.process.run import no_channel_hint
     from claw_gateway.process.status import read_status

@@ -11,11 +11,8 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, on_terminal
-from claw.contracts.errors import UsageError
-from claw.host.discovery import home_of
-from claw.i18n import t
-from claw.storage.clock import parse_duration
+from claw import UsageError, t
+from claw.runtime import document, home_of, on_terminal, parse_duration
 
 app = typer.Typer(add_completion=False)
 _PAUSE_SECONDS = 0.2

@@ -6,12 +6,8 @@ from contextlib import closing, contextmanager
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, printable, table, utc_time
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import UsageError
-from claw.host.discovery import home_of, open_state
-from claw.i18n import t
-from claw.storage.database import Database
+from claw import UsageError, t
+from claw.runtime import AsJson, Database, document, home_of, open_state, printable, table, utc_time
 
 from claw_gateway.pairing import VALID_SECONDS, Pairing, PairingEntry
 

@@ -5,10 +5,8 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, printable, table
-from claw.cli.plugin_commands import AsJson
-from claw.host.discovery import home_of, open_state
-from claw.i18n import t
+from claw import t
+from claw.runtime import AsJson, document, home_of, open_state, printable, table
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Turns: one message answered each.")
 

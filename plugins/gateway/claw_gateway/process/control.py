@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from claw.contracts.errors import ClawError
-from claw.i18n import t
-from claw.storage.files import SYSTEM_DISK, cannot_write
+from claw import ClawError, t
+from claw.runtime import SYSTEM_DISK, cannot_write
 
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.service import SystemService

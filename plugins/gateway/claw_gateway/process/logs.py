@@ -18,11 +18,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from claw.contracts.errors import ClawError
-from claw.i18n import t
-from claw.security.redaction import Redactor
-from claw.storage.clock import iso_time
-from claw.storage.files import SYSTEM_DISK, Disk
+from claw import ClawError, t
+from claw.runtime import SYSTEM_DISK, Disk, Redactor, iso_time
 
 from claw_gateway.process.report import LOG_CONTEXT
 

@@ -4,10 +4,7 @@ it at once."""
 import time
 from pathlib import Path
 
-from claw.contracts.errors import BusyError
-from claw.host.overlay import GATEWAY_LOCK
-from claw.storage import files
-from claw.storage.files import SYSTEM_DISK, Lock
+from claw.runtime import GATEWAY_LOCK, SYSTEM_DISK, BusyError, Lock, lock_holder
 
 _TRIES, _PAUSE_SECONDS = 10, 0.03
 """Other processes hold the lock for a moment: a command that looks up the holder, one that activates staged
@@ -40,4 +37,4 @@ def take_gateway_lock(home: Path) -> Lock:
 def gateway_pid(home: Path) -> int | None:
     """Return the process id that holds the lock of ``home``; None when it is free, 0 when the holder has not
     written its id."""
-    return files.lock_holder(home / GATEWAY_LOCK)
+    return lock_holder(home / GATEWAY_LOCK)

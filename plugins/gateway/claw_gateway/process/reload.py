@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from claw.app import Setup, load_setup
-from claw.config.errors import ConfigErrors
-from claw.config.source import CONFIG_FILE_NAMES
-from claw.contracts.diagnostics import BLOCKED
-from claw.contracts.errors import ClawError, ConfigError
-from claw.host.manifest import FIRST_PARTY
-from claw.host.state import require_plugins
-from claw.i18n import t
-from claw.storage.files import SYSTEM_DISK
+from claw import ClawError, ConfigError, t
+from claw.runtime import (
+    BLOCKED,
+    CONFIG_FILE_NAMES,
+    FIRST_PARTY,
+    SYSTEM_DISK,
+    ConfigErrors,
+    Setup,
+    load_setup,
+    require_plugins,
+)
 
 from claw_gateway.process.status import local_time_of
 

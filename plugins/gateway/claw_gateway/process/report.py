@@ -5,12 +5,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from claw.contracts.channel import ChannelState
-from claw.contracts.diagnostics import DISABLED, LOADED
-from claw.contracts.messages import Address
-from claw.host.state import PluginState
-from claw.i18n import t
-from claw.security.secret_patterns import is_secret_name
+from claw import Address, ChannelState, t
+from claw.runtime import DISABLED, LOADED, PluginState, is_secret_name
 
 LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - nobody changes it
 """Context of log lines from this task: ``channel``, ``account``, ``session``."""

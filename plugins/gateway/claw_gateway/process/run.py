@@ -11,14 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from claw import __version__
-from claw.app import App, Setup, load_setup
-from claw.contracts.errors import ClawError
-from claw.host import discovery
-from claw.host.isolation import describe_exception, reserved_stdout
-from claw.host.registry import channel_key
-from claw.i18n import t
-from claw.storage.clock import SYSTEM_CLOCK
+from claw import ClawError, __version__, t
+from claw.runtime import (
+    SYSTEM_CLOCK,
+    App,
+    Setup,
+    channel_key,
+    describe_exception,
+    home_of,
+    load_setup,
+    reserved_stdout,
+)
 
 from claw_gateway.process import status
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
@@ -59,7 +62,7 @@ def run_gateway(
     """
     began = SYSTEM_CLOCK.monotonic() if began is None else began
     os.umask(0o077)
-    home = discovery.home_of(environ)
+    home = home_of(environ)
     _locks.append(take_gateway_lock(home))
     sink = LogHandler(RotatingLogFile(home / "logs" / FILE), screen or sys.stderr)
     with suppress(Exception):  # stderr may be no real file

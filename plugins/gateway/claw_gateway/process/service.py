@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from claw.contracts.errors import ClawError
-from claw.i18n import t
-from claw.storage.files import SYSTEM_DISK
+from claw import ClawError, t
+from claw.runtime import SYSTEM_DISK
 
 ENVIRONMENT_FILE = "gateway.env"
 """File in the home: ``NAME=value`` lines for the service, such as keys; systemd reads it when it exists."""

@@ -5,11 +5,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from claw.app import App
-from claw.contracts.extensions import Service
-from claw.host.isolation import describe_exception, is_own_exit
-from claw.host.registry import Contribution
-from claw.i18n import t
+from claw import Service, t
+from claw.runtime import App, Contribution, describe_exception, is_own_exit
 
 from claw_gateway.supervisor import ChannelServer
 

@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from claw.storage.clock import SYSTEM_CLOCK
+from claw.runtime import SYSTEM_CLOCK
 
 STOP_SECONDS = 15.0
 """Time from the first signal to the end of the process, whatever hangs; received messages are on disk."""

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.storage.clock import SYSTEM_CLOCK, Clock, local_time
-from claw.storage.database import Database
+from claw.runtime import SYSTEM_CLOCK, Clock, Database, local_time
 
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.report import ChannelReport, HealthReport
