@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` do
 __version__ = "0.1.0"
 
 _NAMES = {
-    "claw.agent.credentials": "configured_keys",
+    "claw.agent.models": "configured_keys",
     "claw.config.channels": "ChannelConfig",
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
@@ -44,8 +44,9 @@ _NAMES = {
         "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ContextEngine Diagnostic MessageFilter ModelOptions ModelSelector "
-        "Observer ProviderMiddleware Review Reviewer Service SessionStore ToolTraits TurnLog"
+        "Approver CallContext ContextEngine Diagnostic MessageFilter ModelOptions "
+        "ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore "
+        "SideTurn ToolTraits TurnLog TurnView"
     ),
     "claw.contracts.messages": (
         "AcceptedEvent Address Attachment Button Inbound MessageContext Outbound QuotedMessage Receipt Sender"

@@ -1,6 +1,6 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw.agent.credentials import (
+from claw.agent.models import (
     configured_keys as configured_keys,
 )
 from claw.config.channels import (
@@ -72,8 +72,10 @@ from claw.contracts.extensions import (
     Reviewer as Reviewer,
     Service as Service,
     SessionStore as SessionStore,
+    SideTurn as SideTurn,
     ToolTraits as ToolTraits,
     TurnLog as TurnLog,
+    TurnView as TurnView,
 )
 from claw.contracts.messages import (
     AcceptedEvent as AcceptedEvent,
@@ -168,4 +170,3 @@ from claw.storage.usage import (
 )
 
 __version__: str
-__all__: list[str]

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 _NAMES = {
     # A running claw and its turns: services, engines, commands
     "claw.agent.chat_commands": "ChatCommands ChatConversation parse_choice run_chat_command",
-    "claw.agent.credentials": "missing_key_error unknown_key_error",
-    "claw.agent.models": "candidates checked_answer missing_provider_error",
+    "claw.agent.context": "compact_conversation open_turn",
+    "claw.agent.models": (
+        "candidates checked_answer missing_key_error missing_provider_error unknown_key_error"
+    ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
         "LOCAL_SENDER PolicyContext Route Scenario judge_scenario model_of queue_kind_of "
@@ -22,7 +24,9 @@ _NAMES = {
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
-    "claw.agent.turn_context": "TOOL_CHOICES Runtime TurnContext TurnOptions check_tool_choice fence_of",
+    "claw.agent.turn_context": (
+        "Runtime TOOL_CHOICES TurnContext TurnOptions check_tool_choice fence_of resolve_turn"
+    ),
     "claw.app": "App Setup load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
     "claw.cli.config": "file_of",
@@ -46,10 +50,12 @@ _NAMES = {
     "claw.contracts.extensions": "Statement",
     "claw.contracts.prompt": "RenderedSection size_of",
     "claw.contracts.provider": "AnswerBroken KnownModels",
-    "claw.contracts.text": "to_json with_ellipsis",
+    "claw.contracts.text": "to_json truncate truncate_blocks with_ellipsis",
     "claw.contracts.tool": "fit_result",
     "claw.contracts.tool_schema": "without_nulls",
-    "claw.contracts.transcript": "sendable",
+    "claw.contracts.transcript": (
+        "CHARS_PER_TOKEN IMAGE_CHARS estimate_tokens limit_turns newest_turns_within pair sendable"
+    ),
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
     "claw.host.discovery": "home_of open_state",
@@ -67,6 +73,7 @@ _NAMES = {
     "claw.host.worker": "check_and_run",
     # Tool policy
     "claw.policy": "RunFacts group_scope",
+    "claw.policy.catalog": "matches_pattern normalise_tool_name",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
         "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission paired_people"
@@ -84,8 +91,12 @@ _NAMES = {
         "SYSTEM_DISK Disk Lock archive_results cannot_write delete_older delete_results lock_holder "
         "make_folder replace_file results_folder safe_file_name"
     ),
+    "claw.storage.freshness": "zone_of",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
+    "claw.storage.records": "CompactionRecord MemoryFlushRecord MessageRecord Omission SUMMARY",
+    "claw.storage.sessions": "Session",
     "claw.storage.turn_log": "retry_until_written",
+    "claw.storage.usage": "total_usage",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -6,14 +6,16 @@ from claw.agent.chat_commands import (
     parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
-from claw.agent.credentials import (
-    missing_key_error as missing_key_error,
-    unknown_key_error as unknown_key_error,
+from claw.agent.context import (
+    compact_conversation as compact_conversation,
+    open_turn as open_turn,
 )
 from claw.agent.models import (
     candidates as candidates,
     checked_answer as checked_answer,
+    missing_key_error as missing_key_error,
     missing_provider_error as missing_provider_error,
+    unknown_key_error as unknown_key_error,
 )
 from claw.agent.outcome import (
     parse_reply as parse_reply,
@@ -47,6 +49,7 @@ from claw.agent.turn_context import (
     TurnOptions as TurnOptions,
     check_tool_choice as check_tool_choice,
     fence_of as fence_of,
+    resolve_turn as resolve_turn,
 )
 from claw.app import (
     App as App,
@@ -131,6 +134,8 @@ from claw.contracts.provider import (
 )
 from claw.contracts.text import (
     to_json as to_json,
+    truncate as truncate,
+    truncate_blocks as truncate_blocks,
     with_ellipsis as with_ellipsis,
 )
 from claw.contracts.tool import (
@@ -140,6 +145,12 @@ from claw.contracts.tool_schema import (
     without_nulls as without_nulls,
 )
 from claw.contracts.transcript import (
+    CHARS_PER_TOKEN as CHARS_PER_TOKEN,
+    IMAGE_CHARS as IMAGE_CHARS,
+    estimate_tokens as estimate_tokens,
+    limit_turns as limit_turns,
+    newest_turns_within as newest_turns_within,
+    pair as pair,
     sendable as sendable,
 )
 from claw.host.calls import (
@@ -193,6 +204,10 @@ from claw.host.worker import (
 from claw.policy import (
     RunFacts as RunFacts,
     group_scope as group_scope,
+)
+from claw.policy.catalog import (
+    matches_pattern as matches_pattern,
+    normalise_tool_name as normalise_tool_name,
 )
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,
@@ -248,12 +263,28 @@ from claw.storage.files import (
     results_folder as results_folder,
     safe_file_name as safe_file_name,
 )
+from claw.storage.freshness import (
+    zone_of as zone_of,
+)
 from claw.storage.provenance import (
     is_foreign as is_foreign,
     is_origin_mark as is_origin_mark,
     line_provenances as line_provenances,
     quoted_foreign as quoted_foreign,
 )
+from claw.storage.records import (
+    SUMMARY as SUMMARY,
+    CompactionRecord as CompactionRecord,
+    MemoryFlushRecord as MemoryFlushRecord,
+    MessageRecord as MessageRecord,
+    Omission as Omission,
+)
+from claw.storage.sessions import (
+    Session as Session,
+)
 from claw.storage.turn_log import (
     retry_until_written as retry_until_written,
+)
+from claw.storage.usage import (
+    total_usage as total_usage,
 )

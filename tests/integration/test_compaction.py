@@ -168,7 +168,7 @@ async def test_compaction_can_be_switched_off():
 
         assert model.summaries == []
         assert records(harness) == []
-        assert any("older messages are not shown" in text for text in notices(harness))
+        assert any("older messages are not sent" in text for text in notices(harness))
 
 
 async def test_a_turn_that_grows_too_long_by_itself_is_cut_through_and_its_question_stays():

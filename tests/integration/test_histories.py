@@ -6,7 +6,9 @@ A history is made from a number, so a failure names it. A sample is run; ``--ful
 import random
 
 import pytest
+from claw.agent.context import RunningTurn
 from claw.agent.routing import admit
+from claw.agent.tool_gate import Caller
 from claw.agent.turn_context import TurnOptions, resolve_turn
 from claw.app import terminal_message
 from claw.contracts.errors import ProviderError
@@ -17,7 +19,7 @@ from claw.storage.records import SUMMARY
 from claw.testing import FakeProvider, Harness, says
 from claw_context import instructions
 from claw_context.compaction import compact_session
-from claw_context.engine import ContextView
+from claw_context.engine import ContextView, History, SharedState
 from rigs.chaos import Chaos, refused
 
 SAMPLE, FULL = 3000, 100_000
@@ -71,7 +73,9 @@ async def nobody(event):
 
 def viewed(ask, stage, session, runtime):
     past = session.messages
-    return ContextView(ask, stage, session, runtime, nobody, past, len(past), list)
+    caller = Caller("t", terminal_message("hi"), stage, runtime, nobody)
+    turn = RunningTurn(caller, session, past, len(past))
+    return ContextView(ask, turn, SharedState(), History(past, len(past)))
 
 
 class Strict:
@@ -148,7 +152,13 @@ async def one_hostile(seed, context, harness):
     sizes = [sum(map(estimate_tokens, session.messages))]
     for _ in range(12):
         model.calls = 0
-        done = await compact_session(context, runtime)
+        caller = Caller("t", terminal_message("hi"), context, runtime, nobody)
+        session = await runtime.sessions.open("agent:default:main", "default")
+        turn = RunningTurn(caller, session, session.messages, 0)
+        try:
+            done = await compact_session(turn, {})
+        finally:
+            turn.release()
         assert model.calls <= 3
         sizes.append(sum(map(estimate_tokens, session.messages)))
         if done is None:

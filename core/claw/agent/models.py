@@ -1,14 +1,13 @@
-"""The models of a turn: the order in which they are tried, providers that cannot harm it, and a plain selector."""
+"""The models of a turn: the order in which they are tried, their keys, isolated providers, and a plain selector."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from claw.agent.credentials import missing_key_error
-from claw.contracts.errors import ClawError, ConfigError, ProviderError
+from claw.contracts.errors import ClawError, ConfigError, ProviderError, UsageError
 from claw.contracts.extensions import ModelOptions, ModelSelector
 from claw.contracts.provider import (
     Credential,
@@ -25,6 +24,9 @@ from claw.contracts.transcript import Assistant, Message
 from claw.host.isolation import ReusableTimeout, describe_exception, is_own_exit
 from claw.host.registry import Contribution, Registry
 from claw.i18n import t
+
+if TYPE_CHECKING:
+    from claw.config.models import ProviderConfig
 
 
 def candidates(
@@ -284,4 +286,74 @@ def _plugin_error(name: str, why: BaseException) -> ProviderError:
         fix="update the plugin that provides it (claw plugins list), or choose another model",
         name=name,
         why=describe_exception(why) or type(why).__name__,
+    )
+
+
+def configured_keys(
+    section: "ProviderConfig",
+    name: str,
+    environ: Mapping[str, str],
+    variables: Sequence[str],
+    *,
+    keyless: bool = False,
+) -> tuple[Credential, ...]:
+    """Return the keys of a provider: those in its section, those of ``authOrder`` first, else that of the environment.
+
+    :param name: of the provider, for errors.
+    :param variables: environment variables that may hold a key; the first that is set counts.
+    :param keyless: the service needs no key: return a blank one when there is none.
+    :raises ConfigError: the section names keys and none of them can be read.
+    """
+    written = [
+        (profile.id, f"authProfiles[{i}]", profile.api_key, profile.type)
+        for i, profile in enumerate(section.auth_profiles)
+    ]
+    written.append(("default", "apiKey", section.api_key, "api_key"))
+    found: dict[str, Credential] = {}
+    fault: ConfigError | None = None
+    for profile, key, secret, kind in written:
+        if secret is None or secret.empty:
+            continue
+        try:
+            found.setdefault(profile, Credential(profile, secret.reveal().strip(), kind))
+        except ConfigError as unread:
+            fault = fault or unread.under(f"providers.{name}.{key}")
+    if not found and fault:
+        raise fault
+    if found:
+        first = [found.pop(id) for id in dict.fromkeys(section.auth_order) if id in found]
+        return (*first, *found.values())
+    held = next(
+        (environ[variable].strip() for variable in variables if environ.get(variable, "").strip()), None
+    )
+    if held is not None:
+        return (Credential("environment", held),)
+    return (Credential("none", ""),) if keyless else ()
+
+
+def missing_key_error(provider: str, variables: Sequence[str], where: str = "") -> ProviderError:
+    """Return the error for a provider without a key.
+
+    :param variables: environment variables that may hold it.
+    """
+    fix = "add one with claw auth add {provider}, or set {variables}, or set providers.{provider}.apiKey"
+    plain = "add one with claw auth add {provider}, or set providers.{provider}.apiKey"
+    return ProviderError(
+        "{provider} has no API key",
+        reason="auth",
+        where=where,
+        fix=fix if variables else plain,
+        provider=provider,
+        variables=" / ".join(variables),
+    )
+
+
+def unknown_key_error(provider: str, name: str, names: Sequence[str]) -> UsageError:
+    """Return the error for a key that was named and that the provider does not have.
+
+    :param names: of its keys.
+    """
+    fix = "Its keys are: {names}" if names else "add one with claw auth add {provider} --name {name}"
+    return UsageError(
+        "{provider} has no key {name}", fix=fix, provider=provider, name=name, names=", ".join(names)
     )

@@ -8,19 +8,24 @@ from functools import cached_property
 from typing import Any
 
 from claw_approvals.approver import CallApproval
-from claw_approvals.rule_files import RuleFileGuard, is_untrusted_result, provenance_of_turn
-from claw_context.results import store_result
+from claw_approvals.rule_files import (
+    RuleFileGuard,
+    is_untrusted_result,
+    provenance_of_turn,
+    untrusted_tools,
+)
 
 from claw.agent.loop import Emit, PreparedCall
 from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.errors import ClawError, ToolError
+from claw.contracts.errors import ToolError
 from claw.contracts.events import Event, ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
 from claw.contracts.messages import Address, Inbound, Outbound
 from claw.contracts.text import result_limit
 from claw.contracts.tool import ApprovalCallback, Tool, ToolContext, ToolResult, fit_result, validate
-from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Text, ToolCall
+from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Message, Text, ToolCall
 from claw.host.calls import describe_malformed, review_tool_result, run_filters, run_reviewers
+from claw.host.isolation import describe_exception
 from claw.host.worker import run_tool
 from claw.i18n import t
 from claw.policy import Judgement
@@ -60,6 +65,10 @@ class Caller:
         config, tools = self.rooms.config, self.stage.agent.settings.tools
         settings = (tools and tools.exec) or config.settings.tools.exec
         return child_environment(config.environ, settings.env_allow)
+
+    def untrusted_in(self, messages: Sequence[Message]) -> set[str]:
+        """Return the tools whose results in these messages may hold the words of other people."""
+        return untrusted_tools(messages)
 
 
 async def prepare(call: ToolCall, caller: Caller) -> PreparedCall | ToolResult:
@@ -190,20 +199,19 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
 
 
 async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller: Caller) -> str | None:
-    """Return the last line of a result that is too long: the place of the whole. None when it fits or cannot be read."""
-    context = caller.stage
+    """Return the last line of a result that is too long: where the engine keeps the whole. None when nothing is kept."""
+    context, engine = caller.stage, caller.rooms.registry.engine
     text = "\n".join(block.text for block in result.blocks if isinstance(block, Text))
-    if len(text) <= limit or _READ not in context.tools or tool.name == _READ:
+    keep = getattr(engine.value, "keep_result", None) if engine else None
+    if keep is None or len(text) <= limit or _READ not in context.tools or tool.name == _READ:
         return None
     folder = results_folder(context.agent.dir, context.route.session_key)
     try:
-        path, lines = await store_result(folder, f"{caller.turn}-{call}", text)
-    except (OSError, ClawError) as refused:
-        caller.rooms.log(
-            t("the tool's result was too long and could not be saved in full: {why}", why=refused)
-        )
+        return str(await keep(text, limit, folder, f"{caller.turn}-{call}"))
+    except Exception as failed:  # noqa: BLE001 - the code of a plugin; the result is cut all the same
+        why = describe_exception(failed)
+        caller.rooms.log(t("the tool's result was too long and could not be saved in full: {why}", why=why))
         return None
-    return f"\n[... {len(text) - limit} chars truncated; all {lines} lines, long ones broken, are in {path}: use {_READ}]"
 
 
 def _texts(change: Callable[[str], str], result: ToolResult) -> ToolResult:

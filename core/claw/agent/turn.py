@@ -2,15 +2,11 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 
-from claw_approvals.rule_files import untrusted_tools
-from claw_context.engine import ContextView
-from claw_context.memory_flush import flush_before_reset, flush_function
-from claw_context.recovery import Recovery
-
+from claw.agent.context import RunningTurn, before_reset, engine_call
 from claw.agent.loop import Emit, LoopCallbacks, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
 from claw.agent.routing import Route, account_of_turn, admit, queue_kind_of
@@ -25,7 +21,7 @@ from claw.agent.turn_context import (
     model_options,
     resolve_turn,
 )
-from claw.agent.user_message import MessageMetadata, message_metadata, message_of, metadata_by_source
+from claw.agent.user_message import TurnMetadata, message_metadata, message_of, metadata_of_turn
 from claw.contracts.errors import BudgetError, ClawError
 from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, TurnEnded, TurnStarted
 from claw.contracts.extensions import TurnLog
@@ -229,8 +225,8 @@ async def _converse(
     if errand.resumed:
         start = _taken_up(session, start, set(map(str, errand.numbers)))
         untold = _untold(session, errand) if start.prompt is None else []
-        caller.heard.update(untrusted_tools(start.past[start.at :]))
-    worn = metadata_by_source(errand.taken, start.past[start.at :], prompt, context, runtime.config)
+        caller.heard.update(caller.untrusted_in(start.past[start.at :]))
+    metadata = metadata_of_turn(errand.taken, start.past[start.at :], prompt, context, runtime.config)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:
         for one in waiting:
@@ -243,7 +239,7 @@ async def _converse(
         users = [message_of([one], runtime) for one in waiting]
         for user, one in zip(users, waiting, strict=True):
             if user.source:
-                worn[user.source] = message_metadata([one.inbound], context, runtime.config)
+                metadata.by_source[user.source] = message_metadata([one.inbound], context, runtime.config)
         return users
 
     def is_answered() -> bool:
@@ -262,7 +258,7 @@ async def _converse(
         return () if is_answered() else joined(errand.steering.close())
 
     steps = LoopCallbacks(
-        ask=_asking(errand, start, worn, caller, session),
+        ask=_asking(errand, start, metadata, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_write_then_tell, session, told, errand, runtime.turn_log),  # written before it is told
         steer=steered,
@@ -341,7 +337,10 @@ async def _begin_anew_if_stale(
     if turn.resumed or last is None or policy.mode == "off":
         return
     if not is_fresh(policy, last, session.now, zone_of(context.agent.settings.user_timezone)):
-        await flush_before_reset(Caller(turn.id, message, context, runtime, told), session)
+        past = session.messages
+        await before_reset(
+            RunningTurn(Caller(turn.id, message, context, runtime, told), session, past, len(past))
+        )
         await session.reset()
         await told(Notice(t("new conversation: the previous one had expired")))
 
@@ -352,40 +351,16 @@ async def _greet(turn: str, context: TurnContext, route: Route, session: Session
         await told(Notice(line))
 
 
-def _asking(
-    turn: Turn, start: _Start, worn: Mapping[str, MessageMetadata], caller: Caller, session: Session
-) -> ModelCall:
-    """One model call: the past that fits, this message, the tools, through the models in order."""
-    context, runtime, told = caller.stage, caller.rooms, caller.emit
+def _asking(turn: Turn, start: _Start, metadata: TurnMetadata, caller: Caller, session: Session) -> ModelCall:
+    """Return the model call of a turn: the history that fits, this message, the tools, through the models in order."""
     options = replace(
-        model_options(context, runtime),
-        notice=partial(_switched, turn, told),
-        emit=told,
+        model_options(caller.stage, caller.rooms),
+        notice=partial(_switched, turn, caller.emit),
+        emit=caller.emit,
         may_be_empty=lambda messages: may_be_empty(messages, turn.message.address),
     )
-    ask = model_call(context, runtime, options)
-
-    @cache  # the same object at each step: what is known by identity stays known
-    def worn_by(message: User) -> User:
-        return worn[message.source].apply_to(message)
-
-    def dressed(messages: Sequence[Message], begins: int) -> list[Message]:
-        shown = list(messages)
-        for at in range(begins, len(shown)):
-            message = shown[at]
-            if isinstance(message, User) and any(worn.get(message.source, ())):
-                shown[at] = worn_by(message)
-        return shown
-
-    def seen(past: Sequence[Message], at: int) -> ModelCall:
-        dress = partial(dressed, begins=at)
-        view = ContextView(
-            ask, context, session, runtime, told, past, at, dress, flush_function(caller, session)
-        )
-        view.said = turn.notices
-        return view.ask
-
-    return Recovery(seen, session, told, turn.notices, start.past, start.at).ask
+    call = model_call(caller.stage, caller.rooms, options)
+    return engine_call(call, RunningTurn(caller, session, start.past, start.at, metadata, turn.notices))
 
 
 async def _switched(turn: Turn, told: Emit, text: str) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from claw_approvals.approvals import Approvals
-from claw_context.cut import TokenCosts
 
-from claw.agent.credentials import unknown_key_error
-from claw.agent.models import candidates, missing_model_error, select_models, selector_of, split_key
+from claw.agent.models import (
+    candidates,
+    missing_model_error,
+    select_models,
+    selector_of,
+    split_key,
+    unknown_key_error,
+)
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
 from claw.config import Agent, Config
@@ -34,7 +39,6 @@ from claw.security.rule_files import Watch
 from claw.security.untrusted_text import group_context, trusted_facts
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
 from claw.storage.files import make_folder, results_folder, safe_file_name
-from claw.storage.history import IncrementalCache
 from claw.storage.overrides import Override
 from claw.storage.sessions import SessionStore
 
@@ -84,7 +88,6 @@ class Runtime:
     log: Callable[[str], None]
     redact: Redactor
     worker: PluginWorker
-    token_costs: IncrementalCache[TokenCosts] = field(default_factory=lambda: IncrementalCache(TokenCosts))
     approvals: Approvals | None = None
     rule_file_watch: Watch = field(default_factory=Watch)
     chat_api: Callable[[str, Inbound, Any, Any], ChatApi] | None = None

@@ -36,6 +36,32 @@ class MessageMetadata(NamedTuple):
         return User((head, *rest, *self.pictures), message.kind, message.source)
 
 
+class TurnMetadata:
+    """The metadata of the messages of one turn, added to these messages whenever they are sent.
+
+    :ivar by_source: the metadata by the source of a message; a turn adds to it while it runs.
+    """
+
+    def __init__(self, by_source: dict[str, MessageMetadata]) -> None:
+        self.by_source = by_source
+        self._sent: dict[int, tuple[User, User]] = {}  # id of a message → that message, and as it is sent
+
+    def learn(self, messages: Sequence[Message], start: int) -> None:
+        """Learn which messages are those of the turn: the ones from ``start`` on."""
+        for message in messages[start:]:
+            if isinstance(message, User) and id(message) not in self._sent:
+                metadata = self.by_source.get(message.source)
+                if metadata and any(metadata):
+                    self._sent[id(message)] = message, metadata.apply_to(message)
+
+    def apply(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages as they are sent; a message of the turn becomes the same object every time."""
+        sent = self._sent
+        if not sent:
+            return list(messages)
+        return [sent[id(one)][1] if id(one) in sent else one for one in messages]
+
+
 def message_metadata(taken: Sequence[Inbound], context: TurnContext, config: Config) -> MessageMetadata:
     """Return the additions for messages that form one user message, oldest first: the newest one's head, all pictures."""
     pictures = (picture for one in taken for picture in pictures_of(one, context.open_fence))
@@ -106,14 +132,14 @@ def source_of(taken: Sequence[AcceptedEvent]) -> str:
     return ",".join(str(one.number) for one in taken if one.number)
 
 
-def metadata_by_source(
+def metadata_of_turn(
     taken: Sequence[AcceptedEvent],
     messages: Sequence[Message],
     prompt: User,
     context: TurnContext,
     config: Config,
-) -> dict[str, MessageMetadata]:
-    """Return what is added to each message of a turn when a model is shown it, by the message's source.
+) -> TurnMetadata:
+    """Return the metadata of the messages of a turn.
 
     :param taken: the events that the turn answers.
     :param messages: those of the turn that the session holds already, after a restart.
@@ -124,4 +150,4 @@ def metadata_by_source(
         if isinstance(message, User) and message.source.rpartition(",")[2] in known:
             those = [known[one] for one in message.source.split(",") if one in known]
             added[message.source] = message_metadata(those, context, config)
-    return added
+    return TurnMetadata(added)

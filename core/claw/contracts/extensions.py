@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
-from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request
+from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request, SystemPrompt
 from claw.contracts.transcript import Message, ToolCall
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from claw.contracts.diagnostics import Finding
     from claw.contracts.events import Event
+    from claw.contracts.tool import Tool
 
 DEFAULT_POSITION = 100.0
 """The position of an object that names none."""
@@ -125,27 +128,6 @@ Statement = tuple[str, tuple[Any, ...]]
 """A statement for ``state.db`` and its values."""
 
 
-class Turn(Protocol):
-    """A running turn as context engines and model selectors see it."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def session_key(self) -> str: ...
-
-    @property
-    def inbound(self) -> Inbound: ...
-
-    async def emit(self, event: "Event") -> None:
-        """Tell observers and the channel what happens."""
-        ...
-
-    async def notice(self, text: str) -> None:
-        """Tell the person something once; in a chat only an owner reads it, beside the answer."""
-        ...
-
-
 @dataclass(frozen=True)
 class ModelOptions:
     """The options of one model call.
@@ -196,21 +178,135 @@ class ModelSelector(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SideTurn:
+    """A turn beside the conversation: model and tools over a history, without a transcript and without a person.
+
+    :param messages: the history; ``prompt`` follows it.
+    :param call: asks the model; see ``TurnView.model_call``.
+    :param tools: the tools by name. Their calls pass the same gate as any other; one that needs a person is refused.
+    :param files: the files that the tools may use; None = those of the turn.
+    :param max_steps: limit of model calls.
+    :param emit: given the events; None = nobody is.
+    """
+
+    messages: Sequence[Message]
+    prompt: Message
+    call: ModelCall
+    tools: Mapping[str, "Tool"]
+    files: Any = None
+    max_steps: int = 6
+    emit: "Callable[[Event], Awaitable[None]] | None" = None
+
+
+class TurnView(Protocol):
+    """A turn, or a command about a conversation, as a context engine sees it.
+
+    :ivar id: the id of the turn. ``inbound``: its newest message.
+    :ivar agent: ``id``, ``dir`` (its folder) and ``settings`` (its section of the config file, with the defaults).
+    :ivar session: the transcript, a :class:`claw.runtime.Session`: its messages and records; ``append_entry`` adds one.
+    :ivar past: the messages with which the turn began, each call followed by its result.
+    :ivar start: index, in ``past`` and in what the call is given, of the first message of this turn.
+    :ivar models: the models that are asked, the preferred one first; ``window_tokens`` is its context window.
+    :ivar system: the instructions. ``tools``: by name.
+    :ivar providers: by name.
+    :ivar memory_folder: the folder for notes of this chat.
+    """
+
+    id: str
+    session_key: str
+    inbound: Inbound
+    agent: Any
+    session: Any
+    past: Sequence[Message]
+    start: int
+    models: Sequence[ModelRef]
+    window_tokens: int
+    system: SystemPrompt
+    tools: Mapping[str, "Tool"]
+    memory_folder: Path
+
+    @property
+    def providers(self) -> Mapping[str, Provider]: ...
+
+    def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages as they are sent: those of this turn with sender, time and pictures.
+
+        The wrapped call adds them by itself to messages that it is given unchanged; what counts tokens needs them here.
+        """
+        ...
+
+    def model_call(
+        self,
+        request: Request | None = None,
+        models: Sequence[ModelRef] = (),
+        providers: Mapping[str, Provider] | None = None,
+    ) -> ModelCall:
+        """Return a call beside the conversation: a failure leaves no mark on keys.
+
+        :param request: its instructions and tools; None = those of the turn.
+        :param models: empty = those of the turn. ``providers``: None = those of the turn.
+        """
+        ...
+
+    def window_of(self, model: ModelRef) -> int:
+        """Return the context window of a model in tokens."""
+        ...
+
+    def memory_files(self) -> Any:
+        """Return files of which the workspace can be read, and the memory of this chat appended to."""
+        ...
+
+    async def run_aside(self, turn: SideTurn) -> None:
+        """Run a turn beside the conversation, through the tool gate."""
+        ...
+
+    def unlocked(self) -> "AbstractAsyncContextManager[None]":
+        """Leave the session to other processes inside the block; it may be another one afterwards. Not in ``wrap``."""
+        ...
+
+    async def emit(self, event: "Event") -> None:
+        """Report an event to observers and to the channel."""
+        ...
+
+    async def notice(self, text: str) -> None:
+        """Report a line to the person; in a chat an owner reads it beside the answer."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Log a line for the operator."""
+        ...
+
+
 class ContextEngine(Protocol):
-    """The history that a model is shown: what fits, what is summarised, what a refusal by the service leads to."""
+    """The history that a model is shown: the part that fits, a summary of the rest, the answer to a refusal.
+
+    It is called in the event loop of the turn, so it must not block. An exception that is no ``ClawError`` ends the call
+    with an error that names the plugin.
+
+    It may have ``async keep_result(text, limit, folder, name) -> str``: it keeps a tool result that is about to be cut to
+    ``limit`` characters whole, below ``folder``, which the agent may read, and returns the line that ends the cut text.
+    """
 
     name: str
 
-    def wrap(self, call: ModelCall, turn: Any) -> ModelCall:
-        """Return a model call that shows ``call`` a history that fits."""
+    def wrap(self, call: ModelCall, turn: TurnView) -> ModelCall:
+        """Return a model call that shows ``call`` a history that fits. Asked once for each turn.
+
+        The call is given the whole history: ``turn.past``, then what this turn added. It must send the newest user
+        message, and no tool call without its result.
+        """
         ...
 
-    async def compact(self, turn: Any, focus: str) -> str:
-        """Shorten the history now, because a person asked for it; return a line that says what was done."""
+    async def compact(self, turn: TurnView, focus: str) -> str:
+        """Shorten the history now, because a person asked for it; return a line that says what was done.
+
+        :param focus: the topic that matters to the person; may be empty.
+        """
         ...
 
-    async def before_reset(self, turn: Any) -> None:
-        """Save what must outlive a conversation that is about to start anew."""
+    async def before_reset(self, turn: TurnView) -> None:
+        """Save what must outlive a conversation that is about to start anew. An exception is logged."""
         ...
 
 

@@ -272,3 +272,38 @@ def limit_turns(messages: Sequence[Message], turns: int | None) -> tuple[Message
         place for place, message in enumerate(messages) if isinstance(message, User) and not message.kind
     ]
     return tuple(messages[starts[-turns] :] if len(starts) > turns else messages)
+
+
+class FittingTurns(msgspec.Struct, frozen=True):
+    """The part of a history that fits a budget.
+
+    :param messages: the newest whole turns that fit.
+    :param omitted: number of older messages left out.
+    :param tokens: estimated tokens of ``messages``.
+    """
+
+    messages: tuple[Message, ...]
+    omitted: int
+    tokens: int
+
+
+def newest_turns_within(
+    messages: Sequence[Message], costs: Sequence[int], budget_tokens: int
+) -> FittingTurns:
+    """Select the newest whole turns (a user message and all that answers it) within the budget.
+
+    The newest turn is kept even when it alone is larger: then the provider accepts or refuses it.
+
+    :param costs: tokens of each message.
+    """
+    total = sum(costs)
+    if total <= budget_tokens:
+        return FittingTurns(tuple(messages), 0, total)
+    starts = [index for index, message in enumerate(messages) if isinstance(message, User)]
+    start = 0
+    for following in starts[1:]:
+        total -= sum(costs[start:following])
+        start = following
+        if total <= budget_tokens:
+            break
+    return FittingTurns(tuple(messages[start:]), start, total)

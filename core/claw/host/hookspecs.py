@@ -202,19 +202,22 @@ def register_context_engines(config: "PluginConfig") -> "Iterable[extensions.Con
 
     ``name`` (text), ``wrap(call, turn)``, which returns a ``ModelCall`` with a history that fits, ``async
     compact(turn, focus)``, which shortens the history now and returns a line for the person, and ``async
-    before_reset(turn)``. A call is never separated from its result, and the newest message is always shown.
+    before_reset(turn)``. ``turn`` is a :class:`claw.TurnView`. A call is never separated from its result, and the newest
+    message is always shown. An optional ``async keep_result(text, limit, folder, name)`` keeps a tool result that is too
+    long, and returns the line that ends its cut text.
 
-    :when: ``wrap`` once for each turn; ``compact`` on ``/compact``; ``before_reset`` on ``/new`` and ``/reset``.
+    :when: ``wrap`` once for each turn; ``compact`` on ``/compact``; ``before_reset`` before a conversation that was left
+        for long starts anew (``session.reset``).
     :order: slot ``context``: one is in force.
     :limits: none of its own; it runs in the turn's own loop and must not block.
-    :failure: the error ends the turn.
-    :default: the newest turns that fit into the model's window; ``/compact`` names the package that brings it. Since
-        0.2.
+    :failure: an error that names the plugin ends the turn; one of ``before_reset`` or ``keep_result`` is logged.
+    :default: the newest turns that fit into the model's window, tool results cut; ``/compact`` names the package that
+        summarises. Since 0.2.
 
     Example::
 
         def wrap(self, call, turn):
-            return lambda messages, tool_choice: call(newest_turns(messages, 20), tool_choice)
+            return lambda messages, tool_choice: call(limit_turns(messages, 20), tool_choice)
     """
     return ()
 

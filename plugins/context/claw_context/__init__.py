@@ -1,1 +1,19 @@
 """The context engine of claw: compaction, pruning, recovery, memory flush, kept tool results."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from claw import hookimpl
+
+if TYPE_CHECKING:
+    from claw import ContextEngine, PluginConfig
+
+
+@hookimpl
+def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]":
+    """Contribute the engine that summarises what has grown too long."""
+    from claw_context.compacting import CompactingEngine
+    from claw_context.engine import SharedState
+
+    settings = config.settings
+    yield CompactingEngine(SharedState(settings.models.aliases, settings.messages.silent_token))

@@ -5,11 +5,8 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from claw.cli.output import document
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import UsageError
-from claw.host.discovery import home_of
-from claw.i18n import t
+from claw import UsageError, t
+from claw.runtime import AsJson, document, home_of
 from claw_sessions.index import CURRENT, SessionFile, find_session, list_sessions
 
 if TYPE_CHECKING:
@@ -44,13 +41,13 @@ def compact(
 
 
 async def _compact_now(kept: SessionFile, focus: str) -> "CompactionResult | None":
-    from claw.agent.routing import Route
-    from claw.agent.turn_context import TurnOptions, resolve_turn
-    from claw.app import App, load_setup, terminal_message
+    from claw.runtime import App, Route, TurnOptions, load_setup, open_turn, resolve_turn, terminal_message
 
     from claw_context.compaction import compact_session
 
     async with App(load_setup()) as app:
         route = Route(kept.agent, kept.key, owner=True, chat_type="direct")
-        context = await resolve_turn(terminal_message(""), route, app.runtime, TurnOptions())
-        return await compact_session(context, app.runtime, focus)
+        inbound = terminal_message("")
+        context = await resolve_turn(inbound, route, app.runtime, TurnOptions())
+        async with open_turn(app.runtime, inbound, context) as turn:
+            return await compact_session(turn, app.config.settings.models.aliases, focus)

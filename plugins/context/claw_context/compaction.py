@@ -5,22 +5,38 @@ append, so a crash leaves either the old or the new state. The session lock is n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from claw import with_purpose
-from claw.agent.models import candidates, select_models
-from claw.agent.turn_context import Runtime, TurnContext, context_window_of, model_options
-from claw.contracts.errors import ProviderError
-from claw.contracts.provider import Finished, ModelEvent, ModelRef, Provider, Request, SystemPrompt
-from claw.contracts.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, Usage, User, estimate_tokens
-from claw.host.isolation import within
-from claw.i18n import t
-from claw.security.untrusted_text import neutralise
-from claw.storage.records import SUMMARY, CompactionRecord
-from claw.storage.sessions import Session
-from claw.storage.usage import total_usage
+from claw import (
+    Assistant,
+    Finished,
+    Message,
+    ModelEvent,
+    ModelRef,
+    Provider,
+    ProviderError,
+    Request,
+    SystemPrompt,
+    Text,
+    TurnView,
+    Usage,
+    User,
+    neutralise,
+    t,
+    with_purpose,
+)
+from claw.runtime import (
+    CHARS_PER_TOKEN,
+    SUMMARY,
+    CompactionRecord,
+    Session,
+    candidates,
+    estimate_tokens,
+    total_usage,
+    within,
+)
 
 from claw_context.budget import ContextBudget
 from claw_context.cut import cut_at, cut_point
@@ -152,7 +168,7 @@ def plan_compaction(
 
 
 async def summarise_plan(
-    plan: CompactionPlan, context: TurnContext, runtime: Runtime, focus: str = ""
+    plan: CompactionPlan, turn: TurnView, aliases: Mapping[str, str], focus: str = ""
 ) -> CompactionResult | None:
     """Summarise the part to remove; return None when that gains nothing, or (safeguard) when no model could do it.
 
@@ -160,8 +176,8 @@ async def summarise_plan(
 
     :param focus: the topic that the person who asked for it wants kept.
     """
-    settings = context.agent.settings.compaction
-    budget = ContextBudget.from_settings(settings, context.window_tokens)
+    settings = turn.agent.settings.compaction
+    budget = ContextBudget.from_settings(settings, turn.window_tokens)
     total, kept = plan.tokens
     if total - kept < _MIN_GAIN_TOKENS:
         return None
@@ -171,18 +187,18 @@ async def summarise_plan(
         history=plan.history,
         prefix=plan.prefix,
         previous=plan.previous,
-        window_tokens=_summary_window(context, runtime),
+        window_tokens=_summary_window(turn, aliases),
         max_chars=most,
         extra_instructions=extra_instructions(
             settings.identifier_policy, settings.identifier_instructions, wanted
         ),
         tokens_per_estimate=plan.density,
     )
-    crowded = kept * plan.density > context.window_tokens * settings.max_history_share * _CROWDED_FACTOR
+    crowded = kept * plan.density > turn.window_tokens * settings.max_history_share * _CROWDED_FACTOR
     drops = settings.mode == "safeguard" and crowded
     summary, costs = None, list[Usage | None]()
-    if has_summary_model(context, runtime):
-        writing = _summarised(task, _writer(context, runtime, most, costs), settings.max_history_share, drops)
+    if has_summary_model(turn, aliases):
+        writing = _summarised(task, _writer(turn, aliases, most, costs), settings.max_history_share, drops)
         with suppress(TimeoutError):
             summary = await within(settings.timeout_seconds, with_purpose("summary", writing))
     if settings.mode == "safeguard" and not (summary and summary.successful_calls):
@@ -210,37 +226,30 @@ async def summarise_plan(
     return CompactionResult(record, plan.first_kept, (before, int(after * plan.density)))
 
 
-async def compact_session(context: TurnContext, runtime: Runtime, focus: str = "") -> CompactionResult | None:
+async def compact_session(
+    turn: TurnView, aliases: Mapping[str, str], focus: str = ""
+) -> CompactionResult | None:
     """Compact a conversation on demand: ``/compact``, ``claw sessions compact``.
 
-    A turn may run at the same time: the session is released while the model writes. At most half of it is kept verbatim.
+    A turn may run at the same time: the session is unlocked while the model writes. At most half of it is kept verbatim.
 
     :returns: None when there is nothing to compact, or the session was reset or compacted meanwhile.
     :raises BusyError: another process holds the session.
     """
-    key, agent = context.route.session_key, context.route.agent_id
-    session = await runtime.sessions.open(key, agent)
-    try:
-        messages, id, standing = session.messages, session.id, session.history.compactions
-        costs = [estimate_tokens(message) for message in messages]
-        keep = min(
-            ContextBudget.from_settings(context.agent.settings.compaction, context.window_tokens).keep_recent,
-            sum(costs) // 2,
-        )
-        plan = plan_compaction(messages, costs, session, keep)
-    finally:
-        session.release()
-    done = await summarise_plan(plan, context, runtime, focus) if plan else None
-    if done is None:
+    session: Session = turn.session
+    messages, id, standing = session.messages, session.id, session.history.compactions
+    costs = [estimate_tokens(message) for message in messages]
+    budget = ContextBudget.from_settings(turn.agent.settings.compaction, turn.window_tokens)
+    plan = plan_compaction(messages, costs, session, min(budget.keep_recent, sum(costs) // 2))
+    if plan is None:
         return None
-    session = await runtime.sessions.open(key, agent)
-    try:
-        if session.id != id or session.history.compactions != standing:
-            return None
-        session.append_entry(done.record)
-        await session.flush()
-    finally:
-        session.release()
+    async with turn.unlocked():
+        done = await summarise_plan(plan, turn, aliases, focus)
+    session = turn.session
+    if done is None or session.id != id or session.history.compactions != standing:
+        return None
+    session.append_entry(done.record)
+    await session.flush()
     return done
 
 
@@ -280,7 +289,7 @@ class _LimitedProvider:
 
 
 def _writer(
-    context: TurnContext, runtime: Runtime, most_chars: int, costs: list[Usage | None]
+    turn: TurnView, aliases: Mapping[str, str], most_chars: int, costs: list[Usage | None]
 ) -> WriteSummary:
     """Return the function that has a model write a summary, through the same fallback as any other request.
 
@@ -288,17 +297,15 @@ def _writer(
     """
     left: list[None] = [None] * MAX_CALLS
     providers: dict[str, Provider] = {
-        name: _LimitedProvider(contribution.value, left)  # type: ignore[misc]
-        for name, contribution in runtime.registry.providers.items()
+        name: _LimitedProvider(provider, left)  # type: ignore[misc]
+        for name, provider in turn.providers.items()
     }
-    settings = context.agent.settings
+    settings = turn.agent.settings
     most_tokens = min(most_chars, settings.max_tokens or most_chars)  # Chinese takes a token for a character
 
     async def write(rules: str, material: str) -> str:
         request = Request("", SystemPrompt(rules), (), max_tokens=most_tokens)
-        # A failed summary must not start a cooldown of a key that the conversation needs right after.
-        options = model_options(context, runtime, detached=True)
-        ask = select_models(runtime.registry, _summary_models(context, runtime), request, options, providers)
+        ask = turn.model_call(request, _summary_models(turn, aliases), providers)
         async for event in ask((User((Text(material),)),), "auto"):
             if isinstance(event, Finished):
                 costs.append(event.message.usage)
@@ -308,19 +315,18 @@ def _writer(
     return write
 
 
-def has_summary_model(context: TurnContext, runtime: Runtime) -> bool:
+def has_summary_model(turn: TurnView, aliases: Mapping[str, str]) -> bool:
     """Return true if a real model is available: the offline rules would answer something else."""
-    return any(model.provider != _OFFLINE for model in _summary_models(context, runtime))
+    return any(model.provider != _OFFLINE for model in _summary_models(turn, aliases))
 
 
-def _summary_models(context: TurnContext, runtime: Runtime) -> tuple[ModelRef, ...]:
-    chosen = context.agent.settings.compaction.model
-    models = context.models
+def _summary_models(turn: TurnView, aliases: Mapping[str, str]) -> Sequence[ModelRef]:
+    chosen, models = turn.agent.settings.compaction.model, turn.models
     if chosen:
-        models = candidates(chosen, str(context.models[0]), (), runtime.config.settings.models.aliases)
+        models = candidates(chosen, str(turn.models[0]), (), aliases)
     return tuple(model for model in models if model.provider != _OFFLINE) or models
 
 
-def _summary_window(context: TurnContext, runtime: Runtime) -> int:
-    own = context.agent.settings.compaction.model
-    return context_window_of(_summary_models(context, runtime)[0], runtime) if own else context.window_tokens
+def _summary_window(turn: TurnView, aliases: Mapping[str, str]) -> int:
+    own = turn.agent.settings.compaction.model
+    return turn.window_of(_summary_models(turn, aliases)[0]) if own else turn.window_tokens

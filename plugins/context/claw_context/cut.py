@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-from claw.contracts.text import truncate
-from claw.contracts.transcript import CHARS_PER_TOKEN, Assistant, Message, Text, User, estimate_tokens
+from claw import Assistant, Message, Text, User
+from claw.runtime import CHARS_PER_TOKEN, estimate_tokens, truncate
 
 
 class TokenCosts:
@@ -25,42 +25,6 @@ class TokenCosts:
         other = TokenCosts()
         other.each, other.total = [*self.each], self.total
         return other
-
-
-@dataclass(frozen=True, slots=True)
-class FittingTurns:
-    """The part of a history that fits a budget.
-
-    :param messages: the newest whole turns that fit.
-    :param left_out: number of older messages left out.
-    :param tokens: estimated tokens of ``messages``.
-    """
-
-    messages: tuple[Message, ...]
-    omitted: int
-    tokens: int
-
-
-def newest_turns_within(
-    messages: Sequence[Message], costs: Sequence[int], budget_tokens: int
-) -> FittingTurns:
-    """Select the newest whole turns (a user message and all that answers it) within the budget.
-
-    The newest turn is kept even when it alone is larger: then the provider accepts or refuses it.
-
-    :param costs: tokens of each message.
-    """
-    total = sum(costs)
-    if total <= budget_tokens:
-        return FittingTurns(tuple(messages), 0, total)
-    starts = [index for index, message in enumerate(messages) if isinstance(message, User)]
-    start = 0
-    for following in starts[1:]:
-        total -= sum(costs[start:following])
-        start = following
-        if total <= budget_tokens:
-            break
-    return FittingTurns(tuple(messages[start:]), start, total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from claw.contracts.text import truncate, with_ellipsis
-from claw.contracts.transcript import Assistant, Message, ToolResultMessage, User
+from claw import Assistant, Message, ToolResultMessage, User
+from claw.runtime import truncate, with_ellipsis
 
 from claw_context.rendering import searchable_text
 

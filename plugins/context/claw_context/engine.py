@@ -6,36 +6,44 @@ still answers "too long", the request shrinks step by step: up to three compacti
 then only the newest turns, cut until they fit.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import msgspec
-from claw.agent.loop import Emit
-from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.errors import ProviderError
-from claw.contracts.events import Notice
-from claw.contracts.provider import ModelCall, ModelEvent
-from claw.contracts.text import result_limit, truncate_blocks
-from claw.contracts.transcript import (
-    CHARS_PER_TOKEN,
+from claw import (
     Assistant,
+    Event,
     Image,
+    IncrementalCache,
     Message,
+    ModelCall,
+    ModelEvent,
+    Notice,
+    ProviderError,
     Text,
     ToolResultMessage,
+    TurnView,
     Usage,
     User,
-    limit_turns,
+    result_limit,
+    t,
 )
-from claw.i18n import t
-from claw.storage.records import SUMMARY, MemoryFlushRecord, MessageRecord
-from claw.storage.sessions import Session
+from claw.runtime import (
+    CHARS_PER_TOKEN,
+    SUMMARY,
+    MemoryFlushRecord,
+    MessageRecord,
+    Session,
+    limit_turns,
+    newest_turns_within,
+    truncate_blocks,
+)
 
 from claw_context import compaction
 from claw_context.budget import ContextBudget, flush_is_due
-from claw_context.cut import TokenCosts, cut_point, newest_turns_within, shorten_to_fit
+from claw_context.cut import TokenCosts, cut_point, shorten_to_fit
 from claw_context.digest import digest
 from claw_context.pruning import Pruning, prune
 
@@ -65,45 +73,60 @@ FlushCall = Callable[[Sequence[Message]], Awaitable[Usage | None]]
 """Run the memory flush, given the request so far; return its cost. It never raises."""
 
 
-class ContextView:
-    """The context of one turn's requests. ``ask`` is an :class:`claw.contracts.provider.ModelCall` for the loop.
+class History(NamedTuple):
+    """The messages with which the requests of a turn begin.
 
-    :param ask: calls the model with any messages.
-    :param at: index of this turn's first message in the messages that the loop passes.
-    :param dressed: adds channel metadata to the messages of this turn, as they are sent.
+    :param start: index of the turn's first message.
+    """
+
+    past: Sequence[Message]
+    start: int
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """The values that all turns share.
+
+    :param aliases: names of models in the config file. ``silent_token``: the answer of an agent that says nothing.
+    :param costs: the estimated tokens of conversations.
+    """
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    silent_token: str = ""
+    costs: IncrementalCache[TokenCosts] = field(default_factory=lambda: IncrementalCache(TokenCosts))
+
+
+class ContextView:
+    """The context of one turn's requests. ``ask`` is a :class:`claw.ModelCall`.
+
+    :param call: calls the model with any messages.
     :param save: the memory flush; None when the agent may not write.
-    :ivar said: texts for the person that say what was shortened.
+    :param is_aside: it serves a request beside the conversation: nothing is compacted, nothing is reported.
     """
 
     def __init__(
         self,
-        ask: ModelCall,
-        context: TurnContext,
-        session: Session,
-        runtime: Runtime,
-        told: Emit,
-        past: Sequence[Message],
-        at: int,
-        dressed: Callable[[Sequence[Message]], list[Message]],
+        call: ModelCall,
+        turn: TurnView,
+        shared: SharedState,
+        history: History,
         save: FlushCall | None = None,
+        is_aside: bool = False,
     ) -> None:
-        self._model, self._stage, self._session, self._rooms, self._emit = (
-            ask,
-            context,
-            session,
-            runtime,
-            told,
-        )
-        self._with_metadata, self._save = dressed, save
-        self._settings = context.agent.settings
-        self._budget = ContextBudget.from_settings(self._settings.compaction, context.window_tokens)
+        self._model, self._turn, self._shared, self._save = call, turn, shared, save
+        self._session: Session = turn.session
+        self._is_aside = is_aside
+        self._settings = turn.agent.settings
+        budget = ContextBudget.from_settings(self._settings.compaction, turn.window_tokens)
+        self._budget = replace(budget, enabled=budget.enabled and not is_aside)
+        past, at = history
         self._at = at
         self._start = at - len(limit_turns(past[:at], self._settings.history_limit))
         self._head: tuple[Message, ...] = ()
-        if past and compaction.is_summary(past[0], session):
+        if past and compaction.is_summary(past[0], self._session):
             self._head, self._start = (past[0],), max(self._start, 1)
         self._compactions = self._cuts = 0
-        self._room = int(context.window_tokens * PROMPT_SHARE) - len(context.system.whole) // CHARS_PER_TOKEN
+        self._room = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
         self._sent = 0
         self._failed_at = -_RETRY_MESSAGES
         self._is_first = True
@@ -112,12 +135,15 @@ class ContextView:
         self._digest_cache: tuple[int, Message | None] = (0, None)  # omitted messages → their digest
         self._shown: tuple[list[Message], list[int]] = ([], [])
         self._total = 0
-        self.said: list[str] = []
+
+    async def _emit(self, event: Event) -> None:
+        if not self._is_aside:
+            await self._turn.emit(event)
 
     async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         """Call the model once; before that, flush and compact if needed."""
-        shown = self._with_metadata(messages)
-        costs = self._rooms.token_costs.get(shown)
+        shown = self._turn.with_metadata(messages)
+        costs = self._shared.costs.get(shown)
         self._shown, self._total = (shown, costs.each), costs.total
         await self._compact_if_due(messages)
         while True:
@@ -158,7 +184,7 @@ class ContextView:
         """Return true if the file grew so much since the last flush that a flush is due at any window usage."""
         last = self._session.history.flush
         grown = self._session.size_bytes - (last.size_bytes if last else 0)
-        return grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes
+        return bool(grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes)
 
     async def _reduce(self, messages: Sequence[Message]) -> bool:
         """Shrink the request one step after "too long"; return False when no step is left.
@@ -198,13 +224,12 @@ class ContextView:
         asked = self._current_request(start)
         total, kept = plan.tokens
         plan = replace(plan, tokens=(total, kept + TokenCosts(asked).total))
-        done = await compaction.summarise_plan(plan, self._stage, self._rooms)
+        done = await compaction.summarise_plan(plan, self._turn, self._shared.aliases)
         if done is None:
             return False
         self._session.append_entry(done.record)
         self._start, self._head = start, (self._session.unpaired_messages[0], *asked)
-        self.said.append(done.description)
-        await self._emit(Notice(done.description))
+        await self._turn.notice(done.description)
         return True
 
     def _current_request(self, start: int) -> tuple[Message, ...]:
@@ -230,8 +255,8 @@ class ContextView:
     @property
     def _overhead(self) -> int:
         """Tokens of instructions and tools, by the same estimate."""
-        tools = (len(tool.description) + len(str(tool.parameters)) for tool in self._stage.tools.values())
-        return (len(self._stage.system.whole) + sum(tools)) // CHARS_PER_TOKEN
+        tools = (len(tool.description) + len(str(tool.parameters)) for tool in self._turn.tools.values())
+        return (len(self._turn.system.whole) + sum(tools)) // CHARS_PER_TOKEN
 
     async def _request(self) -> tuple[Message, ...]:
         """Return the messages to send."""

@@ -9,32 +9,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from claw import with_purpose
-from claw.agent.loop import LoopCallbacks, run_loop
-from claw.agent.tool_gate import Caller, prepare
-from claw.agent.turn_context import MEMORY, Runtime, TurnContext, model_call, model_options
-from claw.contracts.errors import FenceError
-from claw.contracts.events import Event, MessageRecorded, ignore_event
-from claw.contracts.provider import ModelCall
-from claw.contracts.tool import ToolContext
-from claw.contracts.transcript import Assistant, Message, Text, Usage, User
-from claw.host.isolation import within
-from claw.i18n import t
-from claw.security.path_walk import Root
-from claw.security.untrusted_text import neutralise
-from claw.security.workspace_fs import WorkspaceFiles, workspace_files
-from claw.storage.freshness import zone_of
-from claw.storage.provenance import quoted_foreign
-from claw.storage.sessions import Session
-from claw.storage.usage import total_usage
-from claw_approvals.rule_files import untrusted_tools
+from claw import (
+    Assistant,
+    Event,
+    FenceError,
+    Message,
+    MessageRecorded,
+    ModelCall,
+    SideTurn,
+    Text,
+    ToolContext,
+    TurnView,
+    Usage,
+    User,
+    neutralise,
+    t,
+    with_purpose,
+)
+from claw.runtime import Session, quoted_foreign, total_usage, within, zone_of
 
 from claw_context.compaction import has_summary_model
-from claw_context.engine import ContextView, FlushCall, has_unsaved, record_flush
+from claw_context.engine import ContextView, FlushCall, History, SharedState, has_unsaved, record_flush
 
 WRITE_TOOL = "write"
 MAX_FLUSH_STEPS = 6
@@ -50,102 +48,70 @@ of the conversation. Use the tool write: for the file below it adds to the end, 
 else can be changed now. Leave out what only mattered for a moment, and every secret."""
 
 
-async def flush_before_reset(caller: Caller, session: Session) -> None:
-    """Save what matters of a conversation that is about to be reset, unless all of it was saved before.
-
-    :param caller: of the turn that resets it.
-    """
-    context, runtime = caller.stage, caller.rooms
-    compaction = context.agent.settings.compaction
-    wanted = compaction.enabled and compaction.memory_flush.enabled and can_flush(context, runtime)
+async def flush_before_reset(turn: TurnView, shared: SharedState) -> None:
+    """Save what matters of a conversation that is about to be reset, unless all of it was saved before."""
+    session: Session = turn.session
+    compaction = turn.agent.settings.compaction
+    wanted = compaction.enabled and compaction.memory_flush.enabled and can_flush(turn, shared)
     if not wanted or not has_unsaved(session):
         return
-    whole = compaction.model_copy(update={"enabled": False})  # not compacted, cut only where it must be
-    settings = context.agent.settings.model_copy(update={"compaction": whole})
-    past = session.messages
-    view = ContextView(
-        model_call(context, runtime, model_options(context, runtime, detached=True)),
-        replace(context, agent=replace(context.agent, settings=settings)),
-        session,
-        runtime,
-        ignore_event,
-        past,
-        len(past),
-        list,
-    )
-    record_flush(session, await run_flush(past, view.ask, caller, session))
+    view = ContextView(turn.model_call(), turn, shared, History(turn.past, turn.start), is_aside=True)
+    record_flush(session, await run_flush(turn.past, view.ask, turn, shared))
 
 
-def flush_function(caller: Caller, session: Session) -> FlushCall | None:
+def flush_function(turn: TurnView, shared: SharedState) -> FlushCall | None:
     """Return the function that saves what matters before compaction; None when the agent may not."""
-    if not can_flush(caller.stage, caller.rooms):
+    if not can_flush(turn, shared):
         return None
-    context, runtime = caller.stage, caller.rooms
-    ask = model_call(context, runtime, model_options(context, runtime, detached=True))
-    return partial(run_flush, ask=ask, caller=caller, session=session)
+
+    async def flush(messages: Sequence[Message]) -> Usage | None:
+        return await run_flush(messages, turn.model_call(), turn, shared)
+
+    return flush
 
 
 async def run_flush(
-    messages: Sequence[Message], ask: ModelCall, caller: Caller, session: Session
+    messages: Sequence[Message], ask: ModelCall, turn: TurnView, shared: SharedState
 ) -> Usage | None:
     """Run one silent turn over ``messages``. No transcript holds it, and its errors are only logged.
 
-    :param caller: of the turn that is about to go on.
+    :param turn: the turn that is about to go on.
     :returns: its usage.
     """
-    context, runtime = caller.stage, caller.rooms
-    settings = context.agent.settings.compaction
-    own = context.agent.dir / "agent"
-    moment = datetime.fromtimestamp(session.now, zone_of(context.agent.settings.user_timezone))
-    path = context.notes / f"{moment:%Y-%m-%d}.md"
-    flush, silent = settings.memory_flush, runtime.config.settings.messages.silent_token
-    fence = _fence_of(context, own, runtime)
+    settings = turn.agent.settings.compaction
+    moment = datetime.fromtimestamp(turn.session.now, zone_of(turn.agent.settings.user_timezone))
+    path = turn.memory_folder / f"{moment:%Y-%m-%d}.md"
+    flush, files = settings.memory_flush, turn.memory_files()
     parts = (
         flush.system_prompt,
         flush.prompt or _PROMPT,
         f"File: {path}",
-        _saved_today(fence, path, context.route.session_key),
-        f"When that is done, or when there is nothing to save, answer with {silent} and nothing else.",
+        _saved_today(files, path, turn.session_key),
+        f"When that is done, or when there is nothing to save, answer with {shared.silent_token} and nothing else.",
     )
-    tools = {name: context.tools[name] for name in _READS if name in context.tools}
-    tools[WRITE_TOOL] = replace(context.tools[WRITE_TOOL], run=_append_tool(own), parallel=False)
-    # Without approvals, a call that needs one is refused: a flush asks no person.
-    flush_caller = replace(
-        caller, turn=f"{caller.turn}f", stage=replace(context, tools=tools, open_fence=lambda: fence),
-        rooms=replace(runtime, approvals=None), emit=ignore_event, once=_allow_repeat,
-        heard=caller.heard | untrusted_tools(messages),
-    )  # fmt: skip
-
+    tools = {name: turn.tools[name] for name in _READS if name in turn.tools}
+    own = turn.agent.dir / "agent"
+    tools[WRITE_TOOL] = replace(turn.tools[WRITE_TOOL], run=_append_tool(own), parallel=False)
     costs: list[Usage | None] = []
 
     async def count(event: Event) -> None:
         if isinstance(event, MessageRecorded) and isinstance(event.message, Assistant):
             costs.append(event.message.usage)
 
-    steps = LoopCallbacks(
-        ask=ask, prepare=partial(prepare, caller=flush_caller), emit=count, max_steps=MAX_FLUSH_STEPS
-    )
     prompt = User((Text("\n\n".join(filter(None, parts))),), kind="memory_flush")
+    aside = SideTurn(messages, prompt, ask, tools, files, MAX_FLUSH_STEPS, count)
     try:
-        await within(settings.timeout_seconds, with_purpose("saving", run_loop(messages, prompt, steps)))
+        await within(settings.timeout_seconds, with_purpose("saving", turn.run_aside(aside)))
     except Exception as why:  # noqa: BLE001 - the turn goes on, whatever failed here
-        runtime.log(t("memory could not be saved before compaction: {why}", why=why))
+        turn.log(t("memory could not be saved before compaction: {why}", why=why))
     return total_usage(costs)
 
 
-def _fence_of(context: TurnContext, own: Path, runtime: Runtime) -> WorkspaceFiles:
-    """Return the fence round what can be read and appended to."""
-    roots = [Root(context.workspace), Root(context.notes, append_only=True, marks_provenance=True)]
-    if context.is_private:  # words of others do not belong in that file
-        roots.append(Root(own / MEMORY, append_only=True, marks_provenance=True))
-    return workspace_files(roots, context.workspace, runtime.config.home)
-
-
-def _saved_today(fence: WorkspaceFiles, path: Path, session_key: str) -> str:
+def _saved_today(files: Any, path: Path, session_key: str) -> str:
     """Return the newest text saved of this conversation earlier the same day; no transcript holds it."""
     text = ""
     with suppress(FenceError, OSError):
-        text = quoted_foreign(fence.read(str(path)).decode("utf-8", "replace"))
+        text = quoted_foreign(files.read(str(path)).decode("utf-8", "replace"))
     lines, is_ours = [], False
     for line in text.split("\n"):
         if line.lstrip().startswith("<!--"):
@@ -173,10 +139,6 @@ def _append_tool(own: Path) -> Callable[[dict[str, Any], ToolContext], Awaitable
     return run
 
 
-def can_flush(context: TurnContext, runtime: Runtime) -> bool:
+def can_flush(turn: TurnView, shared: SharedState) -> bool:
     """Return true if there is a model to ask and the agent may write; there is no flush otherwise."""
-    return WRITE_TOOL in context.tools and has_summary_model(context, runtime)
-
-
-def _allow_repeat(call: str) -> bool:
-    return True
+    return WRITE_TOOL in turn.tools and has_summary_model(turn, shared.aliases)

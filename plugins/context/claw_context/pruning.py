@@ -7,19 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from claw.contracts.transcript import (
-    CHARS_PER_TOKEN,
-    IMAGE_CHARS,
-    Assistant,
-    Image,
-    Message,
-    Text,
-    Thinking,
-    ToolResultMessage,
-    User,
-    estimate_tokens,
-)
-from claw.policy.catalog import matches_pattern, normalise_tool_name
+from claw import Assistant, Image, Message, Text, Thinking, ToolResultMessage, User
+from claw.runtime import CHARS_PER_TOKEN, IMAGE_CHARS, estimate_tokens, matches_pattern, normalise_tool_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,20 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from claw.agent.loop import Emit
-from claw.contracts.errors import ProviderError
-from claw.contracts.events import Notice
-from claw.contracts.provider import ModelCall, ModelEvent
-from claw.contracts.transcript import Assistant, Message, Thinking, ToolCall, ToolResultMessage, User
-from claw.i18n import t
-from claw.storage.records import Omission
-from claw.storage.sessions import Session
+from claw import (
+    Assistant,
+    Message,
+    ModelCall,
+    ModelEvent,
+    ProviderError,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    TurnView,
+    User,
+    t,
+)
+from claw.runtime import Omission, Session
 
 from claw_context.digest import digest
 
@@ -96,23 +102,19 @@ def _turn_start(messages: Sequence[Message], place: int) -> int:
 
 @dataclass
 class Recovery:
-    """Recovery for the requests of one turn; ``ask`` is an :class:`claw.contracts.provider.Ask` for the loop.
+    """Recovery for the requests of one turn; ``ask`` is a :class:`claw.ModelCall`.
 
-    :param seen: makes an ``Ask`` for a history in which the turn begins at the given index.
-    :param said: texts for the person that say what was left out.
-    :param at: index of the turn's first message in ``past``. Messages of the loop from ``after`` on follow
+    :param make_call: makes a call for a history in which the turn begins at the given index.
+    :ivar at: index of the turn's first message in ``past``. Messages of the loop from ``tail_start`` on follow
         ``past``.
     """
 
     make_call: Callable[[Sequence[Message], int], ModelCall]
-    session: Session
-    emit: Emit
-    notices: list[str]
-    past: Sequence[Message]
-    at: int
-    tail_start: int = -1
+    turn: TurnView
 
     def __post_init__(self) -> None:
+        self.session: Session = self.turn.session
+        self.past, self.at, self.tail_start = self.turn.past, self.turn.start, -1
         self._model = self.make_call(self.past, self.at)
 
     async def ask(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
@@ -167,8 +169,7 @@ class Recovery:
         begins = messages[self.at] if self.at < len(messages) else None
         self.at = next((at for at, message in enumerate(self.past) if message is begins), len(kept))
         self._model = self.make_call(self.past, self.at)
-        self.notices.append(t(_LEFT_OUT, count=len(left)))
-        await self.emit(Notice(self.notices[-1]))
+        await self.turn.notice(t(_LEFT_OUT, count=len(left)))
 
 
 def _error(refused: ProviderError, fix: str, count: int = 1) -> ProviderError:

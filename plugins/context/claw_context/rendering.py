@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from claw.contracts.text import truncate
-from claw.contracts.transcript import Assistant, Image, Message, Text, ToolCall, ToolResultMessage, User
+from claw import Assistant, Image, Message, Text, ToolCall, ToolResultMessage, User
+from claw.runtime import truncate
 
 MAX_RESULT_CHARS = 2000
 """Maximum length of a tool result: the answers after it hold its conclusions."""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from claw.contracts.transcript import Message, estimate_tokens, pair
+from claw import Message
+from claw.runtime import estimate_tokens, pair
 
 DEFAULT_PARTS = 2
 MARGIN = 1.2

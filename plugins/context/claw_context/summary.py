@@ -6,8 +6,8 @@ The model is a callable. It may echo, return nothing, fail or time out; ``digest
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from claw.contracts.text import truncate
-from claw.contracts.transcript import CHARS_PER_TOKEN, Message
+from claw import Message
+from claw.runtime import CHARS_PER_TOKEN, truncate
 
 from claw_context import instructions, split
 from claw_context.digest import digest, summary_appendix, user_requests

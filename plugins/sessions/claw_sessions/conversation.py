@@ -1,4 +1,4 @@
-"""The chat commands ``/compact`` and ``/approve``, until the plugins ``context`` and ``approvals`` register them."""
+"""The chat command ``/approve``, until the plugin ``approvals`` registers it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,15 +8,8 @@ from typing import Any
 from claw import UsageError, t
 from claw.runtime import Conversation, FunctionCommand
 from claw_approvals.question import ApprovalRequest
-from claw_context.compaction import compact_session
 
 DECISIONS = ("once", "always", "deny")
-
-
-async def _compact(focus: str, conversation: Conversation) -> str:
-    """Summarise the older part now; a running turn goes on."""
-    done = await conversation.call(compact_session, await conversation.turn(), conversation.runtime, focus)
-    return str(done.description) if done else t("there is nothing to compact in this conversation yet")
 
 
 async def _approve(arguments: str, conversation: Conversation) -> str:
@@ -61,15 +54,6 @@ def _shown_here(request: ApprovalRequest, conversation: Conversation) -> str:
 
 
 COMMANDS = (
-    FunctionCommand(
-        "compact",
-        "compact the conversation history",
-        _compact,
-        "[what matters]",
-        changes="always",
-        is_long=True,
-        position=50,
-    ),
     FunctionCommand(
         "approve",
         "answer an approval request",

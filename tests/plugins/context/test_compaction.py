@@ -12,8 +12,9 @@ from claw.contracts.transcript import (
     estimate_tokens,
     pair,
 )
+from claw.runtime import newest_turns_within
 from claw_context import instructions
-from claw_context.cut import TokenCosts, newest_turns_within, shorten_to_fit
+from claw_context.cut import TokenCosts, shorten_to_fit
 from claw_context.digest import TouchedFiles, digest, identifiers, touched_files
 from claw_context.summary import Summary, SummaryTask, summarise
 from hypothesis import given, settings, strategies as st

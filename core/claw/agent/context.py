@@ -1,0 +1,315 @@
+"""The context of model calls: a turn as context engines see it, the engine in force, and core's own engine."""
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from claw.agent.loop import LoopCallbacks, run_loop
+from claw.agent.models import select_models
+from claw.agent.tool_gate import Caller, prepare
+from claw.agent.turn_context import (
+    MEMORY,
+    Runtime,
+    TurnContext,
+    context_window_of,
+    model_call,
+    model_options,
+)
+from claw.agent.user_message import TurnMetadata
+from claw.contracts.errors import ClawError, PluginError, ProviderError, UsageError
+from claw.contracts.events import Event, Notice, ignore_event
+from claw.contracts.extensions import SideTurn, TurnView
+from claw.contracts.messages import Inbound
+from claw.contracts.provider import ModelCall, ModelEvent, ModelRef, Provider, Request
+from claw.contracts.text import result_limit, truncate_blocks
+from claw.contracts.transcript import (
+    CHARS_PER_TOKEN,
+    Message,
+    ToolResultMessage,
+    estimate_tokens,
+    limit_turns,
+    newest_turns_within,
+)
+from claw.host.calls import FIX
+from claw.host.isolation import describe_exception, is_own_exit
+from claw.host.registry import Contribution
+from claw.i18n import t
+from claw.security.path_walk import Root
+from claw.security.workspace_fs import WorkspaceFiles, workspace_files
+from claw.storage.sessions import Session
+
+PROMPT_SHARE = 0.8
+"""Share of the window for instructions and history together; the rest is for the answer."""
+
+_SHORTEST_RESULT_CHARS = 400
+_TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
+_OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
+
+T = TypeVar("T")
+
+
+class RunningTurn:
+    """A turn, or a command about a conversation, for a context engine: see :class:`claw.TurnView`.
+
+    :param caller: on whose behalf its tools run.
+    :param session: held by the caller of this turn, or by :func:`open_turn`.
+    :param notices: receives the lines for the person.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        session: Session,
+        past: Sequence[Message],
+        start: int,
+        metadata: TurnMetadata | None = None,
+        notices: list[str] | None = None,
+    ) -> None:
+        context = caller.stage
+        self.caller, self.session, self.past, self.start = caller, session, past, start
+        self.metadata = metadata or TurnMetadata({})
+        self.notices = [] if notices is None else notices
+        self.id, self.inbound = caller.turn, caller.inbound
+        self.session_key, self.agent = context.route.session_key, context.agent
+        self.models: Sequence[ModelRef] = context.models
+        self.window_tokens = context.window_tokens
+        self.system, self.tools = context.system, context.tools
+        self.memory_folder = context.notes
+        self._is_held = True
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """The providers by name."""
+        return {name: one.value for name, one in self.caller.rooms.registry.providers.items()}
+
+    def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages as they are sent."""
+        return self.metadata.apply(messages)
+
+    def model_call(
+        self,
+        request: Request | None = None,
+        models: Sequence[ModelRef] = (),
+        providers: Mapping[str, Provider] | None = None,
+    ) -> ModelCall:
+        """Return a call beside the conversation."""
+        context, runtime = self.caller.stage, self.caller.rooms
+        options = model_options(context, runtime, detached=True)
+        if request is None:
+            return model_call(context, runtime, options)
+        return select_models(runtime.registry, models or self.models, request, options, providers)
+
+    def window_of(self, model: ModelRef) -> int:
+        """Return the context window of a model in tokens."""
+        return context_window_of(model, self.caller.rooms)
+
+    def memory_files(self) -> WorkspaceFiles:
+        """Return files of which the workspace can be read, and the memory of this chat appended to."""
+        context = self.caller.stage
+        roots = [Root(context.workspace), Root(context.notes, append_only=True, marks_provenance=True)]
+        if context.is_private:  # words of others do not belong in that file
+            own = context.agent.dir / "agent" / MEMORY
+            roots.append(Root(own, append_only=True, marks_provenance=True))
+        return workspace_files(roots, context.workspace, self.caller.rooms.config.home)
+
+    async def run_aside(self, turn: SideTurn) -> None:
+        """Run a turn beside the conversation. Without approvals, a call that needs one is refused: nobody is asked."""
+        caller, files = self.caller, turn.files
+        context = replace(caller.stage, tools=turn.tools)
+        if files is not None:
+            context = replace(context, open_fence=lambda: files)
+        aside = replace(
+            caller, turn=f"{caller.turn}f", stage=context, rooms=replace(caller.rooms, approvals=None),
+            emit=ignore_event, once=lambda call: True, heard=caller.heard | caller.untrusted_in(turn.messages),
+        )  # fmt: skip
+        steps = LoopCallbacks(
+            ask=turn.call,
+            prepare=partial(prepare, caller=aside),
+            emit=turn.emit or ignore_event,
+            max_steps=turn.max_steps,
+        )
+        await run_loop(turn.messages, turn.prompt, steps)
+
+    @asynccontextmanager
+    async def unlocked(self) -> AsyncIterator[None]:
+        """Leave the session to other processes inside the block."""
+        self.release()
+        yield
+        self.session = await self.caller.rooms.sessions.open(self.session_key, self.agent.id)
+        self._is_held = True
+
+    def release(self) -> None:
+        """Release the session, once."""
+        if self._is_held:
+            self._is_held = False
+            self.session.release()
+
+    async def emit(self, event: Event) -> None:
+        """Report an event."""
+        await self.caller.emit(event)
+
+    async def notice(self, text: str) -> None:
+        """Report a line to the person."""
+        self.notices.append(text)
+        await self.caller.emit(Notice(text))
+
+    def log(self, line: str) -> None:
+        """Log a line for the operator."""
+        self.caller.rooms.log(line)
+
+
+@asynccontextmanager
+async def open_turn(runtime: Runtime, inbound: Inbound, context: TurnContext) -> AsyncIterator[RunningTurn]:
+    """Open the session of a conversation for a command about it, such as ``/compact``.
+
+    :param inbound: the message that holds the command. ``context``: that a turn would have now.
+    :raises BusyError: another process holds the session.
+    """
+    session = await runtime.sessions.open(context.route.session_key, context.route.agent_id)
+    past = session.messages
+    turn = RunningTurn(Caller("", inbound, context, runtime, ignore_event), session, past, len(past))
+    try:
+        yield turn
+    finally:
+        turn.release()
+
+
+async def compact_conversation(
+    runtime: Runtime, inbound: Inbound, context: TurnContext, focus: str = ""
+) -> str:
+    """Have the engine in force shorten the history of a conversation; return a line for the person.
+
+    :raises UsageError: no plugin brings an engine.
+    """
+    engine = runtime.registry.engine
+    if engine is None:
+        raise UsageError(
+            "conversations are compacted by claw-context, which is not in use",
+            fix="claw plugins install claw-context",
+        )
+    async with open_turn(runtime, inbound, context) as turn:
+        return await _isolated(engine.plugin, engine.value.compact(turn, focus))
+
+
+async def before_reset(turn: RunningTurn) -> None:
+    """Let the engine in force save what must outlive the conversation; a failure is logged."""
+    if engine := turn.caller.rooms.registry.engine:
+        try:
+            await _isolated(engine.plugin, engine.value.before_reset(turn))
+        except ClawError as why:
+            turn.log(str(why))
+
+
+def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
+    """Return the model call of a turn: ``call`` behind the context engine in force."""
+
+    def send(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        return call(turn.with_metadata(messages), tool_choice)
+
+    engine = turn.caller.rooms.registry.engine or _OWN_ENGINE
+    try:
+        shown = engine.value.wrap(send, turn)
+    except ClawError:
+        raise
+    except Exception as why:
+        raise _engine_error(engine.plugin, why) from why
+
+    async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        turn.metadata.learn(messages, turn.start)
+        stream: Any = None
+        try:
+            stream = shown(messages, tool_choice)
+            async for event in stream:
+                yield event
+        except ClawError:
+            raise
+        except BaseException as why:
+            if is_own_exit(why):
+                raise
+            raise _engine_error(engine.plugin, why) from why
+        finally:
+            if close := getattr(stream, "aclose", None):
+                await close()
+
+    return ask
+
+
+async def _isolated(plugin: str, step: Awaitable[T]) -> T:
+    try:
+        return await step
+    except ClawError:
+        raise
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        raise _engine_error(plugin, why) from why
+
+
+def _engine_error(plugin: str, why: BaseException) -> PluginError:
+    return PluginError(
+        plugin, "run", "its context engine failed: {why}", FIX, why=describe_exception(why), id=plugin
+    )
+
+
+class NewestTurns:
+    """The context engine without a plugin: the newest turns that fit. Nothing is summarised."""
+
+    name = "newest"
+
+    def wrap(self, call: ModelCall, turn: TurnView) -> ModelCall:
+        """Return a call that is sent the newest turns within the window, long results cut where one turn is too long."""
+        before = turn.past[: turn.start]
+        first = turn.start - len(limit_turns(before, turn.agent.settings.history_limit))
+        room = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
+        is_reported = False
+
+        async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+            nonlocal is_reported
+            shown = turn.with_metadata(messages)[first:]
+            fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], room)
+            if fitting.omitted and not is_reported:
+                is_reported = True
+                await turn.emit(Notice(t(_OMITTED, count=fitting.omitted)))
+            stream: Any = call(_cut_results(fitting.messages, room, turn.window_tokens), tool_choice)
+            try:
+                async for event in stream:
+                    yield event
+            except ProviderError as refused:
+                if refused.reason not in _TOO_LARGE:
+                    raise
+                raise ProviderError(
+                    "{why}", reason=refused.reason, where=refused.where, why=refused.problem,
+                    fix="Start a new conversation (/new), or have it summarised: claw plugins install claw-context",
+                ) from refused  # fmt: skip
+            finally:
+                await stream.aclose()
+
+        return ask
+
+    async def compact(self, turn: TurnView, focus: str) -> str:
+        """Do nothing: there is no summary without a plugin."""
+        return ""
+
+    async def before_reset(self, turn: TurnView) -> None:
+        """Do nothing: there is no memory without a plugin."""
+
+
+def _cut_results(messages: Sequence[Message], room_tokens: int, window_tokens: int) -> Sequence[Message]:
+    """Return the messages with their tool results cut until all of them fit; each keeps some hundred characters."""
+    limit = result_limit(window_tokens)
+    while sum(map(estimate_tokens, messages)) > room_tokens and limit > _SHORTEST_RESULT_CHARS:
+        limit //= 2
+        messages = [
+            msgspec.structs.replace(one, content=truncate_blocks(one.content, limit))
+            if isinstance(one, ToolResultMessage)
+            else one
+            for one in messages
+        ]
+    return messages
+
+
+_OWN_ENGINE = Contribution("core", NewestTurns())
