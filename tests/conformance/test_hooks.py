@@ -10,13 +10,21 @@ import claw_gateway
 import claw_loop_guard
 import claw_models
 import claw_prompted_tools
+import claw_sessions
 import pytest
 from claw import ToolCall
 from claw.agent.models import FirstModel
 from claw.storage.database import Database
 from claw.storage.turn_log import NoTurnLog
 from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
-from pytest_claw import MiddlewareSuite, ModelSelectorSuite, ReviewerSuite, ServiceSuite, TurnLogSuite
+from pytest_claw import (
+    ChatCommandSuite,
+    MiddlewareSuite,
+    ModelSelectorSuite,
+    ReviewerSuite,
+    ServiceSuite,
+    TurnLogSuite,
+)
 
 
 def answer(plugin: Any, hook: str, folder: Path) -> Any:
@@ -72,3 +80,20 @@ class TestChannelService(ServiceSuite):
 
     def make(self, folder: Path) -> Any:
         return answer(claw_gateway, "register_services", folder)
+
+
+COMMANDS = {
+    command.name: command
+    for plugin in (claw_gateway, claw_models, claw_sessions)
+    for command in contributed(plugin, plugin_config()).get("register_chat_commands", ())
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+class TestChatCommands(ChatCommandSuite):
+    @pytest.fixture(autouse=True)
+    def _chosen(self, name: str) -> None:
+        self.command = COMMANDS[name]
+
+    def make(self, folder: Path) -> Any:
+        return self.command

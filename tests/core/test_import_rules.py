@@ -263,7 +263,7 @@ BUDGETS = {
     "claw_admin": 2690,
     "claw_anthropic": 418,
     "claw_approvals": 805,
-    "claw_author": 530,
+    "claw_author": 507,
     "claw_budgets": 630,
     "claw_channel_sdk": 446,
     "claw_context": 1410,

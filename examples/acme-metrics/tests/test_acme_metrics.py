@@ -5,9 +5,10 @@ import asyncio
 import claw_plugin_acme_metrics
 import pytest
 from claw import ProviderError
+from claw.runtime import FunctionCommand
 from claw.testing import FakeProvider, Harness, says
-from claw_plugin_acme_metrics import COUNTS, CallCounter, MostCallsFail, TurnCounter, Writer
-from pytest_claw import MiddlewareSuite, ObserverSuite, ServiceSuite
+from claw_plugin_acme_metrics import COUNTS, CallCounter, MostCallsFail, TurnCounter, Writer, metrics
+from pytest_claw import ChatCommandSuite, DiagnosticSuite, MiddlewareSuite, ObserverSuite, ServiceSuite
 
 PLUGINS = {"acme-metrics": claw_plugin_acme_metrics}
 
@@ -30,6 +31,18 @@ class TestTurnCounter(ObserverSuite):
 class TestWriter(ServiceSuite):
     def make(self, folder):
         return Writer(folder / "counts.json", 0.02)
+
+
+class TestMetricsCommand(ChatCommandSuite):
+    def make(self, folder):
+        return FunctionCommand("metrics", "counts of model calls and turns", metrics)
+
+
+class TestMostCallsFail(DiagnosticSuite):
+    def make(self, folder):
+        COUNTS.update(calls=3, failures=2)
+        Writer(folder / "counts.json", 1).write()
+        return MostCallsFail(folder / "counts.json")
 
 
 def test_calls_turns_and_failures_are_counted():

@@ -16,29 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from claw import ClawError
-from claw.runtime import ToolDeclaration
+from claw.runtime import KIND_OF_HOOK, ToolDeclaration
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
-KINDS = {
-    "register_channels": "channel",
-    "register_providers": "provider",
-    "register_tools": "tool",
-    "register_prompt_sections": "section",
-    "register_sandboxes": "sandbox",
-    "register_provider_middleware": "middleware",
-    "register_model_selectors": "models",
-    "register_context_engines": "context",
-    "register_reviewers": "reviewer",
-    "register_approvers": "approver",
-    "register_filters": "filter",
-    "register_observers": "observer",
-    "register_services": "service",
-    "register_turn_logs": "turn-log",
-    "register_session_stores": "session-store",
-    "register_chat_commands": "chat-command",
-    "register_diagnostics": "diagnostic",
-}
 _LISTED = {
     "register_prompt_sections": "prompt_sections",
     "register_sandboxes": "sandboxes",
@@ -130,7 +111,7 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     module, config = import_module(package), RecordingConfig(plugin)
     answers = contributed(module, config)  # type: ignore[arg-type]  it quacks
     fields: dict[str, Any] = {"id": plugin}
-    kinds = [kind for hook, kind in KINDS.items() if hook in answers]
+    kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
     fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
     fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
     fields["providers"] = [{"name": one.name} for one in answers.get("register_providers", ())]

@@ -18,6 +18,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
+    from pytest_claw.chat_command import ChatCommandSuite as ChatCommandSuite
+    from pytest_claw.diagnostic import DiagnosticSuite as DiagnosticSuite
     from pytest_claw.enduring import FaultSuite as FaultSuite
     from pytest_claw.message_filter import FilterSuite as FilterSuite
     from pytest_claw.middleware import MiddlewareSuite as MiddlewareSuite
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ChannelSuite": "channel",
+    "ChatCommandSuite": "chat_command",
+    "DiagnosticSuite": "diagnostic",
     "FaultSuite": "enduring",
     "FilterSuite": "message_filter",
     "MiddlewareSuite": "middleware",
@@ -60,6 +64,8 @@ SUITE_OF_HOOK = {
     "register_observers": "ObserverSuite",
     "register_services": "ServiceSuite",
     "register_turn_logs": "TurnLogSuite",
+    "register_chat_commands": "ChatCommandSuite",
+    "register_diagnostics": "DiagnosticSuite",
 }
 """Each hook and the suite for the objects that answer it."""
 __all__ = sorted(_MODULES)  # noqa: PLE0605
