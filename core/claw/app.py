@@ -1,4 +1,4 @@
-"""The app: build once, run, stop. The only place where everything meets."""
+"""The composition root: the objects of a running claw are built, connected and closed here."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ from claw.storage.turn_log import NoTurnLog, is_over, is_repeat
 
 @dataclass(frozen=True)
 class Setup:
-    """The set-up before any plugin's code is loaded: the config file and the states of the plugins."""
+    """The config file and the states of the plugins, before any plugin's code is loaded."""
 
     config: Config
     found: tuple[InstalledPlugin, ...]
@@ -73,11 +73,11 @@ class Setup:
 
     @cached_property
     def facts(self) -> tuple[ToolFact, ...]:
-        """The tools that the manifests promise."""
+        """The tools that the manifests declare."""
         return declared_tools(self.plugin_states, self.config.settings.tools.suppliers)
 
     def models(self, agent: str = "") -> tuple[ModelRef, ...]:
-        """The models of an agent, in the order in which they are asked."""
+        """Return the models of an agent, in the order in which they are asked."""
         choice = self.config.agent(agent).settings.model
         primary = (choice and choice.primary) or self.default_model
         return candidates(
@@ -89,12 +89,12 @@ def load_setup(
     environ: Mapping[str, str] = os.environ, found: Sequence[InstalledPlugin] | None = None, models: Sequence[str] = (),
     file: Path | None = None,
 ) -> Setup:  # fmt: skip
-    """Read the file and the manifests of this home; no plugin is imported.
+    """Read the config file and the manifests of the installed plugins; no plugin is imported.
 
-    :param found: the plugins that are there; None = look for them.
+    :param found: the installed plugins; None = discover them.
     :param models: further models that this process may ask, beside those of the file.
-    :param file: to be read in place of the home's own.
-    :raises ConfigError: the file is wrong (exit 3).
+    :param file: a config file to read in place of that in the home.
+    :raises ConfigError: the file is invalid (exit 3).
     """
     home = discovery.home_of(environ)
     config = judge_file(read_config(file), home, environ) if file else load(home, environ)
@@ -109,7 +109,7 @@ def load_setup(
 
 
 def command_host(environ: Mapping[str, str] = os.environ) -> Host:
-    """A host that can let a plugin add its commands; nothing is loaded yet."""
+    """Return a host that can let a plugin add its commands; nothing is loaded yet."""
     setup, network = load_setup(environ), HttpClients()
     folder = setup.config.home / "plugins"
     return Host(
@@ -118,44 +118,44 @@ def command_host(environ: Mapping[str, str] = os.environ) -> Host:
 
 
 class App:
-    """A running claw: the rooms of a turn, and what must be closed at the end.
+    """A running claw: the runtime of its turns, and the resources to close at the end.
 
-    :param house: of ``load_setup``.
-    :param guests: plugin objects handed in by a test, by id.
-    :param complain: told what went wrong without stopping anything; one line each, already in words.
-    :param leeway: how long plugins may take.
-    :param before: the app of an older configuration, in the same process: its state, conversations, network and guests
-        are taken over, and so is every channel whose settings are as they were.
-    :param disk: on which the state and the conversations are.
+    :param setup: the result of ``load_setup``.
+    :param plugins: plugin objects that a test passes in, by id.
+    :param log: receives each problem that stops nothing, as one translated line.
+    :param timeouts: limits of time for calls of plugins.
+    :param before: the app of an older configuration in the same process: its database, sessions, network clients and
+        plugin objects are reused, and so is every channel whose settings did not change.
+    :param disk: the system calls for durable writes of state and sessions.
     """
 
     def __init__(
         self,
         setup: Setup,
         *,
-        guests: Mapping[str, Any] | None = None,
+        plugins: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
         clock: Clock = SYSTEM_CLOCK,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        self.leeway: Timeouts = before.leeway if before else timeouts
+        self.timeouts: Timeouts = before.timeouts if before else timeouts
         self._clock: Clock = before._clock if before else clock
-        self.house, self.config = setup, setup.config
-        self._guests: Mapping[str, Any] = before._guests if before else dict(guests or {})
+        self.setup, self.config = setup, setup.config
+        self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
-        self._told: Callable[[str], None] = before._told if before else log
+        self._write_log: Callable[[str], None] = before._write_log if before else log
         self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
-        self._yard = PluginWorker(self.leeway, self._task_failed)
+        self._worker = PluginWorker(self.timeouts, self._task_failed)
         self.host = Host(
             setup.plugin_states,
             self._view,
             self.config.home / "plugins",
-            self._guests,
+            self._plugins,
             self.log,
-            self.leeway,
+            self.timeouts,
             setup.config.settings.plugins.slots.chosen(),
         )
         known = before and before._database
@@ -165,10 +165,10 @@ class App:
         registry, facts = self._ordered(self.host.gather())
         if errors := config_key_errors(self.config, self.host.standings):
             raise combine_errors(errors)
-        self.registry = replace(registry, channels=before._still(registry, setup)) if before else registry
-        self.runtime: Runtime = self._rooms(before, facts, disk)
-        self.chat_commands = ChatCommands(self.host, self._yard, self.log)
-        self._tell_what_is_odd(facts)
+        self.registry = replace(registry, channels=before._kept(registry, setup)) if before else registry
+        self.runtime: Runtime = self._make_runtime(before, facts, disk)
+        self.chat_commands = ChatCommands(self.host, self._worker, self.log)
+        self._log_findings(facts)
 
     @property
     def database(self) -> Database:
@@ -177,11 +177,11 @@ class App:
 
     @property
     def clock(self) -> Clock:
-        """The clock of everything in it."""
+        """The clock of all parts of this app."""
         return self._clock
 
-    def _rooms(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
-        """Return the runtime of turns; what has a state is taken over from ``before``."""
+    def _make_runtime(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
+        """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
         log = (
             runtime.turn_log
@@ -192,7 +192,7 @@ class App:
         )
         return Runtime(
             config=self.config,
-            registry=self._asked_through(),
+            registry=self._guarded_registry(),
             sessions=runtime.sessions
             if runtime
             else SessionStore(self.config.home, self._database, self._clock, disk),
@@ -201,19 +201,19 @@ class App:
             session_queues=runtime.session_queues
             if runtime
             else SessionQueues(dict(self.config.settings.messages.lanes)),
-            default_model=self.house.default_model,
+            default_model=self.setup.default_model,
             facts=facts,
             fetch=None,
             deliver=self.deliver,
             log=self.log,
             redact=self.redact,
-            worker=self._yard,
+            worker=self._worker,
             approvals=self._approvals(self._clock),
         )
 
-    def _tell_what_is_odd(self, facts: tuple[ToolFact, ...]) -> None:
-        """Names in the file that nothing has, tools that clash, plugins that were set aside: a line each, once."""
-        setup = self.house
+    def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
+        """Log unknown names in the config file, clashes of tools, and quarantined plugins: a line each, once."""
+        setup = self.setup
         known = installed_names((state.found for state in self.host.standings), CORE_TOOLS, GROUPS)
         unnamed = unknown_words(self.config, facts, _called(setup.found))
         clashes = judge_tools(facts, (), RunFacts()).conflicts
@@ -226,8 +226,8 @@ class App:
         ):
             self.log(line)
 
-    def _still(self, registry: Registry, setup: Setup) -> dict[str, Contribution[Channel]]:
-        """The channels of a newer kit, where an older one goes on when nothing that it reads has changed."""
+    def _kept(self, registry: Registry, setup: Setup) -> dict[str, Contribution[Channel]]:
+        """Return the channels of a newer registry; an older channel is kept when nothing that it reads has changed."""
         kept = {}
         for key, contribution in registry.channels.items():
             name, mine = contribution.value.name, self.registry.channels.get(key)
@@ -242,28 +242,28 @@ class App:
             )
             kept[key] = mine if same and mine else contribution
         if any(kept[key] is not self.registry.channels.get(key) for key in kept):
-            # Who asked others for routes and the like would go on with those of the channels that ended.
+            # A channel that asked other plugins (for routes, say) still holds the answers of the channels that ended.
             asking = self.host.specifying
             kept |= {key: new for key, new in registry.channels.items() if new.plugin in asking}
         return kept
 
     async def retire(self, after: "App") -> None:
-        """A newer app is in force: what only this one brought is closed; state and network go on."""
+        """Close what only this app uses, after a newer app has replaced it; state and network stay open."""
         kept = {id(contribution.value) for contribution in after.registry.channels.values()} | {
             id(after.runtime.turn_log)
         }
-        guests = {id(guest) for guest in self._guests.values()}
+        given = {id(plugin) for plugin in self._plugins.values()}
         for contribution in self.host.closables():
-            if id(contribution.value) not in kept | guests and not isinstance(contribution.value, ModuleType):
+            if id(contribution.value) not in kept | given and not isinstance(contribution.value, ModuleType):
                 await self._close_one(contribution)
-        self._yard.close()
+        self._worker.close()
 
     def log(self, line: str) -> None:
-        """Tell what went wrong without stopping anything; no secret is in it."""
-        self._told(self.redact(line))
+        """Log a problem that stops nothing; secrets are masked."""
+        self._write_log(self.redact(line))
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The exception handler for a loop in which this app runs: a task that nobody waits for has failed."""
+        """Log the failure of a task that nobody awaits: the exception handler of the event loop of this app."""
         why = context.get("exception")
         self._task_failed("", describe_exception(why) if why else str(context.get("message")))
 
@@ -279,7 +279,7 @@ class App:
         emit: Emit,
         options: TurnOptions = TurnOptions(),  # noqa: B008
     ) -> Outbound | None:
-        """Take one message up. None also when it was taken up before.
+        """Handle one message and return the reply; None also for a message that was handled before.
 
         :raises ClawError: the turn failed.
         """
@@ -289,7 +289,7 @@ class App:
         return await take_turn(inbound, options, runtime=self.runtime, emit=emit)
 
     async def deliver(self, outbound: Outbound) -> Receipt:
-        """Hand an answer to its channel, by the ledger where one is kept."""
+        """Send a reply through its channel; through the outbox where there is one."""
         if self.outlet and outbound.address.channel != TERMINAL:
             return await self.outlet(outbound)
         channel = self.registry.channel(outbound.address.channel, outbound.address.account)
@@ -298,7 +298,7 @@ class App:
         return await channel.send(outbound)
 
     async def resolve_turn(self, inbound: Inbound, options: TurnOptions = TurnOptions()) -> TurnContext:  # noqa: B008 - frozen
-        """Return the context that this message would get: the rulings and prompt of a real turn, without a model call."""
+        """Return the context of the turn of this message: its rulings and prompt, without a model call."""
         paired = paired_people(self._database, inbound.address.channel, inbound.address.account)
         route = admit(inbound, self.config, options.agent, options.session, paired)
         if route is None:
@@ -312,7 +312,7 @@ class App:
     async def call_tool(
         self, name: str, arguments: dict[str, Any], inbound: Inbound, options: TurnOptions
     ) -> ToolResult:
-        """Run one tool as a turn would: through the same rulings and the same gate."""
+        """Run one tool through the rulings and the tool gate of a turn."""
         caller = Caller(
             "call", inbound, await self.resolve_turn(inbound, options), self.runtime, ignore_event
         )
@@ -326,10 +326,10 @@ class App:
         await self.close()
 
     async def close(self) -> None:
-        """End: what plugins brought is closed, then the network, the sessions, the database."""
+        """Close the contributions of plugins, then the network, the sessions and the database."""
         for contribution in self.host.closables():
             await self._close_one(contribution)
-        self._yard.close()
+        self._worker.close()
         await self._network.aclose()
         self.runtime.sessions.close()
         self._database.close()
@@ -339,18 +339,18 @@ class App:
         if close is None:
             return
         try:
-            await within(2 * self.leeway.close_seconds, self._closed(close))
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+            await within(2 * self.timeouts.close_seconds, self._closed(close))
+        except Exception as why:  # noqa: BLE001 - third-party code
             plugin, problem = contribution.plugin, "it failed while closing: {why}"
             self.log(str(PluginError(plugin, "stop", problem, FIX, why=describe_exception(why), id=plugin)))
 
     async def _closed(self, close: Callable[[], Any]) -> None:
-        """A plain function in a thread; what it hands back to be waited for, and a coroutine function, here."""
-        seconds = self.leeway.close_seconds
+        """Call ``close``: a plain function in a thread; a coroutine function, or a returned awaitable, in this loop."""
+        seconds = self.timeouts.close_seconds
         here = inspect.iscoroutinefunction(close)
         ending = close() if here else await asyncio.to_thread(run_bounded, close, seconds)
         if inspect.isawaitable(ending):
-            await within(seconds, ending, self.leeway.grace_seconds)
+            await within(seconds, ending, self.timeouts.grace_seconds)
 
     def _view(self, plugin: str) -> PluginConfig:
         folder = self.config.home / "plugins" / plugin
@@ -369,12 +369,12 @@ class App:
     def _is_over(self, turn: str) -> bool:
         return is_over(self.runtime.turn_log, turn)
 
-    def _asked_through(self) -> Registry:
+    def _guarded_registry(self) -> Registry:
         """Return the registry with each provider behind the middleware of plugins and the guards of core."""
-        registry, seconds = self.registry, self.leeway.hook_seconds
+        registry, seconds = self.registry, self.timeouts.hook_seconds
         wrapped = apply_middleware(registry.providers, registry.middleware, self._middleware_failed, seconds)
         guarded = apply_guards(wrapped, self.config.settings.models, self.redact, self.log)
-        return replace(self.registry, providers=isolated(guarded, self.leeway.silence_seconds))
+        return replace(self.registry, providers=isolated(guarded, self.timeouts.silence_seconds))
 
     def _middleware_failed(self, plugin: str, why: BaseException) -> None:
         self.host.quarantine(plugin, "register", describe_exception(why))
@@ -392,7 +392,7 @@ class App:
             raise ClawError("claw's home folder cannot be used: {why}", where=str(home), fix=fix, why=refused)
 
     def _ordered(self, registry: Registry) -> tuple[Registry, tuple[ToolFact, ...]]:
-        """Core tools first, each with what policy must know of it; the positions in both lists agree."""
+        """Sort the tools, those of core first, and return their policy facts in the same order."""
         suppliers = self.config.settings.tools.suppliers
         pairs = [(tool, tool_fact(tool, tool.plugin, suppliers)) for tool in registry.tools]
         pairs.sort(key=lambda pair: pair[1].plugin is not None)
@@ -404,11 +404,11 @@ def terminal_message(text: str, message_id: str = "") -> Inbound:
     return Inbound(Address(TERMINAL, "local"), text, LOCAL_SENDER, message_id=message_id, mentions_us=True)
 
 
-_FOLDERS = frozenset({"PWD", "OLDPWD"})  # a shell's working folders, which look like passwords by their names
+_FOLDERS = frozenset({"PWD", "OLDPWD"})  # working folders of a shell, not passwords
 
 
 def _secrets(config: Config) -> Iterator[str]:
-    """Every secret that this process can know: those of the file, and those of the environment by their names."""
+    """Yield every secret of the config file, and of the environment the values with a secret's name."""
     waiting: list[Any] = [config.settings]
     while waiting:
         value = waiting.pop()
@@ -418,7 +418,7 @@ def _secrets(config: Config) -> Iterator[str]:
         elif isinstance(value, BaseModel):
             waiting += [getattr(value, name) for name in type(value).model_fields]
             waiting.append(value.model_extra or {})
-        elif isinstance(value, Mapping):  # a secret that only a plugin's own model knows: by its name
+        elif isinstance(value, Mapping):  # typed by a plugin alone: secrets by name
             waiting += [
                 _hidden(config, item) if is_secret_name(name) else item for name, item in value.items()
             ]
@@ -430,7 +430,7 @@ def _secrets(config: Config) -> Iterator[str]:
 
 
 def _hidden(config: Config, item: Any) -> Any:
-    """A value under a telling name, as a secret when it is written in one of the forms of a secret."""
+    """Return a value under a secret's name as a ``Secret`` when it has one of the forms of a secret."""
     if isinstance(item, list | tuple):
         return [_hidden(config, each) for each in item]
     refers = isinstance(item, Mapping) and set(item) in ({"env"}, {"file"})

@@ -291,7 +291,7 @@ async def _lived(plan: Plan) -> Lived:
     fakes, lived = Fakes(), Lived()
     app = App(
         load_setup(environ, [*standard_plugins(), found], models),
-        guests={"fakes": fakes},
+        plugins={"fakes": fakes},
         log=lived.complaints.append,
         timeouts=Timeouts(**{"pause_seconds": 0.001, "worker_seconds": 0.1, **plan.leeway}),
     )

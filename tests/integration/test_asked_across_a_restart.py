@@ -25,7 +25,7 @@ async def served(model: FakeProvider, channel: FakeChannel, home: Path):
     harness = Harness(
         model, channels=[channel], home=home, config=OWNED, plugins={"tools-std": claw_tools_std}
     )
-    harness.app.leeway = Timeouts(stop_seconds=0.2, pause_seconds=0.05)
+    harness.app.timeouts = Timeouts(stop_seconds=0.2, pause_seconds=0.05)
     stop, serving = asyncio.Event(), ChannelServer(harness.app)
     running = asyncio.ensure_future(serving.run(stop))
     try:

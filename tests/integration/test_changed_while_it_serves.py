@@ -87,7 +87,7 @@ async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tm
     async with Harness(
         model, home=tmp_path, config=config, plugins={"both": Channels(broken, other)}
     ) as harness:
-        harness.app.leeway = Timeouts(pause_seconds=0.01)
+        harness.app.timeouts = Timeouts(pause_seconds=0.01)
         stop, serving = asyncio.Event(), ChannelServer(harness.app)
         running = asyncio.ensure_future(serving.run(stop))
         async with asyncio.timeout(20):

@@ -63,7 +63,7 @@ async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
         async with Harness(
             FakeProvider(), home=tmp_path, config=config, plugins={"http": claw_http}
         ) as harness:
-            harness.app.leeway = Timeouts(pause_seconds=30.0)
+            harness.app.timeouts = Timeouts(pause_seconds=30.0)
             stop = asyncio.Event()
             serving = ChannelServer(harness.app)
             running = asyncio.ensure_future(serving.run(stop))

@@ -52,7 +52,7 @@ def app_of(
     """A claw with these plugin objects, and what it logs."""
     environ, lines = {"CLAW_HOME": str(home), "HOME": str(home), "PATH": "/usr/bin:/bin"}, list[str]()
     setup = load_setup(environ, standard_plugins() if found is None else found)
-    return App(setup, guests=plugins, log=lines.append, **options), lines
+    return App(setup, plugins=plugins, log=lines.append, **options), lines
 
 
 def terminal(app: App, line: str) -> TerminalConversation:

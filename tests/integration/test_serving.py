@@ -145,8 +145,8 @@ async def test_a_turn_that_was_parked_is_taken_up_again_where_it_was(tmp_path):
 
     model = Hanging(calls("work"))
     async with served(model, channel, home=tmp_path, tools=[work]) as harness:
-        harness.app.leeway  # noqa: B018 - built
-        object.__setattr__(harness.serving, "_leeway", type(harness.app.leeway)(stop_seconds=0.2))
+        harness.app.timeouts  # noqa: B018 - built
+        object.__setattr__(harness.serving, "_timeouts", type(harness.app.timeouts)(stop_seconds=0.2))
         channel.says("please work", "u1")
         await asyncio.wait_for(model.asked.wait(), 5)
     assert channel.shown == []
@@ -174,7 +174,7 @@ async def test_an_effect_that_may_have_happened_is_told_and_not_repeated(tmp_pat
     pay = FakeTool("pay", effects="once")
     pay.run = hang
     async with served(FakeProvider(calls("pay")), channel, home=tmp_path, tools=[pay]) as harness:
-        object.__setattr__(harness.serving, "_leeway", type(harness.app.leeway)(stop_seconds=0.2))
+        object.__setattr__(harness.serving, "_timeouts", type(harness.app.timeouts)(stop_seconds=0.2))
         channel.says("pay the bill", "u1")
         await asyncio.wait_for(begun.wait(), 5)
 
@@ -628,7 +628,7 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
         config={"channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {}}}}},
         plugins={"channels": Channels(broken), "more": Channels(other)},
     )
-    harness.app.leeway = Timeouts(pause_seconds=0.01)
+    harness.app.timeouts = Timeouts(pause_seconds=0.01)
     stop, serving = asyncio.Event(), ChannelServer(harness.app)
     running = asyncio.ensure_future(serving.run(stop))
     async with asyncio.timeout(20):

@@ -22,7 +22,7 @@ class Serves:
     def __init__(self, harness, timeouts=None):
         self.harness, self.stop = harness, asyncio.Event()
         if timeouts:
-            harness.app.leeway = timeouts
+            harness.app.timeouts = timeouts
         self.serving = ChannelServer(harness.app)
 
     async def __aenter__(self):

@@ -53,7 +53,7 @@ class Host:
     :param plugin_states: of every installed plugin.
     :param view: plugin id → the config as that plugin may see it.
     :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
-    :param guests: plugin objects that are handed in by a test, by id.
+    :param plugins: plugin objects that are handed in by a test, by id.
     :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
     :param log: given each problem after the start; until then they are collected in ``diagnostics``.
     """
@@ -63,7 +63,7 @@ class Host:
         plugin_states: Sequence[PluginState],
         view: Callable[[str], PluginConfig],
         deaths: Path,
-        guests: Mapping[str, Any] | None = None,
+        plugins: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         slots: Mapping[str, str] | None = None,
@@ -78,10 +78,10 @@ class Host:
         self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
         self._answered: dict[str, dict[str, list[Any]]] = {}  # the same, of hooks that plugins specify
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
-        self._guests = dict(guests or {})
+        self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
         self._deaths = CrashGuard(deaths)
-        self._complain, self._leeway = log, timeouts
+        self._log, self._timeouts = log, timeouts
         self._stands = False
         self.diagnostics: list[str] = []
 
@@ -113,11 +113,11 @@ class Host:
         :raises PluginError: a required plugin is not there or was set aside (exit 4).
         """
         self._ask(BUILTIN, lambda: import_module("claw.terminal"))
-        for plugin in self._guests:
+        for plugin in self._given_plugins:
             self._standings.setdefault(
                 plugin, PluginState(InstalledPlugin(plugin, plugin, plugin, __version__), LOADED, eager=True)
             )
-            self._ask(plugin, partial(self._guests.get, plugin))
+            self._ask(plugin, partial(self._given_plugins.get, plugin))
         for plugin, count in self._deaths.crash_counts().items():
             if count >= MAX_CRASHES and plugin in self._standings:
                 self._standings[plugin] = self._deadly(self._standings[plugin], count)
@@ -175,7 +175,7 @@ class Host:
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
         before = crash_guard.function_ids()
-        module = self._bounded(plugin, lambda: import_module(package), self._leeway.import_seconds)
+        module = self._bounded(plugin, lambda: import_module(package), self._timeouts.import_seconds)
         if not isinstance(module, ModuleType):
             raise TypeError(f"it puts {type(module).__name__} in the place of its package")
         for name in crash_guard.replaced_functions(before, crash_guard.function_ids()):
@@ -241,7 +241,7 @@ class Host:
             return None
         marks = caller.get_hookimpls()[0]
         self._ranks[plugin, hook] = -1 if marks.tryfirst else 1 if marks.trylast else 0
-        return self._bounded(plugin, partial(answers_of, caller, view), self._leeway.hook_seconds)
+        return self._bounded(plugin, partial(answers_of, caller, view), self._timeouts.hook_seconds)
 
     def _ask_others_hooks(self, plugin: str) -> bool:
         """Ask one loaded plugin the hooks that plugins specify; False when it was quarantined."""
@@ -306,7 +306,7 @@ class Host:
     def _note(self, line: str) -> None:
         self.diagnostics.append(line)
         if self._stands:
-            self._complain(line)
+            self._log(line)
 
     def _kit(self) -> Registry:
         sections: list[PromptSection] = []

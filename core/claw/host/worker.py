@@ -50,7 +50,7 @@ class PluginWorker:
         """Call ``step`` in the loop of plugin ``who``, sync or async, and wait at most ``seconds`` for its
         answer.
 
-        :param who: the plugin that is called; after ``leeway.late_times`` timeouts it is not called again.
+        :param who: the plugin that is called; after ``Timeouts.late_times`` late calls it is not called again.
         :raises TimeoutError: it did not answer; if it blocks its loop, that loop is abandoned.
         :raises Escaped: it raised an exception that would end the process. All other exceptions pass through.
         """

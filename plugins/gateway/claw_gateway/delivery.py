@@ -87,7 +87,7 @@ class OutboxDelivery:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._journal, self._channel_of, self._complain = journal, channel_of, log
-        self._leeway, self._clock = timeouts, clock
+        self._timeouts, self._clock = timeouts, clock
         self._chats: dict[Address, deque[_Item]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
 
@@ -162,7 +162,7 @@ class OutboxDelivery:
         for worker in left:
             worker.cancel()
         if left:
-            await asyncio.wait(left, timeout=self._leeway.grace_seconds)
+            await asyncio.wait(left, timeout=self._timeouts.grace_seconds)
 
     def _drops_repeats(self, address: Address, age_seconds: float = 0.0) -> bool:
         """Return true if a message of this age shows once there, however often it is sent."""
@@ -236,7 +236,7 @@ class OutboxDelivery:
         channel: Any = self._channel_of(settled.address)
         try:
             call = channel.settled(settled.address, settled.message_id)
-            await within(self._leeway.send_seconds, call, self._leeway.grace_seconds)
+            await within(self._timeouts.send_seconds, call, self._timeouts.grace_seconds)
         except Exception as why:  # noqa: BLE001 - third-party code
             self._log_failure(settled.address, why)
 
@@ -253,9 +253,9 @@ class OutboxDelivery:
             self._record_expected_messages(reply)
             try:
                 receipt = await within(
-                    self._leeway.send_seconds,
+                    self._timeouts.send_seconds,
                     reply.writer.finish(reply.whole),
-                    self._leeway.grace_seconds,
+                    self._timeouts.grace_seconds,
                 )
                 break
             except DeliveryError as failed:
@@ -382,7 +382,7 @@ class OutboxDelivery:
         failpoint("sending-noted")
         try:
             receipt = await within(
-                self._leeway.send_seconds, channel.send(outbound), self._leeway.grace_seconds
+                self._timeouts.send_seconds, channel.send(outbound), self._timeouts.grace_seconds
             )
         except DeliveryError as failed:
             return failed

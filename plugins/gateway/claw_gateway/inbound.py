@@ -110,16 +110,16 @@ class InboundPipeline:
         self._bot_turns: dict[Address, int] = {}
 
     @property
-    def _rooms(self) -> Runtime:
+    def _runtime(self) -> Runtime:
         return self._app().runtime
 
     @property
     def _journal(self) -> Journal:
-        return journal_of(self._rooms)
+        return journal_of(self._runtime)
 
     async def receive(self, accepted: AcceptedEvent) -> None:
         """Filter and admit an inbound event, then handle it."""
-        runtime = self._rooms
+        runtime = self._runtime
         inbound = await run_filters(
             accepted.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
         )
@@ -156,7 +156,7 @@ class InboundPipeline:
             return self._settle(accepted, "seen")
         if self._is_bot_loop(inbound):
             return self._settle(accepted, "bots")
-        going = route_message(inbound, self._rooms.config)
+        going = route_message(inbound, self._runtime.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if inbound.around.forwarded_from:  # a forwarded text is not a command of the person who forwards it
             line = ""
@@ -166,7 +166,7 @@ class InboundPipeline:
 
     async def resume(self, cut: UnfinishedTurn) -> None:
         """Resume a turn that a crash cut off, or end it with a notice after too many attempts."""
-        runtime, taken = self._rooms, []
+        runtime, taken = self._runtime, []
         for one in cut.taken:
             said = await run_filters(
                 one.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
@@ -197,7 +197,7 @@ class InboundPipeline:
 
     async def _give_up(self, cut: UnfinishedTurn, newest: Inbound, text: str) -> None:
         """End a cut-off turn with a notice, which replaces the part of its answer already sent."""
-        runtime = self._rooms
+        runtime = self._runtime
         if channel := runtime.registry.channel(newest.address.channel, newest.address.account):
             where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
             await recover_streamed(channel, where, cut.turn, self._journal)
@@ -225,7 +225,7 @@ class InboundPipeline:
             self._delivery.clear_typing(accepted.inbound.address, accepted.inbound.message_id)
 
     def _say(self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
-        channel = self._rooms.registry.channel(inbound.address.channel, inbound.address.account)
+        channel = self._runtime.registry.channel(inbound.address.channel, inbound.address.account)
         whole = Outbound(key, inbound.address, text, answers=inbound.message_id, plain=not shown)
         return split_reply(whole, channel, shown) if channel and text else ()
 
@@ -244,7 +244,7 @@ class InboundPipeline:
         return self._say(f"pair-{code}", inbound, text)
 
     def _decide(self, inbound: Inbound, verdict: Admission, id: str, word: str) -> tuple[Outbound, ...]:
-        approvals = self._rooms.approvals
+        approvals = self._runtime.approvals
         if approvals is None:
             return ()
         outcome = approvals.decide(
@@ -303,9 +303,9 @@ class InboundPipeline:
         """Return the queue settings of a message: the conversation's own mode, else the account's, the
         channel's, the default.
         """
-        config = self._rooms.config
+        config = self._runtime.config
         queue = account_setting(inbound.address, config, "queue") or config.settings.messages.queue
-        chosen = self._rooms.sessions.overrides.of(session_key).queue
+        chosen = self._runtime.sessions.overrides.of(session_key).queue
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
 
     def _rights(self, inbound: Inbound, going: Route) -> Hashable:
@@ -316,12 +316,12 @@ class InboundPipeline:
         run = RunFacts(
             going.agent_id, place.channel, place.account, None if direct else place.chat, inbound.sender
         )
-        scope = group_scope(self._rooms.config, run)
+        scope = group_scope(self._runtime.config, run)
         return going.owner, scope.key if scope else ""
 
     async def _with_media(self, accepted: AcceptedEvent, going: Route) -> AcceptedEvent:
         """Return the message with its files stored in the workspace of the agent that will read it."""
-        inbound, runtime = accepted.inbound, self._rooms
+        inbound, runtime = accepted.inbound, self._runtime
         channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
         if channel is None or not inbound.attachments:
             return accepted
@@ -341,7 +341,7 @@ class InboundPipeline:
 
     def _remember(self, inbound: Inbound) -> None:
         """Keep an unaddressed group message: it is shown with the next request to us."""
-        most = account_setting(inbound.address, self._rooms.config, "group_history")
+        most = account_setting(inbound.address, self._runtime.config, "group_history")
         if most and inbound.kind == "message":
             heard = self._group_history.pop(inbound.address, ())
             if len(self._group_history) >= MAX_CHATS:

@@ -92,17 +92,17 @@ class ChannelInbox:
 
 
 class ChannelServer:
-    """All channels of an app except the terminal, until ``stop``. Their timeouts are the app's ``leeway``."""
+    """All channels of an app except the terminal, until ``stop``. The limits of time are those of the app."""
 
     def __init__(self, app: App) -> None:
-        self.app, self._leeway, self._open = app, app.leeway, True
+        self.app, self._timeouts, self._open = app, app.timeouts, True
         self._unserved, self._unheard, self._failed = (
             accounts_not_served(app),
             channels_without_listener(app),
             set[str](),
         )
         self._journal = journal_of(app.runtime)
-        self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.leeway)
+        self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
         self._backlog = TurnQueue(
             app.runtime.session_queues,
@@ -136,10 +136,10 @@ class ChannelServer:
             await stop.wait()
         finally:
             self._open = False
-            await cancel_tasks(set(self._listening.values()), self._leeway.grace_seconds)
-            await self._backlog.shut_down(self._leeway.stop_seconds / 2, self._leeway.grace_seconds)
-            await cancel_tasks(self._intake, self._leeway.grace_seconds)
-            await self._delivery.stop(self._leeway.stop_seconds / 4)
+            await cancel_tasks(set(self._listening.values()), self._timeouts.grace_seconds)
+            await self._backlog.shut_down(self._timeouts.stop_seconds / 2, self._timeouts.grace_seconds)
+            await cancel_tasks(self._intake, self._timeouts.grace_seconds)
+            await self._delivery.stop(self._timeouts.stop_seconds / 4)
             self.app.outlet = None
             for approvals in (self._approvals, self.app.runtime.approvals):
                 if approvals:
@@ -168,7 +168,7 @@ class ChannelServer:
         for key, task in list(self._listening.items()):
             before, after = old.registry.channels.get(key), new.registry.channels.get(key)
             if before is not after or task.done():  # a quarantined one is tried again
-                await cancel_tasks({task}, self._leeway.grace_seconds)
+                await cancel_tasks({task}, self._timeouts.grace_seconds)
                 del self._listening[key]
         for key, one in self.channels.items():
             if self._open and key not in self._listening:  # stop may have been set meanwhile
@@ -313,7 +313,7 @@ class ChannelServer:
         """Keep one channel running; after a few failures in a row quarantine it and return the reason."""
         name = channel_key(one.value.name, account_of(one.value))
         LOG_CONTEXT.set(log_context_of(Address(one.value.name, "", account=account_of(one.value))))
-        pause, tries = self._leeway.pause_seconds, 0
+        pause, tries = self._timeouts.pause_seconds, 0
         while True:
             began, fix, needs_person = SYSTEM_CLOCK.monotonic(), "", False
             try:
@@ -327,9 +327,9 @@ class ChannelServer:
                     why, fix = ": ".join(filter(None, (failed.where, failed.problem))), failed.fix
                 needs_person = isinstance(failed, ConfigError)
             if SYSTEM_CLOCK.monotonic() - began > _RECOVERED_SECONDS:
-                tries, pause = 0, self._leeway.pause_seconds
+                tries, pause = 0, self._timeouts.pause_seconds
             tries += 1
-            if needs_person or tries >= self._leeway.tries:
+            if needs_person or tries >= self._timeouts.tries:
                 break
             if tries == 1:  # further failures are reported together, if all tries fail
                 again = t("channel {name}: {why}. Retrying", name=name, why=why)

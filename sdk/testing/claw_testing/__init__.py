@@ -288,7 +288,7 @@ class Harness:
             setup = load_setup(environ, None if self._installed else standard_plugins())
             self._app = App(
                 setup,
-                guests=self._plugins,
+                plugins=self._plugins,
                 log=self.log_lines.append,
                 clock=self._clock,
                 disk=self._disk,

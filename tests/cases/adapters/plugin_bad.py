@@ -95,7 +95,7 @@ async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     app = App(
         load_setup(_environ(tmp_path, plugin.config), found),
-        guests={"fakes": fakes},
+        plugins={"fakes": fakes},
         log=log_lines.append,
         timeouts=Timeouts(pause_seconds=0.01),
     )

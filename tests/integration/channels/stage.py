@@ -236,7 +236,7 @@ async def served(
     """
     plugins = {"http": claw_http, stage.name: stage.plugin, **(others or {})}
     harness = Harness(model, tools=tools, home=home, config=tree or config(stage), plugins=plugins)
-    harness.app.leeway = Timeouts(stop_seconds=stop_seconds, pause_seconds=0.05)
+    harness.app.timeouts = Timeouts(stop_seconds=stop_seconds, pause_seconds=0.05)
     for brought in harness.app.registry.channels.values():
         if brought.value.name == stage.name and not isinstance(brought.value, UnavailableChannel):
             stage.quicken(brought.value)

@@ -226,7 +226,7 @@ def model_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]
     :raises ClawError: the config cannot be used.
     """
     app = App(load_setup(environ))
-    refs, settings = app.house.models(), app.config.settings
+    refs, settings = app.setup.models(), app.config.settings
     known = ((ref, app.runtime.registry.providers.get(ref.provider)) for ref in refs)
     capabilities = [
         (ref, model_checks.provider_capabilities(one.value, settings, ref)) for ref, one in known if one

@@ -43,7 +43,7 @@ _locks: list[Any] = []
 def run_gateway(
     environ: Mapping[str, str] = os.environ,
     *,
-    guests: Mapping[str, Any] | None = None,
+    plugins: Mapping[str, Any] | None = None,
     safe: bool | None = None,
     screen: TextIO | None = None,
     quiet: bool = False,
@@ -52,7 +52,7 @@ def run_gateway(
     """Serve the home of ``environ`` until SIGTERM or SIGINT, and return the exit code. The lock is held until
     the process ends.
 
-    :param guests: plugin objects handed in by a test, by id.
+    :param plugins: plugin objects handed in by a test, by id.
     :param safe: load only claw's own plugins; None = if the gateway crashed three times in ten minutes.
     :param screen: the stream for people; None = stderr.
     :param quiet: write nothing to ``screen`` once the gateway is ready.
@@ -68,7 +68,7 @@ def run_gateway(
     with suppress(Exception):  # stderr may be no real file
         faulthandler.enable()
     with install_handler(sink) as log:
-        return Gateway(environ, home, sink, log, began, guests, safe, quiet).live()
+        return Gateway(environ, home, sink, log, began, plugins, safe, quiet).live()
 
 
 class Gateway:
@@ -81,11 +81,11 @@ class Gateway:
         sink: LogHandler,
         log: logging.Logger,
         began: float,
-        guests: Mapping[str, Any] | None = None,
+        plugins: Mapping[str, Any] | None = None,
         safe: bool | None = None,
         quiet: bool = False,
     ) -> None:
-        self._environ, self._home, self._guests = environ, home, guests
+        self._environ, self._home, self._plugins = environ, home, plugins
         self._sink, self._log, self._began, self._quiet = sink, log, began, quiet
         self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
         self._safe_option, self._safe = safe, False
@@ -153,7 +153,7 @@ class Gateway:
 
     async def _serve(self, setup: Setup) -> None:
         loop = asyncio.get_running_loop()
-        app = App(setup, guests=self._guests, log=self._log.warning)
+        app = App(setup, plugins=self._plugins, log=self._log.warning)
         loop.set_exception_handler(app.on_loop_error)
         serving = ChannelServer(app)
         self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload brings another app

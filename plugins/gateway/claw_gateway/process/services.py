@@ -38,7 +38,7 @@ class ServiceRunner:
 
     async def start(self, app: App) -> None:
         """Ask the plugins of ``app`` for their services, and run each."""
-        self._grace_seconds, self._stop = app.leeway.grace_seconds, asyncio.Event()
+        self._grace_seconds, self._stop = app.timeouts.grace_seconds, asyncio.Event()
         services = await asyncio.to_thread(app.host.on_demand, "register_services")
         for one in services:
             if not isinstance(one.value, ChannelService):
