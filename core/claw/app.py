@@ -58,7 +58,7 @@ from claw.security.secret_patterns import is_secret_name
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM_DISK, Disk
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw.storage.turn_log import NoTurnLog, is_over, is_repeat
 
 
@@ -195,7 +195,7 @@ class App:
             registry=self._guarded_registry(),
             sessions=runtime.sessions
             if runtime
-            else SessionStore(self.config.home, self._database, self._clock, disk),
+            else JsonlSessionStore(self.config.home, self._database, self._clock, disk),
             turn_log=log,
             chat_api=getattr(log, "chat_api", None),
             session_queues=runtime.session_queues

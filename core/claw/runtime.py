@@ -19,7 +19,7 @@ _NAMES = {
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario judge_scenario model_of queue_kind_of "
+        "LOCAL_SENDER PolicyContext Route Scenario judge_scenario model_of parse_key queue_kind_of "
         "route_message sender_of"
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
@@ -41,6 +41,7 @@ _NAMES = {
     "claw.config.editor": "set_value",
     "claw.config.errors": "ConfigErrors",
     "claw.config.loader": "validate_source",
+    "claw.config.models": "Retention",
     "claw.config.paths": "nearest",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource",
     # Contracts beyond those of ``claw``
@@ -50,7 +51,7 @@ _NAMES = {
     "claw.contracts.extensions": "Statement",
     "claw.contracts.prompt": "RenderedSection size_of",
     "claw.contracts.provider": "AnswerBroken KnownModels",
-    "claw.contracts.text": "to_json truncate truncate_blocks with_ellipsis",
+    "claw.contracts.text": "escape_controls to_json truncate truncate_blocks with_ellipsis",
     "claw.contracts.tool": "fit_result",
     "claw.contracts.tool_schema": "without_nulls",
     "claw.contracts.transcript": (
@@ -82,21 +83,27 @@ _NAMES = {
     "claw.security.redaction": "Redactor",
     "claw.security.secret_patterns": "is_secret_name",
     "claw.security.tls_errors": "STALE_CONNECTION error_chain find_tls_error",
-    "claw.security.untrusted_text": "is_owner_channel user_text",
+    "claw.security.untrusted_text": "is_owner_channel strip_metadata user_text",
     "claw.security.workspace_fs": "WorkspaceFiles",
     # State on disk; the time, which a test replaces
     "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",
     "claw.storage.database": "Database",
     "claw.storage.files": (
-        "SYSTEM_DISK Disk Lock archive_results cannot_write delete_older delete_results lock_holder "
-        "make_folder replace_file results_folder safe_file_name"
+        "Disk Lock SYSTEM_DISK archive_results cannot_write dated_name delete_older delete_results "
+        "lock_holder make_folder replace_file results_folder safe_file_name session_file set_aside"
     ),
     "claw.storage.freshness": "zone_of",
+    "claw.storage.history": "SessionHistory",
+    "claw.storage.overrides": "Overrides",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
-    "claw.storage.records": "CompactionRecord MemoryFlushRecord MessageRecord Omission SUMMARY",
-    "claw.storage.sessions": "Session",
+    "claw.storage.records": (
+        "BranchSummary CompactionRecord CustomMessage Entry MemoryFlushRecord MessageRecord ModelChange "
+        "Omission ParsedSession SUMMARY SessionHeader ThinkingLevelChange UnknownRecord encode_record "
+        "lines_of parse_session without_bad_lines"
+    ),
+    "claw.storage.sessions": "JsonlSessionStore Session",
     "claw.storage.turn_log": "retry_until_written",
-    "claw.storage.usage": "total_usage",
+    "claw.storage.usage": "SessionUsage total_usage",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -6,10 +6,7 @@ from claw.agent.chat_commands import (
     parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
-from claw.agent.context import (
-    compact_conversation as compact_conversation,
-    open_turn as open_turn,
-)
+from claw.agent.context import compact_conversation as compact_conversation, open_turn as open_turn
 from claw.agent.models import (
     candidates as candidates,
     checked_answer as checked_answer,
@@ -29,19 +26,13 @@ from claw.agent.routing import (
     Scenario as Scenario,
     judge_scenario as judge_scenario,
     model_of as model_of,
+    parse_key as parse_key,
     queue_kind_of as queue_kind_of,
     route_message as route_message,
     sender_of as sender_of,
 )
-from claw.agent.session_queue import (
-    SessionQueues as SessionQueues,
-    SteeringQueue as SteeringQueue,
-)
-from claw.agent.turn import (
-    Turn as Turn,
-    new_turn_id as new_turn_id,
-    run_turn as run_turn,
-)
+from claw.agent.session_queue import SessionQueues as SessionQueues, SteeringQueue as SteeringQueue
+from claw.agent.turn import Turn as Turn, new_turn_id as new_turn_id, run_turn as run_turn
 from claw.agent.turn_context import (
     TOOL_CHOICES as TOOL_CHOICES,
     Runtime as Runtime,
@@ -57,12 +48,8 @@ from claw.app import (
     load_setup as load_setup,
     terminal_message as terminal_message,
 )
-from claw.cli.config import (
-    file_of as file_of,
-)
-from claw.cli.errors import (
-    report_error as report_error,
-)
+from claw.cli.config import file_of as file_of
+from claw.cli.errors import report_error as report_error
 from claw.cli.output import (
     document as document,
     on_terminal as on_terminal,
@@ -70,9 +57,7 @@ from claw.cli.output import (
     table as table,
     utc_time as utc_time,
 )
-from claw.cli.plugin_commands import (
-    AsJson as AsJson,
-)
+from claw.cli.plugin_commands import AsJson as AsJson
 from claw.cli.tools import (
     AccountOption as AccountOption,
     AgentOption as AgentOption,
@@ -81,31 +66,15 @@ from claw.cli.tools import (
     SenderOption as SenderOption,
     probe_message as probe_message,
 )
-from claw.config.agents import (
-    AgentSettings as AgentSettings,
-)
-from claw.config.channels import (
-    QueueSettings as QueueSettings,
-)
-from claw.config.checks import (
-    webhooks_without_listener as webhooks_without_listener,
-)
-from claw.config.editor import (
-    set_value as set_value,
-)
-from claw.config.errors import (
-    ConfigErrors as ConfigErrors,
-)
-from claw.config.loader import (
-    validate_source as validate_source,
-)
-from claw.config.paths import (
-    nearest as nearest,
-)
-from claw.config.source import (
-    CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
-    ConfigSource as ConfigSource,
-)
+from claw.config.agents import AgentSettings as AgentSettings
+from claw.config.channels import QueueSettings as QueueSettings
+from claw.config.checks import webhooks_without_listener as webhooks_without_listener
+from claw.config.editor import set_value as set_value
+from claw.config.errors import ConfigErrors as ConfigErrors
+from claw.config.loader import validate_source as validate_source
+from claw.config.models import Retention as Retention
+from claw.config.paths import nearest as nearest
+from claw.config.source import CONFIG_FILE_NAMES as CONFIG_FILE_NAMES, ConfigSource as ConfigSource
 from claw.contracts.channel import (
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
     Conversation as Conversation,
@@ -118,32 +87,19 @@ from claw.contracts.diagnostics import (
     LOADED as LOADED,
     QUARANTINED as QUARANTINED,
 )
-from claw.contracts.errors import (
-    BusyError as BusyError,
-)
-from claw.contracts.extensions import (
-    Statement as Statement,
-)
-from claw.contracts.prompt import (
-    RenderedSection as RenderedSection,
-    size_of as size_of,
-)
-from claw.contracts.provider import (
-    AnswerBroken as AnswerBroken,
-    KnownModels as KnownModels,
-)
+from claw.contracts.errors import BusyError as BusyError
+from claw.contracts.extensions import Statement as Statement
+from claw.contracts.prompt import RenderedSection as RenderedSection, size_of as size_of
+from claw.contracts.provider import AnswerBroken as AnswerBroken, KnownModels as KnownModels
 from claw.contracts.text import (
+    escape_controls as escape_controls,
     to_json as to_json,
     truncate as truncate,
     truncate_blocks as truncate_blocks,
     with_ellipsis as with_ellipsis,
 )
-from claw.contracts.tool import (
-    fit_result as fit_result,
-)
-from claw.contracts.tool_schema import (
-    without_nulls as without_nulls,
-)
+from claw.contracts.tool import fit_result as fit_result
+from claw.contracts.tool_schema import without_nulls as without_nulls
 from claw.contracts.transcript import (
     CHARS_PER_TOKEN as CHARS_PER_TOKEN,
     IMAGE_CHARS as IMAGE_CHARS,
@@ -153,17 +109,9 @@ from claw.contracts.transcript import (
     pair as pair,
     sendable as sendable,
 )
-from claw.host.calls import (
-    describe_cost as describe_cost,
-    run_filters as run_filters,
-)
-from claw.host.discovery import (
-    home_of as home_of,
-    open_state as open_state,
-)
-from claw.host.integrity import (
-    changed_files as changed_files,
-)
+from claw.host.calls import describe_cost as describe_cost, run_filters as run_filters
+from claw.host.discovery import home_of as home_of, open_state as open_state
+from claw.host.integrity import changed_files as changed_files
 from claw.host.isolation import (
     DEFAULT_TIMEOUTS as DEFAULT_TIMEOUTS,
     ReusableTimeout as ReusableTimeout,
@@ -184,31 +132,17 @@ from claw.host.manifest import (
     providers_of as providers_of,
     variables_of as variables_of,
 )
-from claw.host.overlay import (
-    GATEWAY_LOCK as GATEWAY_LOCK,
-    pip_command as pip_command,
-)
+from claw.host.overlay import GATEWAY_LOCK as GATEWAY_LOCK, pip_command as pip_command
 from claw.host.registry import (
     BUILTIN as BUILTIN,
     Contribution as Contribution,
     account_of as account_of,
     channel_key as channel_key,
 )
-from claw.host.state import (
-    PluginState as PluginState,
-    require_plugins as require_plugins,
-)
-from claw.host.worker import (
-    check_and_run as check_and_run,
-)
-from claw.policy import (
-    RunFacts as RunFacts,
-    group_scope as group_scope,
-)
-from claw.policy.catalog import (
-    matches_pattern as matches_pattern,
-    normalise_tool_name as normalise_tool_name,
-)
+from claw.host.state import PluginState as PluginState, require_plugins as require_plugins
+from claw.host.worker import check_and_run as check_and_run
+from claw.policy import RunFacts as RunFacts, group_scope as group_scope
+from claw.policy.catalog import matches_pattern as matches_pattern, normalise_tool_name as normalise_tool_name
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,
     TERMINAL as TERMINAL,
@@ -217,15 +151,9 @@ from claw.security.admission import (
     decide_admission as decide_admission,
     paired_people as paired_people,
 )
-from claw.security.http_client import (
-    origin_of as origin_of,
-)
-from claw.security.redaction import (
-    Redactor as Redactor,
-)
-from claw.security.secret_patterns import (
-    is_secret_name as is_secret_name,
-)
+from claw.security.http_client import origin_of as origin_of
+from claw.security.redaction import Redactor as Redactor
+from claw.security.secret_patterns import is_secret_name as is_secret_name
 from claw.security.tls_errors import (
     STALE_CONNECTION as STALE_CONNECTION,
     error_chain as error_chain,
@@ -233,11 +161,10 @@ from claw.security.tls_errors import (
 )
 from claw.security.untrusted_text import (
     is_owner_channel as is_owner_channel,
+    strip_metadata as strip_metadata,
     user_text as user_text,
 )
-from claw.security.workspace_fs import (
-    WorkspaceFiles as WorkspaceFiles,
-)
+from claw.security.workspace_fs import WorkspaceFiles as WorkspaceFiles
 from claw.storage.clock import (
     SYSTEM_CLOCK as SYSTEM_CLOCK,
     Clock as Clock,
@@ -246,15 +173,14 @@ from claw.storage.clock import (
     local_time as local_time,
     parse_duration as parse_duration,
 )
-from claw.storage.database import (
-    Database as Database,
-)
+from claw.storage.database import Database as Database
 from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
     Disk as Disk,
     Lock as Lock,
     archive_results as archive_results,
     cannot_write as cannot_write,
+    dated_name as dated_name,
     delete_older as delete_older,
     delete_results as delete_results,
     lock_holder as lock_holder,
@@ -262,10 +188,12 @@ from claw.storage.files import (
     replace_file as replace_file,
     results_folder as results_folder,
     safe_file_name as safe_file_name,
+    session_file as session_file,
+    set_aside as set_aside,
 )
-from claw.storage.freshness import (
-    zone_of as zone_of,
-)
+from claw.storage.freshness import zone_of as zone_of
+from claw.storage.history import SessionHistory as SessionHistory
+from claw.storage.overrides import Overrides as Overrides
 from claw.storage.provenance import (
     is_foreign as is_foreign,
     is_origin_mark as is_origin_mark,
@@ -274,17 +202,23 @@ from claw.storage.provenance import (
 )
 from claw.storage.records import (
     SUMMARY as SUMMARY,
+    BranchSummary as BranchSummary,
     CompactionRecord as CompactionRecord,
+    CustomMessage as CustomMessage,
+    Entry as Entry,
     MemoryFlushRecord as MemoryFlushRecord,
     MessageRecord as MessageRecord,
+    ModelChange as ModelChange,
     Omission as Omission,
+    ParsedSession as ParsedSession,
+    SessionHeader as SessionHeader,
+    ThinkingLevelChange as ThinkingLevelChange,
+    UnknownRecord as UnknownRecord,
+    encode_record as encode_record,
+    lines_of as lines_of,
+    parse_session as parse_session,
+    without_bad_lines as without_bad_lines,
 )
-from claw.storage.sessions import (
-    Session as Session,
-)
-from claw.storage.turn_log import (
-    retry_until_written as retry_until_written,
-)
-from claw.storage.usage import (
-    total_usage as total_usage,
-)
+from claw.storage.sessions import JsonlSessionStore as JsonlSessionStore, Session as Session
+from claw.storage.turn_log import retry_until_written as retry_until_written
+from claw.storage.usage import SessionUsage as SessionUsage, total_usage as total_usage

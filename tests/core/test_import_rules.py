@@ -35,7 +35,7 @@ MAY_TOUCH_THE_WORLD = (
     *("claw_models.commands_auth", "claw_models.commands_models", "claw_models.credentials"),
     *("claw_offline", "claw_prompt"),
     *("claw_sessions.commands", "claw_sessions.commands_maintenance", "claw_sessions.document"),
-    *("claw_sessions.index", "claw_sessions.maintenance", "claw_sessions.render", "claw_sessions.search"),
+    *("claw_sessions.index", "claw_sessions.maintenance", "claw_sessions.search"),
 )
 MAY_WRITE = (
     *(
@@ -251,7 +251,7 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
 
 
 BUDGETS = {
-    "claw": 760,
+    "claw": 790,
     "claw.agent": 2530,
     "claw.cli": 1150,
     "claw.config": 2411,
@@ -284,7 +284,7 @@ BUDGETS = {
     "claw_prompt": 810,
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 825,
-    "claw_sessions": 1204,
+    "claw_sessions": 1300,
     "claw_skills": 393,
     "claw_telegram": 2280,
     "claw_testing": 1486,

@@ -17,7 +17,7 @@ from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw.storage.files import Disk
 from claw.storage.records import CompactionRecord, MessageRecord, SessionHeader, encode_record, parse_session
-from claw.storage.sessions import Session, SessionStore
+from claw.storage.sessions import JsonlSessionStore, Session
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 KEY = "agent:a:main"
@@ -29,11 +29,11 @@ def says(text: str) -> User:
 
 @pytest.fixture
 def harness(tmp_path):
-    """Makes as many ``SessionStore`` of one home as a test needs: each is like a process of its own."""
-    made: list[SessionStore] = []
+    """Makes as many ``JsonlSessionStore`` of one home as a test needs: each is like a process of its own."""
+    made: list[JsonlSessionStore] = []
 
-    def make(**given) -> SessionStore:
-        made.append(SessionStore(tmp_path / "claw", Database(tmp_path / "claw" / "state.db"), **given))
+    def make(**given) -> JsonlSessionStore:
+        made.append(JsonlSessionStore(tmp_path / "claw", Database(tmp_path / "claw" / "state.db"), **given))
         return made[-1]
 
     yield make
@@ -278,7 +278,7 @@ def written(*texts_: str, key: str = KEY) -> bytes:
     return b"".join(lines)
 
 
-def place(sessions: SessionStore, data: bytes) -> Path:
+def place(sessions: JsonlSessionStore, data: bytes) -> Path:
     sessions.assign(KEY, "a", "s1")
     path = sessions.path_of("a", "s1")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -521,13 +521,13 @@ async def test_a_sync_that_fails_is_an_error_and_is_tried_again(harness):
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw.storage.database import Database
 from claw.contracts.transcript import Text, User
 
 async def main():
     home = Path(sys.argv[1])
-    session = await SessionStore(home, Database(home / "state.db")).open("agent:a:main", "a")
+    session = await JsonlSessionStore(home, Database(home / "state.db")).open("agent:a:main", "a")
     number = 0
     while True:
         name = session.append(User((Text("x" * (number * 37 % 5000)),)))
@@ -577,7 +577,7 @@ import asyncio, os, sys
 from pathlib import Path
 from claw_gateway.journal import Journal
 from claw.contracts.messages import Address, Inbound, Sender
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw.storage.database import Database
 from claw.contracts.transcript import Text, User
 
@@ -595,7 +595,7 @@ async def turn(sessions, journal, number):
 
 async def main():
     database = Database(Path(sys.argv[1]) / "state.db")
-    sessions, journal = SessionStore(Path(sys.argv[1]), database), Journal(database)
+    sessions, journal = JsonlSessionStore(Path(sys.argv[1]), database), Journal(database)
     for number in range(3):
         await turn(sessions, journal, number)
     os.write(2, b"")  # the mark: what follows is one warm turn

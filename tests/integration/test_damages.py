@@ -21,7 +21,7 @@ from claw.storage.records import (
     ThinkingLevelChange,
     parse_session,
 )
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw_sessions.document import render_lines
 from claw_sessions.index import SessionFile, conversation_stats, parse_stored_session
 from claw_sessions.render import passages
@@ -69,7 +69,7 @@ def talk(session, seed):
 async def sessions(tmp_path):
     seconds = count(1_772_366_400)
     clock = Clock(now=lambda: float(next(seconds)))
-    made = SessionStore(tmp_path, Database(tmp_path / "state.db"), clock, UNSYNCED)
+    made = JsonlSessionStore(tmp_path, Database(tmp_path / "state.db"), clock, UNSYNCED)
     yield made
     made.close()
     made.database.close()

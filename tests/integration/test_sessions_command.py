@@ -18,6 +18,7 @@ from claw.cli.errors import report_error
 from claw.cli.main import app
 from claw.config.models import Retention
 from claw.contracts.errors import UsageError
+from claw.contracts.text import escape_controls
 from claw.contracts.transcript import (
     Assistant,
     Image,
@@ -32,11 +33,11 @@ from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw.storage.files import lock_holder, results_folder
 from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record, parse_session
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw_context import results
 from claw_sessions.index import SessionFile, list_sessions
 from claw_sessions.maintenance import apply_retention, bad_lines, plan_retention, repair_session
-from claw_sessions.render import harmless, passages
+from claw_sessions.render import passages
 from claw_sessions.search import search_sessions
 from hypothesis import given, settings, strategies as st
 from integration.test_manual import Example, examples, home_with
@@ -77,7 +78,7 @@ def wrote(home: Path, key: str, *spoken: Any, at: float = MONDAY) -> Path:
 
     async def write() -> Path:
         database = Database(home / "state.db")
-        sessions = SessionStore(home, database, Clock(now=lambda: at + 60 * next(minutes)))
+        sessions = JsonlSessionStore(home, database, Clock(now=lambda: at + 60 * next(minutes)))
         session = await sessions.open(key, key.split(":")[1])
         for one in spoken:
             session.append_entry(one) if isinstance(one, Record) else session.append(one)
@@ -188,7 +189,7 @@ def test_who_asks_for_a_conversation_that_was_set_aside_is_told_how_to_read_it(
 
 def test_a_conversation_that_a_process_holds_says_which_and_can_be_read(home: Path) -> None:
     path = wrote(home, MAIN, said("hello"))
-    lock = SessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
+    lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
     lock.take()
 
     assert told("list")["sessions"][0]["heldBy"] == os.getpid()
@@ -200,7 +201,7 @@ def test_a_conversation_that_a_process_holds_says_which_and_can_be_read(home: Pa
 
 def test_to_look_who_holds_a_conversation_stands_in_no_turns_way(home: Path) -> None:
     path = wrote(home, MAIN, said("hello"))
-    lock = SessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
+    lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
 
     assert lock_holder(lock.path) is None
     lock.take()
@@ -498,7 +499,7 @@ def test_a_conversation_that_is_deleted_is_kept_and_on_no_list(home: Path) -> No
 @pytest.mark.parametrize("command", ["reset", "delete", "repair"])
 def test_what_a_process_holds_is_refused_in_one_line_with_its_number(home: Path, command: str) -> None:
     path = wrote(home, MAIN, said("hello"))
-    lock = SessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
+    lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
     lock.take()
 
     answer = claw(command, "main")
@@ -511,7 +512,7 @@ def test_what_a_process_holds_is_refused_in_one_line_with_its_number(home: Path,
 def test_a_gateway_that_has_the_conversation_in_memory_sees_that_it_began_anew(home: Path) -> None:
     async def serve() -> tuple[Sequence[Any], Sequence[Any]]:
         database = Database(home / "state.db")
-        sessions = SessionStore(home, database)
+        sessions = JsonlSessionStore(home, database)
         session = await sessions.open(MAIN, "default")
         session.append(said("old words"))
         session.release()
@@ -572,7 +573,7 @@ def test_all_are_repaired_but_the_one_that_is_held(home: Path) -> None:
     one, two = wrote(home, MAIN, said("a")), wrote(home, "agent:coder:main", said("b"))
     for path in (one, two):
         path.write_bytes(path.read_bytes() + b"torn\n")
-    lock = SessionStore(home, Database(home / "state.db")).lock_of(MAIN, one)
+    lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, one)
     lock.take()
     done = told("repair", "--all")
     lock.close()
@@ -633,7 +634,7 @@ def test_long_answers_of_tools_stay_with_the_conversation_that_they_belong_to(ho
 
 async def begun_anew(home: Path) -> None:
     database = Database(home / "state.db")
-    sessions = SessionStore(home, database)
+    sessions = JsonlSessionStore(home, database)
     await (await sessions.open(MAIN, "default")).reset()
     sessions.close()
     database.close()
@@ -710,7 +711,7 @@ def test_the_command_speaks_chinese(home: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_harmless_leaves_what_people_write_as_it_is() -> None:
     for text in ("门\tand\nlines", "❤️ 👩‍👩‍👧 नमस्ते می‌خواهم", html.escape("<b>")):
-        assert harmless(text) == text
+        assert escape_controls(text) == text
 
 
 # --- docs/conversations.md

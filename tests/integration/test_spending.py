@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from claw import CallAccount
-from claw.agent.chat_commands import ChatConversation
+from claw.agent.chat_commands import ChatConversation, run_chat_command
 from claw.agent.routing import admit
 from claw.app import terminal_message
 from claw.contracts.errors import BudgetError, ProviderError
@@ -144,7 +144,7 @@ async def test_summaries_go_on_the_same_bill_under_a_purpose_of_their_own() -> N
     ) as harness:
         for number in range(3):
             await harness.send(f"say {number}")
-        await conversation_of(harness).compact("")
+        await run_chat_command("/compact", conversation_of(harness))
         names = {one.name: one for one in meter_of(harness).book.sums("purpose")}
         sessions = meter_of(harness).book.sums("session", purpose="summary")
 
@@ -302,7 +302,7 @@ async def test_a_summary_over_the_cap_is_made_without_a_model_and_the_turn_fails
         await harness.send("two")
         book = meter_of(harness).book
         book.record(CallAccount(), "fake/m1", Usage(input=29_000), 0, "said")
-        said = await conversation_of(harness).compact("")
+        said = await run_chat_command("/compact", conversation_of(harness)) or ""
         names = [one.name for one in book.sums("purpose")]
 
     assert "compacted without a summary" in said

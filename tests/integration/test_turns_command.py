@@ -10,7 +10,7 @@ from claw.cli.main import app
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 from claw_gateway.journal import Journal
 from typer.testing import CliRunner
 
@@ -163,7 +163,7 @@ def test_it_is_told_in_chinese_too(home):
 async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
     with journal_of(home) as journal:
         journal.began("here", "agent:default:main")
-        sessions = SessionStore(home, journal._database, NOON)
+        sessions = JsonlSessionStore(home, journal._database, NOON)
         session = await sessions.open("agent:default:main", "default")
         [turn] = told("--stuck")[1]["turns"]
         assert (turn["turn"], turn["served"]) == ("here", 0)

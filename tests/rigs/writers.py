@@ -24,7 +24,7 @@ from claw.contracts.transcript import Text, User
 from claw.storage.database import Database
 from claw.storage.files import Disk
 from claw.storage.records import Entry, MessageRecord
-from claw.storage.sessions import Session, SessionStore
+from claw.storage.sessions import JsonlSessionStore, Session
 from claw_sessions.index import list_sessions, parse_stored_session, read_bytes
 
 from rigs.linear import Append, History, Read, digest_of
@@ -41,10 +41,12 @@ class Writer:
     name: str
     dice: random.Random
     notes: int
-    sessions: SessionStore = field(init=False)
+    sessions: JsonlSessionStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sessions = SessionStore(self.home, Database(self.home / "state.db"), disk=Disk(write=self.write))
+        self.sessions = JsonlSessionStore(
+            self.home, Database(self.home / "state.db"), disk=Disk(write=self.write)
+        )
 
     def write(self, fd: int, data: bytes) -> int:
         """Now and then death comes when half of it is written."""
@@ -142,7 +144,7 @@ async def history(home: Path, notes: Path, seed: int, writers: int, operations: 
 
 async def log_of(home: Path) -> list[str]:
     """The log once all is quiet, as a turn opens it; its file read without claw says the same."""
-    sessions = SessionStore(home, Database(home / "state.db"))
+    sessions = JsonlSessionStore(home, Database(home / "state.db"))
     session = await sessions.open(KEY, "a")
     seen, lines = values(session.entries), session.path.read_text().splitlines()
     sessions.close()

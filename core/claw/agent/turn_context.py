@@ -40,7 +40,7 @@ from claw.security.untrusted_text import group_context, trusted_facts
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
 from claw.storage.files import make_folder, results_folder, safe_file_name
 from claw.storage.overrides import Override
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 
 MEMORY = "MEMORY.md"
 TOOL_CHOICES = ("auto", "none", "required")
@@ -78,7 +78,7 @@ class Runtime:
 
     config: Config
     registry: Registry
-    sessions: SessionStore
+    sessions: JsonlSessionStore
     turn_log: TurnLog
     session_queues: SessionQueues
     default_model: str

@@ -13,7 +13,7 @@ import typer
 
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError, UsageError
-from claw.contracts.text import with_ellipsis
+from claw.contracts.text import escape_controls, with_ellipsis
 from claw.host.isolation import reserved_stdout
 from claw.i18n import t
 
@@ -254,19 +254,15 @@ class TerminalScreen:
 
     def note(self, text: str) -> None:
         """Print a line that is not the answer: dim on a terminal, on stderr, never in a pipe's stdout."""
-        from claw_sessions.render import harmless
-
         self._end_line()
-        text = harmless(text)
+        text = escape_controls(text)
         dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         if self._is_terminal or sys.stderr.isatty() or not text.startswith("·"):
             sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
 
     def _write(self, text: str) -> None:
         """Write text: without control sequences to a terminal, unchanged to a pipe."""
-        from claw_sessions.render import harmless
-
-        self.out.write(harmless(text) if self._is_terminal else text)
+        self.out.write(escape_controls(text) if self._is_terminal else text)
         self.out.flush()
 
     def _end_line(self) -> None:

@@ -22,6 +22,16 @@ _IMPORTANT = re.compile(
 )
 
 
+# Control characters of terminals, and marks that change the direction of text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def escape_controls(text: str) -> str:
+    """Replace control characters and marks of text direction by their code, ``⟨U+001B⟩``, so that no text from outside
+    can steer a terminal."""
+    return _CONTROL.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
+
+
 def result_limit(context_tokens: int) -> int:
     """Return the limit in characters of one tool result for a model that reads ``context_tokens``.
 

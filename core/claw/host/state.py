@@ -272,6 +272,7 @@ CONFIG_KEY_PACKAGES = {
     **dict.fromkeys(("providers.*.tools", "providers.*.models.*.tools"), "claw-prompted-tools"),
     **dict.fromkeys(("tools.loopDetection", "agents.tools.loopDetection"), "claw-loop-guard"),
     "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
+    "session.keep": "claw-sessions",
 }  # fmt: skip
 """Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
 the hint when it is not installed."""

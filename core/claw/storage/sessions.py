@@ -62,14 +62,14 @@ _THREAD_BYTES = 1 << 18  # 256 KB are read in about 2 ms: for less, a thread cos
 
 
 class Session:
-    """The history of one conversation. Made by ``SessionStore.open``, which also takes its lock; ``release`` it
+    """The history of one conversation. Made by ``JsonlSessionStore.open``, which also takes its lock; ``release`` it
     after the turn.
 
     It is shared within a process: opening it again while it is held returns the same object, and the lock
     goes with the last holder. The session queue keeps turns apart, the kernel lock keeps processes apart.
     """
 
-    def __init__(self, sessions: "SessionStore", key: str, agent_id: str, cwd: str) -> None:
+    def __init__(self, sessions: "JsonlSessionStore", key: str, agent_id: str, cwd: str) -> None:
         self.key = key
         self.agent_id = agent_id
         self.id = ""
@@ -226,7 +226,7 @@ class Session:
     # --- for Sessions -------------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Take the lock, and read the file if it changed since we left it. Called by ``SessionStore.open``."""
+        """Take the lock, and read the file if it changed since we left it. Called by ``JsonlSessionStore.open``."""
         async with self._opening:
             if self._holders == 0:
                 try:
@@ -348,7 +348,7 @@ class Session:
 
 
 @dataclass
-class SessionStore:
+class JsonlSessionStore:
     """All sessions of a home: finds, opens and caches them.
 
     :param home: ``CLAW_HOME``.

@@ -1,12 +1,12 @@
 """Sessions of claw: listed, searched, exported, maintained; the chat commands that begin, reset and describe one."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, PluginConfig
+    from claw import ChatCommand, PluginConfig, Service
 
 
 @hookimpl
@@ -16,3 +16,19 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     from claw_sessions.conversation import COMMANDS as OF_OTHERS
 
     return (*COMMANDS, *OF_OTHERS)
+
+
+@hookimpl
+def register_services(config: "PluginConfig") -> "Iterable[Service]":
+    """Apply ``session.keep`` once a day."""
+    from claw_sessions.retention import RetentionService
+
+    return [RetentionService()]
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    """Add ``claw sessions``."""
+    from claw_sessions.commands import app as sessions_app
+
+    app.add_typer(sessions_app, name="sessions")

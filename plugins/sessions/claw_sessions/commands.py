@@ -7,16 +7,19 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
-from claw.agent.routing import parse_key
-from claw.cli.output import document, on_terminal, table
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of
-from claw.i18n import t
-from claw.security.redaction import Redactor
-from claw.storage.files import replace_file
-from claw.storage.records import ParsedSession
-from claw_context import command
+from claw import ClawError, UsageError, t
+from claw.runtime import (
+    AsJson,
+    ParsedSession,
+    Redactor,
+    document,
+    escape_controls,
+    home_of,
+    on_terminal,
+    parse_key,
+    replace_file,
+    table,
+)
 
 from claw_sessions import commands_maintenance
 from claw_sessions.document import render_html, render_lines, render_markdown, to_local_time
@@ -30,7 +33,7 @@ from claw_sessions.index import (
     parse_stored_session,
     read_bytes,
 )
-from claw_sessions.render import Passage, harmless, heading, passages
+from claw_sessions.render import Passage, heading, passages
 from claw_sessions.search import MemoryHit, search_sessions as find
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Conversations: read, find, tend to them.")
@@ -149,7 +152,18 @@ app.command()(commands_maintenance.reset)
 app.command()(commands_maintenance.delete)
 app.command()(commands_maintenance.repair)
 app.command()(commands_maintenance.archive)
-app.command()(command.compact)
+try:
+    from claw_context.command import compact
+except ImportError:
+
+    @app.command("compact")
+    def _compact_is_missing(key: Annotated[str, typer.Argument()] = "") -> None:
+        """Have the older part of a conversation summarised; part of claw-context."""
+        fix = "claw plugins install {package}"
+        raise UsageError("claw sessions compact comes with {package}", fix=fix, package="claw-context")
+
+else:
+    app.command()(compact)
 
 
 # --- output
@@ -160,7 +174,7 @@ def _home() -> Path:
 
 
 def _clean(text: str) -> str:
-    return harmless(_redactor(text))
+    return escape_controls(_redactor(text))
 
 
 _redactor = Redactor()
@@ -208,7 +222,7 @@ def _print_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _row(row: dict[str, Any], aside: bool) -> list[str]:
-    head = [harmless(row["key"] or row["name"]), row["channel"] or _EMPTY, str(row["messages"])]
+    head = [escape_controls(row["key"] or row["name"]), row["channel"] or _EMPTY, str(row["messages"])]
     if aside:
         return [*head, _size(row["bytes"]), t(row["state"]), row["stamp"]]
     held = row["heldBy"]
@@ -220,7 +234,7 @@ def _row(row: dict[str, Any], aside: bool) -> list[str]:
 def _facts(kept: SessionFile, reading: ParsedSession) -> list[tuple[str, str]]:
     row = _session_data(kept, reading)
     values = {
-        t("conversation"): harmless(kept.key or kept.path.name),
+        t("conversation"): escape_controls(kept.key or kept.path.name),
         t("agent"): kept.agent,
         t("channel"): row["channel"],
         t("messages"): str(row["messages"]),
@@ -233,7 +247,7 @@ def _facts(kept: SessionFile, reading: ParsedSession) -> list[tuple[str, str]]:
 
 
 def _document(kept: SessionFile, reading: ParsedSession, to: str) -> str:
-    head = harmless(kept.key or kept.path.name)
+    head = escape_controls(kept.key or kept.path.name)
     facts = [fact for fact in _facts(kept, reading) if fact[1] != str(kept.path)]
     match to:
         case "md":
@@ -290,7 +304,9 @@ def _print_hit(hit: MemoryHit) -> None:
     state = "" if hit.session.state == CURRENT else f" ({t(hit.session.state)})"
     who = _clean(heading(hit.passage))
     found = typer.style(hit.found, bold=True) if on_terminal() else hit.found
-    typer.echo(f"{to_local_time(hit.at)[:16]}  {harmless(hit.session.key or hit.session.name)}{state}  {who}")
+    typer.echo(
+        f"{to_local_time(hit.at)[:16]}  {escape_controls(hit.session.key or hit.session.name)}{state}  {who}"
+    )
     typer.echo(f"    {hit.before}{found}{hit.after}")
     typer.echo(f"    {_command(hit)}")
 

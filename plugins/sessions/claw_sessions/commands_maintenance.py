@@ -4,11 +4,8 @@ import os
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of
-from claw.i18n import t
+from claw import ClawError, UsageError, t
+from claw.runtime import AsJson, document, home_of, load_setup
 
 from claw_sessions.index import CURRENT, LEFT_OVER, find_session, list_sessions
 from claw_sessions.maintenance import (
@@ -73,10 +70,8 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Compress and remove conversations that were set aside, as session.keep says. The gateway does it once a day."""
-    from claw.config import load
-
     home = home_of(os.environ)
-    keep = load(home, os.environ).settings.session.keep
+    keep = load_setup().config.settings.session.keep
     done = archived(home, keep, pretend=pretend)
     if as_json:
         document("sessions-archive", {"dryRun": pretend, **_archive_data(done)})

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from claw.contracts.transcript import Image
-from claw.i18n import t
+from claw import Image, t
 
 from claw_sessions.render import AGENT, CALL, NOTE, PERSON, RESULT, SUMMARY, Passage, heading, one_line
 

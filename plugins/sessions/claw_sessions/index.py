@@ -10,15 +10,19 @@ from io import BufferedReader
 from pathlib import Path
 
 import msgspec
-from claw.contracts.errors import ClawError, UsageError
-from claw.contracts.tool_schema import nearest_argument
-from claw.contracts.transcript import Assistant, User, estimate_tokens
-from claw.host.discovery import open_state
-from claw.storage.files import lock_holder
-from claw.storage.history import SessionHistory
-from claw.storage.records import MessageRecord, ParsedSession, SessionHeader, parse_session
-from claw.storage.sessions import SessionStore
-from claw.storage.usage import SessionUsage
+from claw import Assistant, ClawError, UsageError, User, nearest_argument
+from claw.runtime import (
+    JsonlSessionStore,
+    MessageRecord,
+    ParsedSession,
+    SessionHeader,
+    SessionHistory,
+    SessionUsage,
+    estimate_tokens,
+    lock_holder,
+    open_state,
+    parse_session,
+)
 
 CURRENT, LEFT_OVER = "current", "left over"
 _FILE = re.compile(
@@ -101,7 +105,7 @@ def session_index(home: Path) -> dict[str, str]:
     with open_state(home) as database:
         if database is None:
             return {}
-        SessionStore(home, database)
+        JsonlSessionStore(home, database)
         return dict(database.read("SELECT key, id FROM sessions"))
 
 
@@ -223,7 +227,7 @@ def _state(name: re.Match[str], key: str, current: Mapping[str, str]) -> str:
 
 
 def _resolve_current(found: Iterable[SessionFile], indexed: set[str]) -> Iterator[SessionFile]:
-    """Without an index entry the newest file of a key is current, as in ``SessionStore``; mark the others left over."""
+    """Mark the left-over files. Without an index entry the newest file of a key is current, as in the store."""
     seen: set[str] = set()
     for kept in found:
         if kept.state == CURRENT and kept.key and kept.key not in indexed:

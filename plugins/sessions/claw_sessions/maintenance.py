@@ -7,15 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from claw.config.models import Retention
-from claw.contracts.errors import UsageError
-from claw.runtime import archive_results, delete_results
-from claw.storage.clock import SYSTEM_CLOCK, Clock
-from claw.storage.database import Database
-from claw.storage.files import SYSTEM_DISK, cannot_write, dated_name
-from claw.storage.overrides import Overrides
-from claw.storage.records import SessionHeader, lines_of, without_bad_lines
-from claw.storage.sessions import SessionStore
+from claw import UsageError
+from claw.runtime import (
+    Clock,
+    Database,
+    JsonlSessionStore,
+    Overrides,
+    Retention,
+    SessionHeader,
+    archive_results,
+    cannot_write,
+    dated_name,
+    delete_results,
+    lines_of,
+    replace_file,
+    set_aside,
+    without_bad_lines,
+)
 
 from claw_sessions.index import (
     CURRENT,
@@ -26,6 +34,7 @@ from claw_sessions.index import (
     read_bytes,
 )
 
+_CLOCK = Clock()
 _ARCHIVED = ("reset", "deleted")
 
 
@@ -66,7 +75,7 @@ class ArchiveResult:
     freed_bytes: int = 0
 
 
-def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
+def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = _CLOCK) -> Path:
     """End a conversation: rename its file and clear its overrides (``/model``).
 
     :param tag: ``reset`` or ``deleted``; either way the next message of the key starts a new session.
@@ -74,7 +83,7 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = SYSTEM_C
     :raises BusyError: a process holds it.
     """
     with _locked(home, kept, clock) as database:
-        place = SYSTEM_DISK.set_aside(kept.path, tag, clock)
+        place = set_aside(kept.path, tag, clock)
         delete = "DELETE FROM sessions WHERE key = ? AND id = ?", (kept.key, kept.id)
         renew = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (kept.key, str(uuid4()), kept.agent)
         if kept.key and kept.state == CURRENT:
@@ -84,7 +93,7 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = SYSTEM_C
     return place
 
 
-def repair_session(home: Path, kept: SessionFile, clock: Clock = SYSTEM_CLOCK) -> RepairResult:
+def repair_session(home: Path, kept: SessionFile, clock: Clock = _CLOCK) -> RepairResult:
     """Remove the lines of a session file that are not records, and restore a missing header.
 
     A backup of the original file stays beside it.
@@ -100,8 +109,8 @@ def repair_session(home: Path, kept: SessionFile, clock: Clock = SYSTEM_CLOCK) -
         lost = SessionHeader(id=kept.id, key=kept.key) if reading.reason else None
         place = dated_name(kept.path, "bak", clock)
         try:
-            SYSTEM_DISK.replace(place, data)
-            SYSTEM_DISK.replace(kept.path, without_bad_lines(data, reading.bad_lines, lost))
+            replace_file(place, data)
+            replace_file(kept.path, without_bad_lines(data, reading.bad_lines, lost))
         except OSError as refused:
             raise cannot_write(kept.path, refused) from refused
         return RepairResult(kept, bad_lines(data, reading.bad_lines), bool(reading.reason), place)
@@ -120,7 +129,7 @@ def bad_lines(data: bytes, bad_lines: Sequence[int]) -> tuple[DamagedLine, ...]:
 
 
 def apply_retention(
-    home: Path, keep: Retention, clock: Clock = SYSTEM_CLOCK, *, pretend: bool = False
+    home: Path, keep: Retention, clock: Clock = _CLOCK, *, pretend: bool = False
 ) -> ArchiveResult:
     """Compress and remove archived files as ``session.keep`` says; current files are not touched.
 
@@ -143,7 +152,7 @@ def apply_retention(
     for kept in plan.compressed:
         packed = gzip.compress(read_bytes(kept), mtime=0)
         try:
-            SYSTEM_DISK.replace(kept.path.with_name(kept.path.name + ".gz"), packed)
+            replace_file(kept.path.with_name(kept.path.name + ".gz"), packed)
             kept.path.unlink(missing_ok=True)
         except OSError as refused:
             raise cannot_write(kept.path, refused) from refused
@@ -185,7 +194,7 @@ def _locked(home: Path, kept: SessionFile, clock: Clock) -> Iterator[Database]:
             problem, fix="claw sessions show and claw sessions export can read it", name=kept.path.name
         )
     database = Database(home / "state.db", clock)
-    lock = SessionStore(home, database, clock).lock_of(kept.key or kept.path.name, kept.path)
+    lock = JsonlSessionStore(home, database, clock).lock_of(kept.key or kept.path.name, kept.path)
     try:
         lock.take()
         if not kept.path.exists():

@@ -1,15 +1,11 @@
 """Readable passages from session records: one for each message, call, result, summary or note. Pure."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from claw.contracts.text import with_ellipsis
-from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
-from claw.i18n import t
-from claw.security.untrusted_text import strip_metadata
-from claw.storage.records import (
+from claw import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User, t
+from claw.runtime import (
     BranchSummary,
     CompactionRecord,
     CustomMessage,
@@ -20,12 +16,13 @@ from claw.storage.records import (
     Omission,
     ThinkingLevelChange,
     UnknownRecord,
+    escape_controls,
+    strip_metadata,
+    with_ellipsis,
 )
 
 PERSON, AGENT, CALL, RESULT, SUMMARY, NOTE = "person", "agent", "call", "result", "summary", "note"
 _LINE_CHARS = 100
-# Control characters of terminals, and marks that change the direction of text.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -49,12 +46,7 @@ class Passage:
     thinking: str = ""
 
 
-def harmless(text: str) -> str:
-    """Replace control characters and marks of text direction by their code, ``⟨U+001B⟩``."""
-    return _CONTROL.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
-
-
-def passages(entries: Iterable[Entry], clean: Callable[[str], str] = harmless) -> Iterator[Passage]:
+def passages(entries: Iterable[Entry], clean: Callable[[str], str] = escape_controls) -> Iterator[Passage]:
     """Convert records to readable passages, in order.
 
     :param clean: applied to every text.

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from claw.storage.clock import iso_time
-from claw.storage.records import SessionHeader, encode_record, parse_session
+from claw.runtime import SessionHeader, encode_record, iso_time, parse_session
 
 from claw_sessions.index import SessionFile, open_session_file
 from claw_sessions.render import CALL, Passage, passages

@@ -14,10 +14,10 @@ from typing import Any
 from claw.contracts.transcript import Message, Text, ToolCall, ToolResultMessage, User
 from claw.storage.database import Database
 from claw.storage.records import SessionHeader, encode_record
-from claw.storage.sessions import Session, SessionStore
+from claw.storage.sessions import JsonlSessionStore, Session
 
 FUNCTIONS = (
-    "claw.storage.sessions:SessionStore.open",
+    "claw.storage.sessions:JsonlSessionStore.open",
     "claw.storage.sessions:Session.append",
     "claw.contracts.transcript:sendable",
 )
@@ -51,8 +51,8 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     _check_request(case, messages)
 
 
-def _sessions(home: Path) -> SessionStore:
-    sessions = SessionStore(home, Database(home / "state.db"))
+def _sessions(home: Path) -> JsonlSessionStore:
+    sessions = JsonlSessionStore(home, Database(home / "state.db"))
     sessions.assign(_KEY, "a", "s1")
     return sessions
 

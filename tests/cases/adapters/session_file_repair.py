@@ -6,15 +6,15 @@ from typing import Any
 
 from claw.storage.database import Database
 from claw.storage.records import SessionHeader, parse_session
-from claw.storage.sessions import SessionStore
+from claw.storage.sessions import JsonlSessionStore
 
-FUNCTIONS = ("claw.storage.sessions:SessionStore.open", "claw.storage.records:parse_session")
+FUNCTIONS = ("claw.storage.sessions:JsonlSessionStore.open", "claw.storage.records:parse_session")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
     before = case["input"]["file_text"].encode()
     reading = parse_session(before)
-    sessions = SessionStore(tmp_path, Database(tmp_path / "state.db"))
+    sessions = JsonlSessionStore(tmp_path, Database(tmp_path / "state.db"))
     sessions.assign("agent:a:main", "a", "s1")
     path = sessions.path_of("a", "s1")
     path.parent.mkdir(parents=True)

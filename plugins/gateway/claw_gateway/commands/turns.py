@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 from claw import t
-from claw.runtime import AsJson, document, home_of, open_state, printable, table
+from claw.runtime import (
+    AsJson,
+    JsonlSessionStore,
+    document,
+    home_of,
+    lock_holder,
+    open_state,
+    printable,
+    table,
+)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Turns: one message answered each.")
 
@@ -34,7 +43,9 @@ def list_(
         journal = Journal(database) if database else None
         found = {"turns": journal.turns(limit, open_only=stuck) if journal else []}
         if stuck:
-            found["turns"] = _without_abandoned(found["turns"])
+            if database:
+                sessions = JsonlSessionStore(home_of(os.environ), database)
+                found["turns"] = _without_abandoned(found["turns"], sessions)
             found["waiting"] = journal.unanswered() if journal else []
             found["notices"] = journal.replies_without_turn() if journal else []
     rows = [
@@ -56,14 +67,18 @@ def list_(
     raise typer.Exit(code=1 if stuck and rows else 0)
 
 
-def _without_abandoned(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_abandoned(turns: list[dict[str, Any]], sessions: JsonlSessionStore) -> list[dict[str, Any]]:
     """Leave out turns of a terminal whose process is gone: nothing waits for them, and no start resumes them."""
-    if all(turn["outcome"] or turn["served"] for turn in turns):
-        return turns
-    from claw_sessions.index import list_sessions
+    return [
+        turn for turn in turns if turn["outcome"] or turn["served"] or _is_held(turn["session"], sessions)
+    ]
 
-    held = {kept.key for kept in list_sessions(home_of(os.environ)) if kept.pid is not None}
-    return [turn for turn in turns if turn["outcome"] or turn["served"] or turn["session"] in held]
+
+def _is_held(key: str, sessions: JsonlSessionStore) -> bool:
+    """Return true if a process holds the session of a key."""
+    rows = sessions.database.read("SELECT id, agent FROM sessions WHERE key = ?", key)
+    paths = (sessions.path_of(agent, id) for id, agent in rows)
+    return any(lock_holder(path.with_name(f"{path.name}.lock")) is not None for path in paths)
 
 
 def _row(turn: dict[str, Any]) -> list[str]:

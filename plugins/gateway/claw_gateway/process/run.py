@@ -36,7 +36,6 @@ _LOOK_SECONDS = 0.5  # between two checks of the channels and of the config file
 _WRITE_SECONDS = 5.0
 _SERVING_SECONDS, _CLOSING_SECONDS = 12.0, 2.0  # of the fifteen that a stop may take
 _LEFT_SECONDS = 0.5  # for tasks that do not end when cancelled; everything that counts is on disk by then
-_TIDY_AFTER_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
 _locks: list[Any] = []
 
 
@@ -163,7 +162,6 @@ class Gateway:
         background = {
             asyncio.ensure_future(self._report(serving)),
             asyncio.ensure_future(self._watch(serving, setup)),
-            asyncio.ensure_future(self._archive_daily(serving)),
         }
         try:
             await asyncio.sleep(0)
@@ -302,27 +300,6 @@ class Gateway:
         self._log.info(t("the new configuration is active"))
         self._keep_config(verdict.text)
         return verdict.setup
-
-    async def _archive_daily(self, serving: ChannelServer) -> None:
-        """Archive old conversations once a day, as ``session.keep`` says."""
-        pause = _TIDY_AFTER_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            pause = _DAY_SECONDS
-            try:
-                from claw_sessions.maintenance import apply_retention  # once a day
-
-                done = await asyncio.to_thread(
-                    apply_retention, self._home, serving.app.config.settings.session.keep
-                )
-            except (ClawError, OSError) as refused:
-                self._log.error(t("old conversations could not be cleaned up: {why}", why=refused))
-                continue
-            if done.compressed or done.removed:
-                packed, gone = len(done.compressed), len(done.removed)
-                self._log.info(
-                    t("old conversations: {packed} compressed, {gone} removed", packed=packed, gone=gone)
-                )
 
     def _keep_config(self, text: bytes) -> None:
         if text:
