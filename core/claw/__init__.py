@@ -44,12 +44,13 @@ _NAMES = {
         "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ContextEngine Diagnostic MessageFilter ModelOptions "
-        "ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore "
-        "SideTurn ToolTraits TurnLog TurnView"
+        "Approver CallContext ChatApprover ContextEngine Diagnostic MessageFilter ModelOptions "
+        "ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore SideTurn "
+        "ToolTraits TurnLog TurnView"
     ),
     "claw.contracts.messages": (
-        "AcceptedEvent Address Attachment Button Inbound MessageContext Outbound QuotedMessage Receipt Sender"
+        "AcceptedEvent Address ApprovalRequest Attachment Button Decision Inbound MessageContext "
+        "Outbound PendingApproval QuotedMessage Receipt Sender"
     ),
     "claw.contracts.prompt": "ContextFile PromptFacts PromptSection",
     "claw.contracts.provider": (

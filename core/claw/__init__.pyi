@@ -61,6 +61,7 @@ from claw.contracts.events import (
 from claw.contracts.extensions import (
     Approver as Approver,
     CallContext as CallContext,
+    ChatApprover as ChatApprover,
     ContextEngine as ContextEngine,
     Diagnostic as Diagnostic,
     MessageFilter as MessageFilter,
@@ -80,11 +81,14 @@ from claw.contracts.extensions import (
 from claw.contracts.messages import (
     AcceptedEvent as AcceptedEvent,
     Address as Address,
+    ApprovalRequest as ApprovalRequest,
     Attachment as Attachment,
     Button as Button,
+    Decision as Decision,
     Inbound as Inbound,
     MessageContext as MessageContext,
     Outbound as Outbound,
+    PendingApproval as PendingApproval,
     QuotedMessage as QuotedMessage,
     Receipt as Receipt,
     Sender as Sender,

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from claw_approvals.approvals import Approvals
 from pydantic import BaseModel
 
 from claw import i18n
@@ -19,7 +18,7 @@ from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
 from claw.agent.models import candidates, isolated
 from claw.agent.providers import apply_guards, apply_middleware
-from claw.agent.routing import LOCAL_SENDER, TERMINAL, admit, configured_owners
+from claw.agent.routing import LOCAL_SENDER, TERMINAL, admit
 from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
@@ -59,7 +58,7 @@ from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM_DISK, Disk
 from claw.storage.sessions import JsonlSessionStore
-from claw.storage.turn_log import NoTurnLog, is_over, is_repeat
+from claw.storage.turn_log import NoTurnLog, is_repeat
 
 
 @dataclass(frozen=True)
@@ -108,13 +107,18 @@ def load_setup(
     return Setup(config, seen, plugin_states, choose_default_model(seen, wanted, environ, config.raw))
 
 
-def command_host(environ: Mapping[str, str] = os.environ) -> Host:
-    """Return a host that can let a plugin add its commands; nothing is loaded yet."""
+def command_host(environ: Mapping[str, str] = os.environ, database: Database | None = None) -> Host:
+    """Return a host that loads nothing by itself: for commands of plugins, and what they ask other plugins.
+
+    :param database: ``state.db``, if it is open.
+    :raises ConfigError: the file is wrong.
+    """
     setup, network = load_setup(environ), HttpClients()
-    folder = setup.config.home / "plugins"
+    config, folder = setup.config, setup.config.home / "plugins"
     return Host(
-        setup.plugin_states, lambda id: PluginConfig(setup.config, id, network.client, folder / id), folder
-    )
+        setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database), folder,
+        slots=config.settings.plugins.slots.chosen(),
+    )  # fmt: skip
 
 
 class App:
@@ -166,7 +170,7 @@ class App:
         if errors := config_key_errors(self.config, self.host.standings):
             raise combine_errors(errors)
         self.registry = replace(registry, channels=before._kept(registry, setup)) if before else registry
-        self.runtime: Runtime = self._make_runtime(before, facts, disk)
+        self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings(facts)
 
@@ -183,24 +187,18 @@ class App:
     def _make_runtime(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
-        log = (
-            runtime.turn_log
-            if runtime
-            else self.registry.turn_log.value
-            if self.registry.turn_log
-            else NoTurnLog(self._database)
-        )
+        brought, home = self.registry.turn_log, self.config.home
+        lanes = dict(self.config.settings.messages.lanes)
+        log = runtime.turn_log if runtime else brought.value if brought else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
             registry=self._guarded_registry(),
             sessions=runtime.sessions
             if runtime
-            else JsonlSessionStore(self.config.home, self._database, self._clock, disk),
+            else JsonlSessionStore(home, self._database, self._clock, disk),
             turn_log=log,
             chat_api=getattr(log, "chat_api", None),
-            session_queues=runtime.session_queues
-            if runtime
-            else SessionQueues(dict(self.config.settings.messages.lanes)),
+            session_queues=runtime.session_queues if runtime else SessionQueues(lanes),
             default_model=self.setup.default_model,
             facts=facts,
             fetch=None,
@@ -208,7 +206,6 @@ class App:
             log=self.log,
             redact=self.redact,
             worker=self._worker,
-            approvals=self._approvals(self._clock),
         )
 
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
@@ -359,15 +356,17 @@ class App:
         view.chat_menu = lambda: self.chat_commands.menu()  # noqa: PLW0108 - the commands are not there yet
         return view
 
-    def _approvals(self, clock: Clock) -> Approvals:
-        settings = self.config.settings
-        return Approvals(
-            self._database, clock, approvers=settings.approvals.approvers, owners=configured_owners(settings),
-            timeout_seconds=settings.approvals.timeout, is_over=self._is_over,
-        )  # fmt: skip
-
-    def _is_over(self, turn: str) -> bool:
-        return is_over(self.runtime.turn_log, turn)
+    def _attach_approver(self, runtime: Runtime) -> Runtime:
+        """Show the approver the runtime, if it wants it; one that fails is quarantined, and every request refused."""
+        one = runtime.registry.approver
+        if one is None or not hasattr(one.value, "attach"):
+            return runtime
+        try:
+            one.value.attach(runtime)
+        except Exception as why:  # noqa: BLE001 - a plugin's code
+            self.host.quarantine(one.plugin, "register", describe_exception(why))
+            return replace(runtime, registry=replace(runtime.registry, approver=None))
+        return runtime
 
     def _guarded_registry(self) -> Registry:
         """Return the registry with each provider behind the middleware of plugins and the guards of core."""

@@ -19,15 +19,15 @@ _NAMES = {
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario judge_scenario model_of parse_key queue_kind_of "
-        "route_message sender_of"
+        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of parse_key "
+        "queue_kind_of route_message sender_of"
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
     "claw.agent.turn_context": (
         "Runtime TOOL_CHOICES TurnContext TurnOptions check_tool_choice fence_of resolve_turn"
     ),
-    "claw.app": "App Setup load_setup terminal_message",
+    "claw.app": "App Setup command_host load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
     "claw.cli.config": "file_of",
     "claw.cli.errors": "report_error",
@@ -35,7 +35,7 @@ _NAMES = {
     "claw.cli.plugin_commands": "AsJson",
     "claw.cli.tools": "AccountOption AgentOption ChannelOption GroupOption SenderOption probe_message",
     # The config file
-    "claw.config.agents": "AgentSettings",
+    "claw.config.agents": "AgentSettings is_interpreter",
     "claw.config.channels": "QueueSettings",
     "claw.config.checks": "webhooks_without_listener",
     "claw.config.editor": "set_value",
@@ -73,11 +73,13 @@ _NAMES = {
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy
-    "claw.policy": "RunFacts group_scope",
+    "claw.policy": "RunFacts ToolFact group_scope",
     "claw.policy.catalog": "matches_pattern normalise_tool_name",
+    "claw.policy.matching": "ToolMatcher",
+    "claw.policy.subjects": "is_core_tool",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
-        "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission paired_people"
+        "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission is_owner paired_people"
     ),
     "claw.security.http_client": "origin_of",
     "claw.security.redaction": "Redactor",

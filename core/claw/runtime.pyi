@@ -24,6 +24,7 @@ from claw.agent.routing import (
     PolicyContext as PolicyContext,
     Route as Route,
     Scenario as Scenario,
+    configured_owners as configured_owners,
     judge_scenario as judge_scenario,
     model_of as model_of,
     parse_key as parse_key,
@@ -45,6 +46,7 @@ from claw.agent.turn_context import (
 from claw.app import (
     App as App,
     Setup as Setup,
+    command_host as command_host,
     load_setup as load_setup,
     terminal_message as terminal_message,
 )
@@ -66,7 +68,7 @@ from claw.cli.tools import (
     SenderOption as SenderOption,
     probe_message as probe_message,
 )
-from claw.config.agents import AgentSettings as AgentSettings
+from claw.config.agents import AgentSettings as AgentSettings, is_interpreter as is_interpreter
 from claw.config.channels import QueueSettings as QueueSettings
 from claw.config.checks import webhooks_without_listener as webhooks_without_listener
 from claw.config.editor import set_value as set_value
@@ -141,14 +143,17 @@ from claw.host.registry import (
 )
 from claw.host.state import PluginState as PluginState, require_plugins as require_plugins
 from claw.host.worker import check_and_run as check_and_run
-from claw.policy import RunFacts as RunFacts, group_scope as group_scope
+from claw.policy import RunFacts as RunFacts, ToolFact as ToolFact, group_scope as group_scope
 from claw.policy.catalog import matches_pattern as matches_pattern, normalise_tool_name as normalise_tool_name
+from claw.policy.matching import ToolMatcher as ToolMatcher
+from claw.policy.subjects import is_core_tool as is_core_tool
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,
     TERMINAL as TERMINAL,
     Admission as Admission,
     account_setting as account_setting,
     decide_admission as decide_admission,
+    is_owner as is_owner,
     paired_people as paired_people,
 )
 from claw.security.http_client import origin_of as origin_of

@@ -41,7 +41,7 @@ async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:
     async with served(FakeProvider(calls("exec", command=COMMAND)), channel, home) as harness:
         channel.says("make it", "boss")
         await channel.until_shown()
-        [waiting] = harness.app.runtime.approvals.pending()
+        [waiting] = harness.app.registry.approver.value.pending()
     assert COMMAND in channel.sent[0].text
     return waiting.id
 
@@ -82,7 +82,7 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
     ) as harness:
         channel.says("go", "boss")
         await channel.until_shown()
-        [old] = harness.app.runtime.approvals.pending()
+        [old] = harness.app.registry.approver.value.pending()
     script.write_text("#!/bin/sh\nmkdir smuggled\n")
     async with served(model, channel, tmp_path / "home") as harness:
         await channel.until_shown(2)
@@ -90,7 +90,7 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
         channel.says(f"/approve {old.id} once", "boss")
         await channel.until_shown(3)
         assert "is over" in channel.shown[2]
-        [new] = harness.app.runtime.approvals.pending()
+        [new] = harness.app.registry.approver.value.pending()
         channel.says(f"/approve {new.id} deny", "boss")
         await told(channel, "so be it")
         assert not (harness.workspace / "smuggled").exists()
@@ -102,7 +102,7 @@ async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path, config=OWNED)
     [cut] = harness.app.runtime.turn_log.unfinished()
     harness.app.runtime.turn_log.ended(cut.turn, "failed")
-    assert harness.app.runtime.approvals.pending() == ()
+    assert harness.app.registry.approver.value.pending() == ()
     await harness.close()
     async with served(FakeProvider(), channel, tmp_path):
         channel.says(f"/approve {id} once", "boss")

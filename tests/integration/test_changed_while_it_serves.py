@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from claw import ApprovalRequest
 from claw.app import load_setup
 from claw.contracts.diagnostics import LOADED
 from claw.contracts.errors import ConfigError
@@ -10,7 +11,6 @@ from claw.contracts.messages import Address
 from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
-from claw_approvals.question import ApprovalRequest
 from claw_gateway.supervisor import ChannelServer
 from integration.test_serving import Broken, Channels, served, until
 
@@ -108,6 +108,6 @@ async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, agai
         await until(lambda: harness.serving.report().channels[0].state.state == "up")
         if again:
             await reloaded(harness, {**config, "owners": ["fake:boss", "fake:other"]})
-        approvals = harness.serving.app.runtime.approvals
+        approvals = harness.serving.app.registry.approver.value
         assert approvals.refusal(request) == ""
     assert "nobody can be asked here" in approvals.refusal(request)

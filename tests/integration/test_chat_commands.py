@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
-from claw import hookimpl, i18n as words
+from claw import Decision, PendingApproval, hookimpl, i18n as words
 from claw.agent.chat_commands import ChatConversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
@@ -25,10 +25,9 @@ from claw.contracts.messages import Address, Inbound, Sender
 from claw.contracts.provider import KnownModels
 from claw.host.calls import Review
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
-from claw_approvals.question import VERDICTS as ANSWERS, PendingApproval
+from claw_approvals.question import VERDICTS
 from claw_gateway.chat_commands import QUEUE_MODES
 from claw_models.chat_commands import THINKING_LEVELS
-from claw_sessions.conversation import DECISIONS
 from typer.testing import CliRunner
 
 TWO = {
@@ -111,7 +110,7 @@ def test_the_words_of_the_commands_are_those_of_the_settings() -> None:
     modes = get_args(QueueSettings.model_fields["mode"].annotation)
     assert get_args(Thinking) == THINKING_LEVELS
     assert modes == QUEUE_MODES
-    assert DECISIONS == ANSWERS
+    assert (*VERDICTS, "nobody") == get_args(get_type_hints(Decision)["verdict"])
 
 
 # --- what they do
@@ -255,7 +254,7 @@ class Person:
     ) -> None:
         self.harness, self.verdict, self.meanwhile = harness, verdict, meanwhile
         self.asked: list[PendingApproval] = []
-        harness.app.runtime.approvals.show_request = self.present
+        harness.app.registry.approver.value.show_request = self.present
 
     async def present(self, question: PendingApproval) -> bool:
         self.asked.append(question)
@@ -405,8 +404,8 @@ async def test_words_of_a_model_a_tool_or_a_quote_are_never_an_answer(how: str) 
                 assert await run_chat_command(line, said(harness, line)) is None
             return True
 
-        harness.app.runtime.approvals.show_request = present
-        harness.app.runtime.approvals.timeout_seconds = 0.1
+        harness.app.registry.approver.value.show_request = present
+        harness.app.registry.approver.value.timeout_seconds = 0.1
         await harness.send("clean up")
     assert tool.calls == []
 
@@ -441,7 +440,7 @@ async def asked_by(harness: Harness, said: str | Inbound) -> "asyncio.Task[None]
         asked.set()
         return True
 
-    harness.app.runtime.approvals.show_request = present
+    harness.app.registry.approver.value.show_request = present
     turn = asyncio.create_task(harness.send(said))
     await asked.wait()
     return turn
@@ -493,11 +492,11 @@ async def test_in_the_group_where_it_was_asked_it_is_listed_whole() -> None:
 async def test_a_new_conversation_leaves_no_question_of_the_old_one_open() -> None:
     async with Harness(clean(folder="build"), tools=[FakeTool("wipe")], config=ASKED) as harness:
         turn = await asked_by(harness, "clean up")
-        assert len(harness.app.runtime.approvals.pending()) == 1
+        assert len(harness.app.registry.approver.value.pending()) == 1
         fresh = asyncio.create_task(type_in(harness, "/new"))
         await turn
         assert await fresh == "a new conversation"
-        assert harness.app.runtime.approvals.pending() == ()
+        assert harness.app.registry.approver.value.pending() == ()
 
 
 async def test_the_whole_of_a_long_call_is_asked_about_to_its_last_word() -> None:
@@ -522,7 +521,7 @@ async def test_what_was_allowed_is_listed_and_taken_back_on_the_command_line(mon
         assert CliRunner().invoke(command_line, ["approvals", "revoke", grant["id"]]).exit_code == 0
         again = CliRunner().invoke(command_line, ["approvals", "revoke", grant["id"]])
         assert isinstance(again.exception, ClawError)
-        assert harness.app.runtime.approvals.grants() == ()
+        assert harness.app.registry.approver.value.grants() == ()
 
 
 # --- at a real terminal

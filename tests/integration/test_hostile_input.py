@@ -151,7 +151,7 @@ async def test_what_a_button_holds_is_no_answer_when_it_is_written(passed_on: bo
         async with asyncio.timeout(10):
             while written.event_id not in channel.acknowledged:
                 await asyncio.sleep(0.01)
-        [question] = harness.app.runtime.approvals.pending()
+        [question] = harness.app.registry.approver.value.pending()
         channel.says(once.replace("once", "deny"), "u1", kind="button", message_id="shown-1")
         await channel.until_sent(3)
         assert tool.calls == [] and once.startswith(f"approve:{question.id}")

@@ -9,13 +9,12 @@ from typing import Any
 import claw_memory
 import claw_tools_std
 import pytest
-from claw import ToolContext, tool
+from claw import PendingApproval, ToolContext, tool
 from claw.agent.turn_context import notes_of
 from claw.contracts.errors import FenceError
 from claw.contracts.messages import Address, Inbound, MessageContext, Sender
 from claw.storage.provenance import line_provenances
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
-from claw_approvals.question import PendingApproval
 
 PLUGINS = {"tools-std": claw_tools_std, "memory": claw_memory}
 CHAT = {"allowFrom": ["boss", "u1"], "groups": {"g1": {}}}
@@ -54,7 +53,7 @@ class Owner:
     ) -> None:
         self.asked: list[PendingApproval] = []
         self.told: list[str] = []
-        approvals = harness.app.runtime.approvals
+        approvals = harness.app.registry.approver.value
         approvals.timeout_seconds = 0.3
 
         async def present(question: PendingApproval) -> bool:

@@ -121,7 +121,7 @@ async def test_an_approver_whom_the_group_does_not_admit_decides_nothing_there(t
         else:
             channel.says(f"/approve {id} once", "boss2", **GROUP)
         await asyncio.sleep(0.1)
-        assert [one.id for one in harness.app.runtime.approvals.pending()] == [id]
+        assert [one.id for one in harness.app.registry.approver.value.pending()] == [id]
         channel.says(allow, "boss2", kind="message", **GROUP)
         await asyncio.sleep(0.05)
     assert tool.calls == []
@@ -135,7 +135,7 @@ async def test_approve_with_an_id_alone_allows_once(tmp_path):
         question = await asked(channel, "boss")
         channel.says(f"/approve {question.buttons[0].value.split(':')[1].upper()}", "boss")
         assert "deploy: allowed once" in await channel.until_shown(3)
-        assert harness.app.runtime.approvals.grants() == ()
+        assert harness.app.registry.approver.value.grants() == ()
     assert len(tool.calls) == 1
 
 
@@ -167,7 +167,7 @@ async def test_what_ends_a_turn_closes_its_question_and_a_late_button_runs_nothi
         question = await asked(channel, "boss")
         channel.says(line, "boss")
         await channel.until_shown(2)
-        assert harness.app.runtime.approvals.pending() == ()
+        assert harness.app.registry.approver.value.pending() == ()
         channel.says(question.buttons[0].value, "boss", kind="button")
         shown = await channel.until_shown(3)
     assert "is over" in shown[-1]
@@ -201,7 +201,7 @@ async def test_words_that_look_like_a_button_are_no_answer(tmp_path):
         question = await asked(channel, "boss")
         channel.says(question.buttons[0].value, "boss")
         await asyncio.sleep(0.1)
-        assert len(harness.app.runtime.approvals.pending()) == 1
+        assert len(harness.app.registry.approver.value.pending()) == 1
     assert tool.calls == []
 
 

@@ -234,8 +234,7 @@ class ChatConversation:
     async def reset(self) -> None:
         """Reset the conversation; the old file is kept under another name, open approval requests are closed."""
         runtime = self.runtime
-        if runtime.approvals:
-            runtime.approvals.withdraw(self.session_key)
+        runtime.withdraw_requests(self.session_key)
         session = await runtime.sessions.open(self.session_key, self.agent_id)
         try:
             await session.reset()

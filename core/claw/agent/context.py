@@ -117,13 +117,13 @@ class RunningTurn:
         return workspace_files(roots, context.workspace, self.caller.rooms.config.home)
 
     async def run_aside(self, turn: SideTurn) -> None:
-        """Run a turn beside the conversation. Without approvals, a call that needs one is refused: nobody is asked."""
+        """Run a turn beside the conversation. A call that needs a person is refused: nobody is asked."""
         caller, files = self.caller, turn.files
         context = replace(caller.stage, tools=turn.tools)
         if files is not None:
             context = replace(context, open_fence=lambda: files)
         aside = replace(
-            caller, turn=f"{caller.turn}f", stage=context, rooms=replace(caller.rooms, approvals=None),
+            caller, turn=f"{caller.turn}f", stage=context, may_ask=False,
             emit=ignore_event, once=lambda call: True, heard=caller.heard | caller.untrusted_in(turn.messages),
         )  # fmt: skip
         steps = LoopCallbacks(

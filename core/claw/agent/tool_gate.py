@@ -2,36 +2,39 @@
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
-
-from claw_approvals.approver import CallApproval
-from claw_approvals.rule_files import (
-    RuleFileGuard,
-    is_untrusted_result,
-    provenance_of_turn,
-    untrusted_tools,
-)
 
 from claw.agent.loop import Emit, PreparedCall
 from claw.agent.turn_context import Runtime, TurnContext
 from claw.contracts.errors import ToolError
 from claw.contracts.events import Event, ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
-from claw.contracts.messages import Address, Inbound, Outbound
-from claw.contracts.text import result_limit
+from claw.contracts.messages import ApprovalRequest, Decision, Inbound, Outbound, PlainChat, Receipt
+from claw.contracts.text import digest_of, format_arguments, result_limit
 from claw.contracts.tool import ApprovalCallback, Tool, ToolContext, ToolResult, fit_result, validate
 from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Message, Text, ToolCall
-from claw.host.calls import describe_malformed, review_tool_result, run_filters, run_reviewers
+from claw.host.calls import (
+    ask_approver,
+    describe_malformed,
+    review_tool_result,
+    run_filters,
+    run_reviewers,
+)
 from claw.host.isolation import describe_exception
 from claw.host.worker import run_tool
 from claw.i18n import t
 from claw.policy import Judgement
+from claw.policy.catalog import normalise_tool_name
 from claw.security.child_env import child_environment
+from claw.security.rule_files import RuleFileGuard
 from claw.security.untrusted_text import wrap_untrusted
 from claw.storage.files import results_folder
+from claw.storage.freshness import zone_of
+from claw.storage.provenance import is_untrusted_result, turn_provenance, untrusted_tools
 from claw.storage.turn_log import reached
 
 _READ = "read"
@@ -45,6 +48,7 @@ class Caller:
     :param heard: tools whose answers, somebody else's words perhaps, the model has read in this turn.
     :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
     :param not_begun: told that such a call waits for a person, and has done nothing yet.
+    :param may_ask: a person may be asked; False refuses every call that needs one.
     :param end_turn: the reason why a reviewer ended the turn, as text for the person; empty while it may go on.
     """
 
@@ -57,6 +61,7 @@ class Caller:
     once: Callable[[str], bool] = lambda call: True
     not_begun: Callable[[str], None] = lambda call: None
     heard: set[str] = field(default_factory=set)
+    may_ask: bool = True
     end_turn: str = ""
 
     @cached_property
@@ -136,15 +141,24 @@ async def _prepared(
 ) -> PreparedCall | ToolResult:
     stage, runtime = caller.stage, caller.rooms
     environment = dict(caller.environment)
-    asking = CallApproval(tool, checked.arguments, caller.turn, caller.inbound, stage, runtime, environment)
-    refused = ""
-    if review.verdict == "ask" or asking.is_required:
-        refused = await asking.ask_before_call(review.why)
-    amending = RuleFileGuard(stage, runtime, provenance_of_turn(caller.inbound, stage, runtime, caller.heard))
-    refused = refused or await amending.check_before(tool.name, checked.arguments, asking)
+    asking = CallApproval(tool, checked.arguments, caller, context, environment)
+    refused = await asking.ask_before_call(review.why) if review.verdict == "ask" else ""
+    rule_files = RuleFileGuard(
+        stage.fence,
+        runtime.rule_file_watch,
+        stage.agent.settings.rule_files,
+        _provenance(caller),
+        runtime.log,
+    )
+    refused = refused or await rule_files.check_before(
+        normalise_tool_name(tool.name), checked.arguments, asking.ask_owner
+    )
     if refused:
         return await _not_run(checked, _refused(refused), context, runtime)
-    given_context = replace(context_of(checked.id, tool, caller, environment, asking), files=amending.files)
+    given_context = replace(
+        context_of(checked.id, tool, caller, environment, asking),
+        files=stage.fence.for_call(rule_files.request),
+    )
     limit = result_limit(stage.window_tokens)
 
     async def ready() -> ToolResult:
@@ -155,11 +169,14 @@ async def _prepared(
         if tool.effects == "once" and not caller.once(checked.id):
             return await _not_run(checked, NO_RESULT, context, runtime)
         reached(runtime.turn_log, "effect-marked")
-        async with amending.watch():
+        async with rule_files.watch():
             answer = await run_tool(tool, given, given_context)
         reached(runtime.turn_log, "effect-done")
-        answer = await amending.apply_changes(answer, asking)
-        if is_untrusted_result(tool.name, answer):
+        outcome, are_changed = await rule_files.apply_changes(asking.ask_owner)
+        if outcome:
+            content = (Text(outcome), *answer.blocks)
+            answer = replace(answer, content=content, is_error=answer.is_error or not are_changed)
+        if is_untrusted_result(tool.name, _joined(answer)):
             caller.heard.add(tool.name)
         result = await review_tool_result(
             checked, answer, context, runtime.registry.reviewers, runtime.worker, runtime.log
@@ -201,7 +218,7 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
 async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller: Caller) -> str | None:
     """Return the last line of a result that is too long: where the engine keeps the whole. None when nothing is kept."""
     context, engine = caller.stage, caller.rooms.registry.engine
-    text = "\n".join(block.text for block in result.blocks if isinstance(block, Text))
+    text = _joined(result)
     keep = getattr(engine.value, "keep_result", None) if engine else None
     if keep is None or len(text) <= limit or _READ not in context.tools or tool.name == _READ:
         return None
@@ -212,6 +229,20 @@ async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller
         why = describe_exception(failed)
         caller.rooms.log(t("the tool's result was too long and could not be saved in full: {why}", why=why))
         return None
+
+
+def _joined(result: ToolResult) -> str:
+    return "\n".join(block.text for block in result.blocks if isinstance(block, Text))
+
+
+def _provenance(caller: Caller) -> str:
+    """Return the mark of a note that is written in this turn."""
+    context, clock = caller.stage, caller.rooms.sessions.clock
+    day = datetime.fromtimestamp(clock.now(), zone_of(context.agent.settings.user_timezone)).strftime(
+        "%Y-%m-%d"
+    )
+    route = context.route
+    return turn_provenance(caller.inbound, route.owner, route.session_key, day, caller.heard)
 
 
 def _texts(change: Callable[[str], str], result: ToolResult) -> ToolResult:
@@ -228,6 +259,100 @@ def _why_not(name: str, judgement: Judgement) -> str:
     return f"Tool {name} is not available here: {ruling.reason}"
 
 
+class CallApproval:
+    """The requests to a person about one tool call, each bound by a digest to what it is about.
+
+    :param arguments: checked and reviewed.
+    :param environment: the environment variables of programs that the call starts.
+    """
+
+    def __init__(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        context: CallContext,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._tool, self._arguments, self._environment = tool, arguments, environment
+        self._caller, self._context = caller, context
+        self._allowed_text = ""  # the text that a person read and allowed before the call
+        self._allowed_digest = ""
+
+    async def ask_before_call(self, title: str) -> str:
+        """Ask about the whole call before it runs; return the reason why it may not run, empty when it may."""
+        digest, shown = self._digest(self._arguments), format_arguments(self._arguments)
+        decision = await self._decide(self._request(shown, title))
+        if decision.allowed:
+            self._allowed_digest, self._allowed_text = digest, shown
+            return ""
+        return decision.reason
+
+    async def ask(self, shown: str, title: str = "", seal: str = "") -> bool:
+        """Implement ``ToolContext.ask``; what a person read and allowed with the call itself is not asked again.
+
+        :raises ToolError: the person did not allow it, did not answer, or it is too long to be shown whole.
+        """
+        if shown and shown in self._allowed_text:
+            return True
+        request = self._request(shown, title)
+        if seal:
+            request = replace(request, digest=digest_of(request.digest, seal))
+        decision = await self._decide(request)
+        if decision.verdict == "deny":
+            raise ToolError("{why}", why=decision.reason)
+        return decision.allowed
+
+    async def ask_owner(self, shown: str, title: str, seal: str) -> str:
+        """Ask an owner, only about the shown text; return the reason why it may not be done, empty when it may.
+
+        :param seal: digest of what the answer binds besides the shown text.
+        """
+        request = self._request(shown, title)
+        digest = digest_of(request.digest, seal)
+        decision = await self._decide(replace(request, digest=digest, grant="", for_owners=True))
+        return "" if decision.allowed else decision.reason
+
+    def has_changed(self, arguments: Mapping[str, Any]) -> bool:
+        """Return true if a person allowed other arguments before the call; false when nobody was asked then."""
+        return bool(self._allowed_digest) and self._digest(arguments) != self._allowed_digest
+
+    async def _decide(self, request: ApprovalRequest) -> Decision:
+        if not self._caller.may_ask:
+            return Decision("nobody", t("it needs approval, and no one can be asked here"))
+        runtime = self._caller.rooms
+        return await ask_approver(request, runtime.registry.approver, runtime.log)
+
+    @cached_property
+    def _digest_context(self) -> tuple[str, ...]:
+        context, tool = self._caller.stage, self._tool
+        sandbox = context.sandbox.name if context.sandbox else ""
+        return context.agent.id, tool.name, tool.plugin, str(context.workspace), sandbox
+
+    def _digest(self, arguments: Mapping[str, Any]) -> str:
+        return digest_of(self._digest_context, dict(arguments), dict(self._environment))
+
+    def _request(self, shown: str, title: str) -> ApprovalRequest:
+        context, inbound, redact = self._context, self._caller.inbound, self._caller.rooms.redact
+        return ApprovalRequest(
+            session_key=context.session_key,
+            agent=context.agent,
+            turn=context.turn,
+            tool=self._tool.name,
+            title=redact(title),
+            shown=redact(shown),
+            digest=digest_of(self._digest(self._arguments), shown, title),
+            address=inbound.address,
+            sender=inbound.sender,
+            grant=digest_of(self._digest_context, dict(self._arguments), shown, title),
+            owner=context.owner,
+            chat_type=inbound.chat_type,
+            arguments=copy.deepcopy(dict(self._arguments)),
+            plugin=self._tool.plugin,
+            effects=self._tool.effects,
+        )
+
+
 def context_of(
     call_id: str, tool: Tool, caller: Caller, environment: dict[str, str], asking: CallApproval
 ) -> ToolContext:
@@ -238,7 +363,14 @@ def context_of(
     def progress(text: str) -> None:  # may be called from a tool's thread
         asyncio.run_coroutine_threadsafe(_said(caller.emit, ToolProgress(call_id, text)), loop)
 
-    talk = (runtime.chat_api or PlainChat)(f"{caller.turn}:{call_id}"[:46], inbound, context, runtime)
+    async def deliver(outbound: Outbound) -> Receipt | None:
+        masked = replace(outbound, text=runtime.redact.answer_mask.masked(outbound.text))
+        allowed = await run_filters(masked, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
+        return await runtime.deliver(allowed) if allowed else None
+
+    key = f"{caller.turn}:{call_id}"[:46]
+    brought = runtime.chat_api
+    talk = brought(key, inbound, context, runtime) if brought else PlainChat(key, inbound, deliver)
 
     async def send(text: str, paths: tuple[str, ...] = ()) -> tuple[str, ...]:
         return await talk.send(text, paths)
@@ -298,72 +430,3 @@ def _asked_first(call: str, tool: Tool, caller: Caller, asking: CallApproval) ->
 
 async def _said(emit: Emit, event: Event) -> None:
     await emit(event)
-
-
-class PlainChat:
-    """The chat access of tools when no plugin brings one: texts to the chat that the turn answers in, nothing else.
-
-    :param key: prefix of the delivery keys of this call.
-    """
-
-    def __init__(self, key: str, inbound: Inbound, context: TurnContext, runtime: Runtime) -> None:
-        self._key, self._inbound, self._runtime, self._count = key, inbound, runtime, 0
-
-    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
-        """Return the address of the turn's chat.
-
-        :raises ToolError: another one was named.
-        """
-        here = self._inbound.address
-        if target in ("", here.chat, f"{here.channel}:{here.chat}") and channel in ("", here.channel):
-            return here
-        raise self._refused()
-
-    def answered_message_id(self, where: Address | None = None) -> str:
-        """Return the id of the message that this turn answers."""
-        return self._inbound.message_id if where in (None, self._inbound.address) else ""
-
-    async def send(
-        self,
-        text: str,
-        paths: Sequence[str] = (),
-        where: Address | None = None,
-        reply_to: str | None = None,
-        voice: bool = False,
-    ) -> tuple[str, ...]:
-        """Send a text to the turn's chat; return the message ids."""
-        if paths or where not in (None, self._inbound.address):
-            raise self._refused()
-        self._count += 1
-        key = self._key if self._count == 1 else f"{self._key}.{self._count}"
-        runtime, masked = self._runtime, self._runtime.redact.answer_mask.masked(text)
-        outbound = Outbound(
-            key, self._inbound.address, masked, reply_to=reply_to, answers=self.answered_message_id()
-        )
-        allowed = await run_filters(
-            outbound, "outbound", runtime.registry.filters, runtime.worker, runtime.log
-        )
-        return (await runtime.deliver(allowed)).message_ids if allowed else ()
-
-    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
-        """Refuse: an edit needs the gateway."""
-        raise self._refused()
-
-    async def delete(self, message_id: str, where: Address | None = None) -> None:
-        """Refuse: a deletion needs the gateway."""
-        raise self._refused()
-
-    async def react(
-        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
-    ) -> None:
-        """Refuse: a reaction needs the gateway."""
-        raise self._refused()
-
-    async def poll(
-        self, question: str, options: Sequence[str], where: Address | None = None
-    ) -> tuple[str, ...]:
-        """Refuse: a poll needs the gateway."""
-        raise self._refused()
-
-    def _refused(self) -> ToolError:
-        return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")

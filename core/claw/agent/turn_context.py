@@ -6,8 +6,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from claw_approvals.approvals import Approvals
-
 from claw.agent.models import (
     candidates,
     missing_model_error,
@@ -88,9 +86,14 @@ class Runtime:
     log: Callable[[str], None]
     redact: Redactor
     worker: PluginWorker
-    approvals: Approvals | None = None
     rule_file_watch: Watch = field(default_factory=Watch)
     chat_api: Callable[[str, Inbound, Any, Any], ChatApi] | None = None
+
+    def withdraw_requests(self, session_key: str) -> int:
+        """Close the approval requests that a conversation waits for; return their number."""
+        approver = self.registry.approver
+        withdraw = getattr(approver.value, "withdraw", None) if approver else None
+        return withdraw(session_key) if withdraw else 0
 
     @cached_property
     def section_cache(self) -> SectionCache:

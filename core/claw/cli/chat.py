@@ -139,12 +139,11 @@ class TerminalChat:
             await self._run_turn(text)
 
     def _connect_approvals(self) -> None:
-        """Send approval requests to the person at this terminal; in a pipe, none are sent."""
-        from claw_approvals.terminal import TerminalApprover
-
-        if self._app.runtime.approvals and TerminalApprover.available() and not self._screen.as_json:
-            answers = TerminalApprover(self._app.runtime.approvals, self._screen.note)
-            self._app.runtime.approvals.show_request = answers.show_request
+        """Let the approver ask the person at this terminal; with ``--json`` nobody reads."""
+        approver = self._app.runtime.registry.approver
+        ask_here = getattr(approver.value, "ask_at_terminal", None) if approver else None
+        if ask_here and not self._screen.as_json:
+            ask_here(self._screen.note)
 
     async def _run_turn(self, text: str) -> None:
         from claw.app import terminal_message

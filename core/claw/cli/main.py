@@ -20,7 +20,6 @@ _COMMANDS = {
     "plugins": ("claw.cli.plugins", "What is installed, its state, and why."),
     "tools": ("claw.cli.tools", "Which tools an agent has, and why."),
     "hooks": ("claw.cli.hooks", "The hooks of claw, and who answers them."),
-    "approvals": ("claw_approvals.command", "What you have allowed for good, and taking it back."),
 }
 """Command → its module and its summary."""
 

@@ -7,9 +7,17 @@ Everything here is a protocol: an object needs the members, not a base class. Wh
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from claw.contracts.messages import Address, Inbound, Outbound, Sender
+from claw.contracts.messages import (
+    Address,
+    ApprovalRequest,
+    Decision,
+    Inbound,
+    Outbound,
+    PendingApproval,
+    Sender,
+)
 from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request, SystemPrompt
 from claw.contracts.transcript import Message, ToolCall
 
@@ -311,12 +319,35 @@ class ContextEngine(Protocol):
 
 
 class Approver(Protocol):
-    """A way to put a tool call before a person. None installed means that every such call is refused."""
+    """A way to ask a person about a tool call. It runs in claw's event loop, so it must not block.
+
+    It may have ``attach(runtime)``, called before the first turn; ``withdraw(session_key) -> int``, which closes the open
+    requests of a conversation; ``ask_at_terminal(write)``, called at a terminal with a function that prints lines. One
+    whose requests are answered in chats is a :class:`ChatApprover`.
+    """
 
     name: str
 
-    async def ask(self, request: Any) -> Any:
-        """Show the request, wait for the answer, and return a ``Decision``."""
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """Ask a person and return the answer; an error refuses the call. A turn that is stopped cancels the wait."""
+        ...
+
+
+@runtime_checkable
+class ChatApprover(Approver, Protocol):
+    """An approver whose requests are sent to chats, and answered there with buttons.
+
+    The process that serves the chats sets ``show_request``; it returns false when a request could not be shown.
+    """
+
+    show_request: Callable[[PendingApproval], Awaitable[bool]] | None
+
+    def as_message(self, pending: PendingApproval) -> Outbound:
+        """Return the request as a message to the chat that its turn came from."""
+        ...
+
+    def answer_button(self, value: str, inbound: Inbound, owner: bool) -> str | None:
+        """Accept the answer of an admitted person; return a line for them, None when it is another button."""
         ...
 
 

@@ -1,6 +1,10 @@
-"""Messages of channels: addresses, senders, files, inbound and outbound messages."""
+"""Messages of channels: addresses, senders, files, inbound and outbound messages, requests for approval."""
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from claw.contracts.errors import ToolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +190,145 @@ class AcceptedEvent:
 
     number: int
     inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A call, or a part of what it does, that a person is asked to allow. Configured secrets are masked in its texts.
+
+    :param tool: name of the tool.
+    :param title: the reason, one line; may be empty.
+    :param shown: the text that the person must read whole: all arguments, a command, a difference.
+    :param digest: of all that decides the effect, the environment of programs too: two requests of a turn with the same
+        digest are the same request, also after a restart.
+    :param address: the chat that the turn came from.
+    :param sender: the person whose message led to the call; None in a request that was read from a store.
+    :param grant: digest of what a lasting permission covers, equal in every turn; empty = it can only be allowed once.
+    :param owner: the sender is an owner.
+    :param for_owners: only an owner may answer, whoever the approvers are.
+    :param arguments: a copy; those of a request that was read from a store are empty.
+    :param plugin: the plugin that brings the tool; ``effects``: none, idempotent or once, as the tool says.
+    """
+
+    session_key: str
+    agent: str
+    turn: str
+    tool: str
+    title: str
+    shown: str
+    digest: str
+    address: Address
+    sender: Sender | None = None
+    grant: str = ""
+    owner: bool = False
+    chat_type: str = "group"
+    for_owners: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    plugin: str = ""
+    effects: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A request that waits for an answer.
+
+    :param id: short; cannot be guessed.
+    :param asked_at_ms: milliseconds since 1970, UTC; ``expires_at_ms`` too.
+    """
+
+    id: str
+    request: ApprovalRequest
+    asked_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """The possible answers."""
+        return ("once", "always", "deny") if self.request.grant else ("once", "deny")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer of an approver.
+
+    :param verdict: ``once`` and ``always`` allow this call; ``deny`` refuses it; ``nobody`` refuses it too: there is no
+        person who could be asked.
+    :param reason: of a refusal, for the model.
+    """
+
+    verdict: Literal["once", "always", "deny", "nobody"]
+    reason: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """True if the call may run."""
+        return self.verdict in ("once", "always")
+
+
+class PlainChat:
+    """The chat access of tools when no plugin brings one: texts to the chat that the turn answers in, nothing else.
+
+    :param key: prefix of the delivery keys of this call.
+    :param deliver: sends a message; returns None when it was dropped.
+    """
+
+    def __init__(
+        self, key: str, inbound: Inbound, deliver: Callable[[Outbound], Awaitable[Receipt | None]]
+    ) -> None:
+        self._key, self._inbound, self._deliver, self._count = key, inbound, deliver, 0
+
+    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
+        """Return the address of the turn's chat.
+
+        :raises ToolError: another one was named.
+        """
+        here = self._inbound.address
+        if target in ("", here.chat, f"{here.channel}:{here.chat}") and channel in ("", here.channel):
+            return here
+        raise self._refused()
+
+    def answered_message_id(self, where: Address | None = None) -> str:
+        """Return the id of the message that this turn answers."""
+        return self._inbound.message_id if where in (None, self._inbound.address) else ""
+
+    async def send(
+        self,
+        text: str,
+        paths: Sequence[str] = (),
+        where: Address | None = None,
+        reply_to: str | None = None,
+        voice: bool = False,
+    ) -> tuple[str, ...]:
+        """Send a text to the turn's chat; return the message ids."""
+        if paths or where not in (None, self._inbound.address):
+            raise self._refused()
+        self._count += 1
+        key = self._key if self._count == 1 else f"{self._key}.{self._count}"
+        outbound = Outbound(
+            key, self._inbound.address, text, reply_to=reply_to, answers=self.answered_message_id()
+        )
+        receipt = await self._deliver(outbound)
+        return receipt.message_ids if receipt else ()
+
+    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
+        """Refuse: an edit needs the gateway."""
+        raise self._refused()
+
+    async def delete(self, message_id: str, where: Address | None = None) -> None:
+        """Refuse: a deletion needs the gateway."""
+        raise self._refused()
+
+    async def react(
+        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
+    ) -> None:
+        """Refuse: a reaction needs the gateway."""
+        raise self._refused()
+
+    async def poll(
+        self, question: str, options: Sequence[str], where: Address | None = None
+    ) -> tuple[str, ...]:
+        """Refuse: a poll needs the gateway."""
+        raise self._refused()
+
+    def _refused(self) -> ToolError:
+        return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")

@@ -1,11 +1,13 @@
-"""Truncation of tool results for a model. Pure.
+"""Texts and digests of tool calls and their results. Pure.
 
 A long result keeps its head, and its tail too if the tail looks important: an error, the end of a JSON
 document, a total.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -137,3 +139,21 @@ def repair_tree(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [repair_tree(entry) for entry in value]
     return value
+
+
+def digest_of(*parts: Any) -> str:
+    """Return a digest of JSON-like data: equal for equal data, independent of the order of keys."""
+    written = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def format_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return all arguments of a call as readable text: a line each, multi-line texts as an indented block."""
+    lines = []
+    for name, value in arguments.items():
+        if isinstance(value, str) and "\n" in value:
+            lines.append(f"{name}:\n" + "\n".join(f"    {line}" for line in value.split("\n")))
+        else:
+            plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+            lines.append(f"{name}: {plain}")
+    return "\n".join(lines)

@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
-from claw.contracts.extensions import CallContext, ProviderMiddleware, Review, Reviewer, Statement
+from claw.contracts.extensions import (
+    Approver,
+    CallContext,
+    ProviderMiddleware,
+    Review,
+    Reviewer,
+    Statement,
+)
+from claw.contracts.messages import ApprovalRequest, Decision
 from claw.contracts.prompt import (
     PromptFacts,
     PromptSection,
@@ -25,6 +33,7 @@ from claw.contracts.transcript import ToolCall
 from claw.host.isolation import describe_exception, is_own_exit, isolated
 from claw.host.registry import Contribution
 from claw.host.worker import PluginWorker
+from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 SECTION_CHARS = 24_000
@@ -33,6 +42,7 @@ NOTE_CHARS = 2000
 """Most of what one reviewer may put behind a result."""
 _MOST_KEPT = 256  # conversations, those spoken in last
 _STRICTNESS = ("allow", "ask", "deny")
+_DECISIONS = ("once", "always", "deny", "nobody")
 
 FIX = "update it, or disable it: claw config set plugins.entries.{id}.enabled false"
 
@@ -84,6 +94,24 @@ def _those_for(
     if everything:
         return reviewers
     return [one for one in reviewers if getattr(one.value, "all_calls", False)]
+
+
+async def ask_approver(
+    request: ApprovalRequest, approver: Contribution[Approver] | None, log: Complain
+) -> Decision:
+    """Ask a person by way of the approver. Without one, and whatever one does that is no answer, the call is refused."""
+    if approver is None:
+        template = "it needs approval, and no plugin in use asks for it (claw-approvals does)"
+        return Decision("nobody", t(template))
+    try:
+        decision = await isolated(approver.value.ask(request))
+        if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
+            raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
+    except Exception as why:  # noqa: BLE001 - a plugin's code
+        return Decision("deny", _failed("its approver failed: {why}", approver, why, log))
+    if decision.allowed or decision.reason:
+        return decision
+    return replace(decision, reason=t("the user was asked and did not allow it"))
 
 
 def describe_malformed(call: ToolCall, middleware: Sequence[Contribution[ProviderMiddleware]]) -> str:

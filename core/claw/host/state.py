@@ -272,6 +272,7 @@ CONFIG_KEY_PACKAGES = {
     **dict.fromkeys(("providers.*.tools", "providers.*.models.*.tools"), "claw-prompted-tools"),
     **dict.fromkeys(("tools.loopDetection", "agents.tools.loopDetection"), "claw-loop-guard"),
     "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
+    "approvals": "claw-approvals",
     "session.keep": "claw-sessions",
 }  # fmt: skip
 """Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
@@ -287,7 +288,7 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
     :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
     """
     owners: dict[str, list[PluginState]] = {}
-    by_package = {one.found.distribution: one for one in plugin_states}
+    by_package = {f"claw-{one.id}": one for one in plugin_states}
     for one in plugin_states:
         for key in one.found.manifest.config_keys if one.found.manifest else ():
             owners.setdefault(key, []).append(one)

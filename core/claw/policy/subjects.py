@@ -79,22 +79,36 @@ def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lac
     :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
     :param lacks: as in ``ToolFact``.
     """
-    name = normalise_tool_name(tool.name)
-    handed = next(
-        (normalise_tool_name(to) for given, to in suppliers.items() if normalise_tool_name(given) == name), ""
-    )
-    ours = normalise_tool_name(plugin) == (handed or CORE_TOOLS.get(name))
+    handed = _assigned_to(normalise_tool_name(tool.name), suppliers)
     spec = json.dumps(dict(tool.parameters), ensure_ascii=False, separators=(",", ":"))
     return ToolFact(
         name=tool.name,
-        plugin=None if ours and name in CORE_TOOLS else plugin,
+        plugin=None if is_core_tool(tool.name, plugin, suppliers) else plugin,
         supplier=plugin,
         optional=tool.optional,
         owner_only=tool.owner_only,
-        assigned_to="" if ours else handed,
+        assigned_to="" if normalise_tool_name(plugin) == handed else handed,
         missing_setting=lacks,
         tokens=(len(tool.name) + len(tool.description) + len(spec)) // 4,
     )
+
+
+def is_core_tool(tool: str, plugin: str, suppliers: Mapping[str, str]) -> bool:
+    """Return true if the name is one of core's tools and ``plugin`` is the one that brings it.
+
+    :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
+    """
+    name = normalise_tool_name(tool)
+    owner = _assigned_to(name, suppliers) or CORE_TOOLS.get(name)
+    return name in CORE_TOOLS and normalise_tool_name(plugin) == owner
+
+
+def _assigned_to(name: str, suppliers: Mapping[str, str]) -> str:
+    """Return the plugin that the operator chose for a tool, normalised; empty when none was chosen."""
+    chosen = (
+        normalise_tool_name(to) for given, to in suppliers.items() if normalise_tool_name(given) == name
+    )
+    return next(chosen, "")
 
 
 @dataclass(frozen=True, slots=True)

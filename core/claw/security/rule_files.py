@@ -10,12 +10,14 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from claw.contracts.errors import FenceError
+from claw.contracts.text import digest_of, format_arguments
 from claw.i18n import t
 from claw.security.path_walk import PathTarget, open_folder, printable_path, replace_at
 
@@ -191,6 +193,117 @@ class Watch:
         if stamp is not None and time.time_ns() - max(stamp[0][1], stamp[1][1]) > _SETTLED_NS:
             self._cache[place] = stamp, state
         return state
+
+
+class RuleFileFence(Protocol):
+    """The workspace files of a turn, as far as a guard of rule files needs them."""
+
+    @property
+    def rule_file_paths(self) -> tuple[Path, ...]: ...
+
+    def display_path(self, path: str) -> str: ...
+
+
+AskOwner = Callable[[str, str, str], Awaitable[str]]
+"""Put a text before an owner: the text, a title, and a digest of what the answer binds besides. The answer is the reason
+why it may not be done; empty when it may."""
+
+
+class RuleFileGuard:
+    """The changes of one tool call to rule files. Without the word of an owner they are not made.
+
+    :param mode: ``agents.*.ruleFiles``: with ``ask`` an owner is asked, with ``deny`` nobody is.
+    :param provenance: the mark of the notes that the call writes.
+    """
+
+    def __init__(
+        self, fence: RuleFileFence, watch: Watch, mode: str, provenance: str, log: Callable[[str], None]
+    ) -> None:
+        self._fence, self._watch, self._log = fence, watch, log
+        self._may_ask = mode == "ask"
+        self.request = RuleFileRequest(provenance, takes=self._may_ask)
+        self._changes: list[RuleFileChange] = []
+
+    async def check_before(self, tool: str, arguments: Mapping[str, Any], ask_owner: AskOwner) -> str:
+        """Ask an owner about a call that goes on in the background and names a rule file, as its changes would be unseen.
+
+        :param tool: the normalised name.
+        :returns: the reason why the call may not begin; empty when it may.
+        """
+        if not self._fence.rule_file_paths or not runs_on_with_rule_files(tool, arguments):
+            return ""
+        if not self._may_ask:
+            return _denial()
+        title = t("it continues in the background and mentions a rule file")
+        return await ask_owner(format_arguments(arguments), title, digest_of(dict(arguments)))
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        """Watch rule files while the call runs, and revert at its end what bypassed the fence."""
+        places, watch = self._fence.rule_file_paths, self._watch
+        watch.begin(places)
+        try:
+            yield
+        finally:
+            held = self.request.close()
+            bypassed = watch.end(places, self._log)
+            for change in bypassed:
+                self._log(t("{path} was changed without permission and has been restored", path=change.path))
+            self._changes = [change for change in (*bypassed, *held) if change.before != change.after]
+
+    async def apply_changes(self, ask_owner: AskOwner) -> tuple[str, bool]:
+        """Make the changes that an owner allows; return a line about the outcome, and false if they were refused.
+
+        The line is empty when the call changed no rule file.
+        """
+        if not self._changes:
+            return "", True
+        refused = await self._apply(self._changes, ask_owner)
+        names = ", ".join(
+            dict.fromkeys(self._fence.display_path(str(change.path)) for change in self._changes)
+        )
+        if refused:
+            return t(
+                "{names}: change rejected, the file was not modified: {why}", names=names, why=refused
+            ), False
+        return t("{names}: an owner approved the change", names=names), True
+
+    async def _apply(self, changes: Sequence[RuleFileChange], ask_owner: AskOwner) -> str:
+        """Make the changes if an owner allows them; return the reason if they were not made, else an empty text."""
+        if not self._may_ask:
+            return _denial()
+        title = t("rules for every later conversation")
+        binding = digest_of([[str(each.path), repr(each.before), repr(each.after)] for each in changes])
+        if why := await ask_owner(rule_file_diff(changes), title, binding):
+            return why
+        if not all(change.is_current for change in changes):
+            return t("it was changed in the meantime; read it again")
+        done: list[RuleFileChange] = []
+        try:
+            for change in changes:
+                change.apply()
+                done.append(change)
+                self._watch.allowed(change)
+        except OSError as error:
+            for change in done:
+                reverted = replace(change, before=change.after, after=change.before)
+                reverted.apply()
+                self._watch.allowed(reverted)
+            return t("the file system failed: {why}", why=error)
+        return ""
+
+
+def runs_on_with_rule_files(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Return true if a call leaves a command running, or writes to one, and names a rule file."""
+    goes_on = {"exec": "background", "process": "data"}.get(tool)
+    if goes_on is None or not arguments.get(goes_on):
+        return False
+    words = format_arguments(arguments).casefold()
+    return any(name.casefold() in words for name in (*RULE_FILES_ANYWHERE, *RULE_FILES_OF_AGENT))
+
+
+def _denial() -> str:
+    return t("agents may not change rule files here (agents.defaults.ruleFiles: deny)")
 
 
 def read_at(spot: PathTarget) -> bytes | None:

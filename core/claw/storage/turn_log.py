@@ -56,12 +56,6 @@ class NoTurnLog:
         return turn not in self._running
 
 
-def is_over(log: TurnLog, turn: str) -> bool:
-    """Return true if that turn ended; a log that does not know says false."""
-    ask: Callable[[str], bool] | None = getattr(log, "is_over", None)
-    return ask is not None and ask(turn)
-
-
 def is_repeat(log: TurnLog, inbound: Inbound) -> bool:
     """Return true if the log has seen this message before: a service delivered it twice."""
     ask: Callable[[Inbound], bool] | None = getattr(log, "is_repeat", None)

@@ -1,24 +1,32 @@
 """Approvals: ask a person, wait for the answer, remember it once or always. Stored in ``state.db`` to survive a restart.
 
-The code that can show a request sets ``Approvals.present``; the code that receives an answer calls ``decide``. Where
-nobody can be asked, the answer is no. The first outcome wins: it is one row, updated only while it has no verdict.
+The process that can show a request sets ``Approvals.show_request``; who receives an answer calls ``decide``. Where nobody
+can be asked, the answer is no. The first outcome wins: it is one row, updated only while it has no verdict.
 """
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
+from typing import TYPE_CHECKING
 
-from claw.agent.routing import TERMINAL
-from claw.contracts.messages import Address, Sender
-from claw.host.isolation import describe_exception
-from claw.i18n import t
-from claw.security.admission import is_owner
-from claw.storage.clock import SYSTEM_CLOCK, Clock, DailyTask
-from claw.storage.database import Database
+from claw import ApprovalRequest, Decision, Inbound, Outbound, PendingApproval, Sender, t
+from claw.runtime import SYSTEM_CLOCK, TERMINAL, Clock, DailyTask, Database, describe_exception, is_owner
 
-from claw_approvals.question import MAX_SHOWN_CHARS, VERDICTS, ApprovalRequest, PendingApproval
+from claw_approvals.question import (
+    MAX_SHOWN_CHARS,
+    VERDICTS,
+    as_message,
+    asked_by,
+    can_allow_always,
+    parse_button,
+    visible,
+)
+from claw_approvals.records import PENDING_COLUMNS, TABLES, Grant, pending_of, stored_digest
+
+if TYPE_CHECKING:
+    from claw.runtime import Runtime
 
 UNUSED_DAYS = 90  # spec P16: a permanent grant that is not used for this long expires
 _KEPT_DAYS = 7
@@ -29,39 +37,8 @@ _SHOWN_SECONDS = 2.0
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
 _ID_LETTERS = 9  # 44 bits
 
-_TABLES = (
-    """CREATE TABLE IF NOT EXISTS approvals
-    (id TEXT PRIMARY KEY, session_key TEXT NOT NULL, agent TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,
-     title TEXT NOT NULL, shown TEXT NOT NULL, digest TEXT NOT NULL, asked_by TEXT NOT NULL, grant_digest TEXT NOT NULL,
-     channel TEXT NOT NULL, chat TEXT NOT NULL, account TEXT NOT NULL, thread TEXT,
-     asked_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, shown_at_ms INTEGER,
-     verdict TEXT, decided_by TEXT, decided_at_ms INTEGER, used_at_ms INTEGER) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS approvals_of_session ON approvals (session_key, digest)",
-    """CREATE TABLE IF NOT EXISTS grants
-    (id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, title TEXT NOT NULL,
-     shown TEXT NOT NULL, granted_by TEXT NOT NULL, granted_at_ms INTEGER NOT NULL, used_at_ms INTEGER NOT NULL,
-     UNIQUE (agent, tool, digest)) WITHOUT ROWID""",
-)
-_QUESTION = (
-    "id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant_digest,"
-    " channel, chat, account, thread, asked_at_ms, expires_at_ms"
-)
-
 Present = Callable[[PendingApproval], Awaitable[bool]]
 """Show a request to somebody who may answer it; return false if it cannot be shown. May run until the answer is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The result of a request.
-
-    :param why: the reason of a refusal, for the model; empty when it is allowed.
-    :param asked: somebody could be asked; False: there was nobody, or the request is too long to be shown whole.
-    """
-
-    allowed: bool
-    reason: str = ""
-    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +50,16 @@ class AnswerResult:
     question: PendingApproval | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A call that is always allowed; the grant expires after :data:`UNUSED_DAYS` without use."""
-
-    id: str
-    agent: str
-    tool: str
-    digest: str
-    title: str
-    shown: str
-    granted_by: str
-    granted_at_ms: int
-    used_at_ms: int
-
-
 class Approvals:
-    """Approval requests and their answers.
+    """Approval requests and their answers: the approver of this plugin.
 
     :param approvers: people who may answer, ``channel:id``; empty = the owners. The person at the terminal always may,
         as they can write the file that names the others.
     :param timeout_seconds: a request without an answer expires after this time.
     :param is_over: return true if a turn has ended: nobody waits for its requests any more.
     """
+
+    name = "approvals"
 
     def __init__(
         self,
@@ -116,7 +80,11 @@ class Approvals:
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._cancelled: set[str] = set()  # requests whose wait was cancelled in this process
         self._daily = DailyTask(clock)
-        database.tables("approval", *_TABLES)
+        database.tables("approval", *TABLES)
+
+    def attach(self, runtime: "Runtime") -> None:
+        """Take the turn log of this process: nobody waits for the requests of a turn that ended."""
+        self._is_over = getattr(runtime.turn_log, "is_over", self._is_over)
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Show a request to a person and wait for the answer.
@@ -125,10 +93,11 @@ class Approvals:
         counts, once.
         """
         self._delete_expired()
+        request = _presentable(request)
         if self._use_grant(request):
-            return Decision(True)
+            return Decision("always")
         if why := self.refusal(request):
-            return Decision(False, why, asked=False)
+            return Decision("deny" if len(request.shown) > MAX_SHOWN_CHARS else "nobody", why)
         question = self._find_earlier(request) or self._insert(request)
         if self._verdict(question.id) is None:
             await self._wait_for_answer(question)
@@ -144,9 +113,9 @@ class Approvals:
             return t(template, count=len(request.shown), most=MAX_SHOWN_CHARS)
         if self.show_request is None:
             return t("it needs approval, and no one can be asked here")
-        if not (self._owners if request.for_owners else self._people) and request.origin.channel != TERMINAL:
+        if not (self._owners if request.for_owners else self._people) and request.address.channel != TERMINAL:
             return t("it needs approval, and the settings name neither approvers nor owners")
-        if not request.reachable:
+        if not self._is_reachable(request):
             return t("it needs approval, and no one in this chat may give it")
         return ""
 
@@ -195,9 +164,27 @@ class Approvals:
         self._wake(question.id)
         return AnswerResult(True, _CONFIRMATIONS[verdict](question.request.tool), question)
 
-    def seconds_left(self, question: PendingApproval) -> float:
-        """Return the seconds until it expires; later changes of the settings do not count."""
-        return max(0.0, (question.expires_at_ms - self._clock.now_ms()) / 1000)
+    def as_message(self, question: PendingApproval) -> Outbound:
+        """Return the request as a message to the chat that its turn came from, with buttons."""
+        return as_message(question, max(0.0, (question.expires_at_ms - self._clock.now_ms()) / 1000))
+
+    def answer_button(self, value: str, inbound: Inbound, owner: bool) -> str | None:
+        """Accept an answer that was given by a button; return a line for the person, None for another button."""
+        answer = parse_button(value)
+        if answer is None:
+            return None
+        channel, sender = inbound.address.channel, inbound.sender
+        return self.decide(*answer, channel=channel, sender=sender, owner=owner).text
+
+    def ask_at_terminal(self, write: Callable[[str], None]) -> None:
+        """Show requests to the person at this terminal from now on, if one is there.
+
+        :param write: prints lines for the person.
+        """
+        from claw_approvals.terminal import TerminalApprover
+
+        if TerminalApprover.available():
+            self.show_request = TerminalApprover(self, write).show_request
 
     def withdraw(self, session_key: str) -> int:
         """Close the open requests of a session, as after ``/stop``; return their number."""
@@ -211,10 +198,11 @@ class Approvals:
     def pending(self) -> tuple[PendingApproval, ...]:
         """Return the open requests that somebody waits for, oldest first."""
         rows = self._database.read(
-            f"SELECT {_QUESTION} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ? ORDER BY asked_at_ms, id",
+            f"SELECT {PENDING_COLUMNS} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ?"
+            " ORDER BY asked_at_ms, id",
             self._clock.now_ms(),
         )
-        return tuple(filter(self._is_awaited, map(_question, rows)))
+        return tuple(filter(self._is_awaited, map(pending_of, rows)))
 
     def grants(self) -> tuple[Grant, ...]:
         """Return the permanent grants, oldest first."""
@@ -228,6 +216,12 @@ class Approvals:
         return self._database.write("DELETE FROM grants WHERE id = ?", id.strip().lower()) == 1
 
     # asking
+
+    def _is_reachable(self, request: ApprovalRequest) -> bool:
+        """Return true if somebody who may decide reads this chat; assumed in a group, whose readers are not known."""
+        if request.chat_type != "direct" or request.sender is None:
+            return True
+        return self.may_decide(request.address.channel, request.sender, request.owner, request.for_owners)
 
     def _use_grant(self, request: ApprovalRequest) -> bool:
         now = self._clock.now_ms()
@@ -243,27 +237,28 @@ class Approvals:
         (a changed environment, for example) is closed: the new request replaces it.
         """
         rows = self._database.read(
-            f"SELECT {_QUESTION} FROM approvals WHERE session_key = ? AND turn = ? AND tool = ? AND shown = ?"
+            f"SELECT {PENDING_COLUMNS} FROM approvals WHERE session_key = ? AND turn = ? AND tool = ? AND shown = ?"
             " AND used_at_ms IS NULL AND (verdict IS NULL OR verdict IN ('once', 'always', 'deny'))"
             " AND expires_at_ms > ? ORDER BY asked_at_ms DESC, id",
             request.session_key, request.turn, request.tool, request.shown, self._clock.now_ms(),
         )  # fmt: skip
-        asked = [_question(row) for row in rows if row[0] not in self._waiting]
+        asked = [pending_of(row) for row in rows if row[0] not in self._waiting]
+        digest = stored_digest(request)
         for other in asked:
-            if other.request.digest != request.digest and other.id not in self._cancelled:
+            if stored_digest(other.request) != digest and other.id not in self._cancelled:
                 self._settle(other.id, "withdrawn")
-        return next((one for one in asked if one.request.digest == request.digest), None)
+        return next((one for one in asked if stored_digest(one.request) == digest), None)
 
     def _insert(self, request: ApprovalRequest) -> PendingApproval:
         now = self._clock.now_ms()
         id = _new_id()
         question = PendingApproval(id, request, now, now + int(self.timeout_seconds * 1000))
-        place = request.origin
+        place = request.address
         self._database.write(
-            f"INSERT INTO approvals ({_QUESTION}) VALUES ({', '.join('?' * 16)})",
+            f"INSERT INTO approvals ({PENDING_COLUMNS}) VALUES ({', '.join('?' * 16)})",
             id, request.session_key, request.agent, request.turn, request.tool, request.title, request.shown,
-            request.digest, request.requested_by, request.grant, place.channel, place.chat, place.account, place.thread,
-            question.asked_at_ms, question.expires_at_ms,
+            stored_digest(request), asked_by(request), request.grant, place.channel, place.chat, place.account,
+            place.thread, question.asked_at_ms, question.expires_at_ms,
         )  # fmt: skip
         return question
 
@@ -317,7 +312,7 @@ class Approvals:
             "SELECT verdict, decided_by FROM approvals WHERE id = ?", question.id
         )[0]
         if taken and verdict in ("once", "always"):
-            return Decision(True)
+            return Decision(verdict)
         minutes = max(1, round(self.timeout_seconds / 60))
         why = {
             "deny": t("the user was asked and did not allow it"),
@@ -325,7 +320,7 @@ class Approvals:
             "withdrawn": t("the user was asked, and the turn was stopped before the answer"),
             "unshown": t("it needs approval, and the request could not be shown: {why}", why=by),
         }
-        return Decision(False, why.get(verdict, t("the one-time approval was already used")))
+        return Decision("deny", why.get(verdict, t("the one-time approval was already used")))
 
     # answers
 
@@ -341,8 +336,8 @@ class Approvals:
         return is_owner(channel, sender, self._people) or (self._any_owner and owner)
 
     def _read(self, id: str) -> PendingApproval | None:
-        rows = self._database.read(f"SELECT {_QUESTION} FROM approvals WHERE id = ?", id)
-        return _question(rows[0]) if rows else None
+        rows = self._database.read(f"SELECT {PENDING_COLUMNS} FROM approvals WHERE id = ?", id)
+        return pending_of(rows[0]) if rows else None
 
     def _is_awaited(self, question: PendingApproval) -> bool:
         """Return true if an answer has an effect: a call waits here or in another process, or its turn can be resumed."""
@@ -406,12 +401,8 @@ def _new_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
 
 
-def _question(row: tuple[object, ...]) -> PendingApproval:
-    id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant, *rest = row
-    channel, chat, account, thread, asked_at_ms, expires_at_ms = rest
-    request = ApprovalRequest(
-        str(session_key), str(agent), str(turn), str(tool), str(title), str(shown), str(digest),
-        Address(str(channel), str(chat), str(account), None if thread is None else str(thread)),
-        str(asked_by), str(grant),
-    )  # fmt: skip
-    return PendingApproval(str(id), request, int(str(asked_at_ms)), int(str(expires_at_ms)))
+def _presentable(request: ApprovalRequest) -> ApprovalRequest:
+    """Return the request as it is shown: nothing in it is hidden, and it is lasting only if the call can be."""
+    shown = visible(request.shown) if len(request.shown) <= MAX_SHOWN_CHARS else request.shown
+    grant = request.grant if can_allow_always(request.tool, request.arguments) else ""
+    return replace(request, shown=shown, grant=grant)

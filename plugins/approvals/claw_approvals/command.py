@@ -1,17 +1,15 @@
 """``claw approvals``: the approval requests that wait, and the calls that are always allowed."""
 
 import os
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, table, utc_time
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import UsageError
-from claw.host.discovery import home_of, open_state
-from claw.i18n import t
-from claw_gateway.journal import Journal
+from claw import ClawError, UsageError, t
+from claw.runtime import AsJson, Database, command_host, document, home_of, open_state, table, utc_time
 
 from claw_approvals.approvals import Approvals
+from claw_approvals.question import asked_by
 
 app = typer.Typer(
     add_completion=False,
@@ -45,12 +43,12 @@ def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     with open_state(home_of(os.environ)) as database:
         if database is None:
             return [], []
-        approvals = Approvals(database, is_over=Journal(database).is_over)
+        approvals = Approvals(database, is_over=_turn_is_over(database))
         waiting, granted = approvals.pending(), approvals.grants()
     return [
         {
             "id": question.id, "agent": question.request.agent, "tool": question.request.tool,
-            "title": question.request.title, "shown": question.request.shown, "askedBy": question.request.requested_by,
+            "title": question.request.title, "shown": question.request.shown, "askedBy": asked_by(question.request),
             "session": question.request.session_key, "expiresAt": utc_time(question.expires_at_ms / 1000),
         }
         for question in waiting
@@ -62,6 +60,17 @@ def _rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         }
         for grant in granted
     ]  # fmt: skip
+
+
+def _turn_is_over(database: Database) -> Callable[[str], bool]:
+    """Return the question if a turn ended, as the turn log answers it; a wrong config file counts as no log."""
+    try:
+        host = command_host(database=database)
+        host.on_demand("register_turn_logs")
+        log = host.chosen("turnLog")
+    except ClawError:
+        log = None
+    return getattr(log and log.value, "is_over", lambda turn: False)
 
 
 @app.command()

@@ -1,30 +1,17 @@
-"""An approval request for one call: shown whole, bound by a digest to its effect, answered with once, always
-or deny.
+"""The presentation of an approval request: its text, its form as a message, its buttons. Pure."""
 
-Pure: its text, its digest, its form as a message, and the parsing of its buttons.
-"""
-
-import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from claw.config.agents import is_interpreter
-from claw.contracts.errors import ToolError
-from claw.contracts.messages import Address, Button, Outbound
-from claw.i18n import t
-from claw.policy.catalog import normalise_tool_name
-from claw.security.command_line import split_single_command
+from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, split_single_command, t
+from claw.runtime import is_interpreter, normalise_tool_name
 
 VERDICTS = ("once", "always", "deny")
 MAX_SHOWN_CHARS = 3500
 """Limit of characters that fit whole into a few messages of any channel; a longer text cannot be approved."""
 
-FOR_OWNERS = "owners:"
-"""Prefix of the digest of a request that only owners may answer."""
 _LAUNCHERS = frozenset({
     "sudo", "doas", "su", "nohup", "nice", "ionice", "timeout", "time", "stdbuf", "setsid", "chroot", "unshare",
     "nsenter", "ssh", "watch", "script", "strace", "ltrace", "gdb", "parallel", "npx", "npm", "pnpm", "yarn", "uv", "uvx",
@@ -43,64 +30,6 @@ _FENCE = re.compile("`{3,}")
 _LONG_RUN = re.compile(r" {40,}|\t{8,}|\n{5,}")
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """A call that a person is to approve.
-
-    :param turn: id of the turn that makes the call.
-    :param shown: the whole command or difference, as :func:`visible` text.
-    :param digest: of all that decides the effect (:func:`digest_of`): a pending request of the same session
-        with the same digest is the same request, also after a restart.
-    :param origin: the chat that the turn came from, where the request is shown.
-    :param asked_by: the sender whose message led to the call, ``channel:id``.
-    :param reachable: a person who may approve it can read that chat; False when the sender is alone there and
-        may not.
-    :param grant: digest of the arguments that an ``always`` is kept for; empty = it can only be allowed once.
-    """
-
-    session_key: str
-    agent: str
-    turn: str
-    tool: str
-    title: str
-    shown: str
-    digest: str
-    origin: Address
-    requested_by: str = ""
-    grant: str = ""
-    reachable: bool = True
-
-    @property
-    def for_owners(self) -> bool:
-        """True if approvers who are not owners may not answer it; its digest says so."""
-        return self.digest.startswith(FOR_OWNERS)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingApproval:
-    """An approval request that waits for an answer.
-
-    :param id: short, cannot be guessed.
-    :param expires_at_ms: milliseconds since 1970, UTC.
-    """
-
-    id: str
-    request: ApprovalRequest
-    asked_at_ms: int
-    expires_at_ms: int
-
-    @property
-    def verdicts(self) -> tuple[str, ...]:
-        """The possible answers."""
-        return VERDICTS if self.request.grant else ("once", "deny")
-
-
-def digest_of(*parts: Any) -> str:
-    """Return a digest of JSON-like data: equal for equal data, independent of the order of keys."""
-    written = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(written.encode()).hexdigest()
-
-
 def visible(text: str) -> str:
     """Return the text with every character that a screen would hide or reorder written out, ``⟨U+202E⟩``.
 
@@ -117,18 +46,6 @@ def _is_visible(reply: str) -> bool:
     return unicodedata.category(reply) not in _HIDDEN and reply not in _INVISIBLE and not selector
 
 
-def format_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return all arguments of a call as readable text: a line each, multi-line texts as an indented block."""
-    lines = []
-    for name, value in arguments.items():
-        if isinstance(value, str) and "\n" in value:
-            lines.append(f"{name}:\n" + "\n".join(f"    {line}" for line in value.split("\n")))
-        else:
-            plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-            lines.append(f"{name}: {plain}")
-    return "\n".join(lines)
-
-
 def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:
     """Return true if this call may be allowed for always: not when it runs what another text or program says."""
     name = normalise_tool_name(tool)
@@ -139,6 +56,11 @@ def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:
     except ToolError:
         return False
     return not (is_interpreter(program) or program.rsplit("/", 1)[-1].lower() in _LAUNCHERS)
+
+
+def asked_by(request: ApprovalRequest) -> str:
+    """Return the person whose message led to the request, ``channel:id``; empty when it is not known."""
+    return f"{request.address.channel}:{request.sender.id}" if request.sender else ""
 
 
 def headline(request: ApprovalRequest) -> str:
@@ -181,8 +103,12 @@ def as_message(question: PendingApproval, seconds: float) -> Outbound:
     """Return the request as a message to the chat that its turn came from; its delivery key derives from its
     id.
     """
-    origin = question.request.origin
-    return Outbound(f"approve:{question.id}", origin, as_text(question, seconds), buttons=buttons(question))
+    return Outbound(
+        f"approve:{question.id}",
+        question.request.address,
+        as_text(question, seconds),
+        buttons=buttons(question),
+    )
 
 
 def parse_button(value: str) -> tuple[str, str] | None:

@@ -6,12 +6,17 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from claw.agent.routing import LOCAL_SENDER, TERMINAL
-from claw.i18n import t
+from claw import t
+from claw.runtime import LOCAL_SENDER, TERMINAL
 
-from claw_approvals.approvals import Approvals
-from claw_approvals.question import PendingApproval, headline
+from claw_approvals.question import headline
+
+if TYPE_CHECKING:
+    from claw import PendingApproval
+
+    from claw_approvals.approvals import Approvals
 
 _KEYS = {"o": "once", "a": "always", "d": "deny"}
 # Ctrl-D; Ctrl-C only where the terminal sends no signal for it.
@@ -24,7 +29,7 @@ class TerminalApprover:
     :param tell: writes lines for the person.
     """
 
-    def __init__(self, approvals: Approvals, tell: Callable[[str], None]) -> None:
+    def __init__(self, approvals: "Approvals", tell: Callable[[str], None]) -> None:
         self._approvals, self._tell = approvals, tell
         self._one_at_a_time = asyncio.Lock()
 
@@ -36,7 +41,7 @@ class TerminalApprover:
         except ValueError:  # a plugin's ``exit()`` closed stdin
             return False
 
-    async def show_request(self, question: PendingApproval) -> bool:
+    async def show_request(self, question: "PendingApproval") -> bool:
         """Show an approval request, wait for a key, and pass the answer on."""
         async with self._one_at_a_time:
             verdicts = {key: verdict for key, verdict in _KEYS.items() if verdict in question.verdicts}
@@ -50,7 +55,7 @@ class TerminalApprover:
         return True
 
 
-def _text(question: PendingApproval) -> str:
+def _text(question: "PendingApproval") -> str:
     """Format the request; each line of what is shown is marked, so that it cannot imitate a line of ours."""
     shown = "\n".join(f"  │ {line}" for line in question.request.shown.split("\n"))
     offered = {"once": t("[o]nce"), "always": t("[a]lways"), "deny": t("[d]eny")}

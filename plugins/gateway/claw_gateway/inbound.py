@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from claw import AcceptedEvent, Address, Inbound, Outbound, QuotedMessage, t
+from claw import AcceptedEvent, Address, ChatApprover, Inbound, Outbound, QuotedMessage, t
 from claw.runtime import (
     Admission,
     App,
@@ -29,7 +29,6 @@ from claw.runtime import (
     run_chat_command,
     run_filters,
 )
-from claw_approvals.question import parse_button
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments
@@ -71,8 +70,7 @@ class ServedConversation(ChatConversation):
         """Cancel the running turn, its open approval requests, and the messages that wait behind it."""
         key = self.session_key
         ran, waited = self._backlog.stop(key)
-        if self.runtime.approvals:
-            self.runtime.approvals.withdraw(key)
+        self.runtime.withdraw_requests(key)
         if not ran and not waited:
             return t("nothing is running")
         return (
@@ -150,8 +148,9 @@ class InboundPipeline:
     async def _dispatch(self, accepted: AcceptedEvent, verdict: Admission) -> None:
         """Handle an event of an admitted sender: an answer to an approval request, a command, or a turn."""
         inbound = accepted.inbound
-        if inbound.kind == "button" and (answer := parse_button(inbound.text)):
-            return self._settle(accepted, "decided", self._decide(inbound, verdict, *answer))
+        if inbound.kind == "button" and (answer := self._answer_button(inbound, verdict)) is not None:
+            said = self._say(f"ev-{inbound.event_id}"[:50], inbound, answer)
+            return self._settle(accepted, "decided", said)
         if inbound.kind not in ("message", "button"):
             return self._settle(accepted, "seen")
         if self._is_bot_loop(inbound):
@@ -243,14 +242,12 @@ class InboundPipeline:
         )
         return self._say(f"pair-{code}", inbound, text)
 
-    def _decide(self, inbound: Inbound, verdict: Admission, id: str, word: str) -> tuple[Outbound, ...]:
-        approvals = self._runtime.approvals
-        if approvals is None:
-            return ()
-        outcome = approvals.decide(
-            id, word, channel=inbound.address.channel, sender=inbound.sender, owner=verdict.owner
-        )
-        return self._say(f"ev-{inbound.event_id}"[:50], inbound, outcome.text)
+    def _answer_button(self, inbound: Inbound, verdict: Admission) -> str | None:
+        """Hand a pressed button to the approver; return its line for the person, None when it is another button."""
+        one = self._runtime.registry.approver
+        if one is None or not isinstance(one.value, ChatApprover):
+            return None
+        return one.value.answer_button(inbound.text, inbound, verdict.owner)
 
     async def _command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
         """Run a chat command; return False when it is none. A command that calls a model runs in the

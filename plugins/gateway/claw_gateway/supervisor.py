@@ -16,10 +16,12 @@ from claw import (
     Address,
     Channel,
     ChannelState,
+    ChatApprover,
     ClawError,
     ConfigError,
     Inbound,
     Outbound,
+    PendingApproval,
     Receipt,
     TurnEnded,
     UsageError,
@@ -45,7 +47,6 @@ from claw.runtime import (
     run_turn,
     visible_part as visible,
 )
-from claw_approvals.question import PendingApproval, as_message
 
 from claw_gateway.channel_states import (
     accounts_not_served,
@@ -115,11 +116,10 @@ class ChannelServer:
         self._reception = InboundPipeline(lambda: self.app, self._backlog, self._delivery, pairing)
         self._arrived: dict[Address, deque[AcceptedEvent | UnfinishedTurn]] = {}
         self._intake: set[asyncio.Task[None]] = set()
+        self._approvers: list[ChatApprover] = []
         self._listening: dict[str, asyncio.Task[str]] = {}
-        self._approvals = app.runtime.approvals
         app.outlet = self._say
-        if self._approvals:
-            self._approvals.show_request = self._present
+        self._connect_approver(app)
 
     @property
     def channels(self) -> Mapping[str, Contribution[Channel]]:
@@ -141,9 +141,8 @@ class ChannelServer:
             await cancel_tasks(self._intake, self._timeouts.grace_seconds)
             await self._delivery.stop(self._timeouts.stop_seconds / 4)
             self.app.outlet = None
-            for approvals in (self._approvals, self.app.runtime.approvals):
-                if approvals:
-                    approvals.show_request = None
+            for approver in self._approvers:
+                approver.show_request = None
 
     async def reload(self, setup: Setup) -> None:
         """Switch to another configuration: all of it, or none.
@@ -157,8 +156,7 @@ class ChannelServer:
         if wrong := newly_wrong(old, new):
             await new.retire(old)
             raise ClawError("{why}", why=wrong)
-        if self._approvals and new.runtime.approvals:
-            new.runtime.approvals.show_request = self._present
+        self._connect_approver(new)
         self.app, self._unserved, self._unheard = (
             new,
             accounts_not_served(new),
@@ -436,9 +434,16 @@ class ChannelServer:
             ids += (await self._delivery.send_and_wait(turn, one)).message_ids
         return Receipt(tuple(ids))
 
-    async def _present(self, question: PendingApproval) -> bool:
+    def _connect_approver(self, app: App) -> None:
+        """Send the requests of an app's approver to the chats from now on, if they can be answered there."""
+        one = app.runtime.registry.approver
+        if one and isinstance(one.value, ChatApprover):
+            one.value.show_request = partial(self._show_request, one.value)
+            self._approvers = [*self._approvers[-1:], one.value]  # turns of the older app still run
+
+    async def _show_request(self, approver: ChatApprover, question: PendingApproval) -> bool:
         """Send an approval request to the chat that its turn came from, with buttons where supported."""
-        whole = as_message(question, self._approvals.seconds_left(question) if self._approvals else 0)
+        whole = approver.as_message(question)
         channel = self._channel_of(whole.address)
         if channel is None:
             return False

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     """Contribute ``/new``, ``/reset``, ``/status``, ``/context`` and ``/tools``."""
     from claw_sessions.chat_commands import COMMANDS
-    from claw_sessions.conversation import COMMANDS as OF_OTHERS
 
-    return (*COMMANDS, *OF_OTHERS)
+    return COMMANDS
 
 
 @hookimpl

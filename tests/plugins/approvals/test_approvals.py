@@ -8,21 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claw import ApprovalRequest, PendingApproval
 from claw.contracts.messages import Address, Sender
+from claw.contracts.text import digest_of, format_arguments
 from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw_approvals.approvals import UNUSED_DAYS, Approvals
-from claw_approvals.question import (
-    MAX_SHOWN_CHARS,
-    ApprovalRequest,
-    PendingApproval,
-    as_message,
-    can_allow_always,
-    digest_of,
-    format_arguments,
-    parse_button,
-    visible,
-)
+from claw_approvals.question import MAX_SHOWN_CHARS, as_message, can_allow_always, parse_button, visible
 from hypothesis import example, given, strategies as st
 
 OWNER, OTHER = Sender("ou_owner"), Sender("ou_other")
@@ -70,8 +62,9 @@ class Desk:
 
 def request(shown: str = "rm -r build", **given: Any) -> ApprovalRequest:
     made = ApprovalRequest(
-        "agent:a:main", "a", "t1", "exec", "", shown, digest_of(shown), CHAT, grant=digest_of(shown)
-    )
+        "agent:a:main", "a", "t1", "exec", "", shown, digest_of(shown), CHAT, grant=digest_of(shown),
+        arguments={"command": "rm -r build"},
+    )  # fmt: skip
     return replace(made, **given)
 
 
@@ -243,19 +236,19 @@ async def test_where_nobody_can_show_it_the_answer_is_no_at_once(desk: Desk) -> 
     approvals = desk.open()
     approvals.show_request = None
     decision = await approvals.ask(request())
-    assert (decision.allowed, decision.asked) == (False, False)
+    assert decision.verdict == "nobody" and not decision.allowed
     assert "nobody can be asked here" in decision.reason
 
 
 async def test_where_the_settings_name_nobody_the_answer_is_no_at_once(desk: Desk) -> None:
     decision = await desk.open(owners=()).ask(request())
-    assert (decision.asked, desk.shown) == (False, [])
+    assert (decision.verdict, desk.shown) == ("nobody", [])
     assert "neither approvers nor owners" in decision.reason
 
 
 async def test_the_person_at_the_terminal_may_always_decide(desk: Desk) -> None:
     approvals = desk.open(owners=())
-    task, id = await desk.ask(approvals, request(origin=Address("terminal", "local")))
+    task, id = await desk.ask(approvals, request(address=Address("terminal", "local")))
     assert by(approvals, id, "once", Sender("local"), "terminal").accepted
     assert (await task).allowed
 
@@ -277,7 +270,7 @@ async def test_a_question_that_cannot_be_shown_is_a_no(desk: Desk, failure: Any)
 async def test_what_is_too_long_to_be_shown_whole_cannot_be_allowed(desk: Desk) -> None:
     approvals = desk.open()
     decision = await approvals.ask(request("x" * (MAX_SHOWN_CHARS + 1)))
-    assert (decision.allowed, decision.asked, desk.shown) == (False, False, [])
+    assert (decision.verdict, desk.shown) == ("deny", [])
     assert "too long to be shown whole" in decision.reason
 
 

@@ -190,7 +190,7 @@ async def test_in_a_gateway_the_person_sees_the_command_and_always_is_for_that_o
     )
     asked: list[tuple[str, tuple[str, ...]]] = []
     async with Harness(model, plugins={"tools-std": claw_tools_std}, home=tmp_path / "house") as harness:
-        approvals = harness.app.runtime.approvals
+        approvals = harness.app.registry.approver.value
 
         async def present(question: Any) -> bool:
             asked.append((question.request.shown, question.verdicts))

@@ -1,0 +1,63 @@
+"""The tables of requests and lasting permissions in ``state.db``, and the reading of their rows."""
+
+from dataclasses import dataclass
+
+from claw import Address, ApprovalRequest, PendingApproval, Sender
+
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS approvals
+    (id TEXT PRIMARY KEY, session_key TEXT NOT NULL, agent TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,
+     title TEXT NOT NULL, shown TEXT NOT NULL, digest TEXT NOT NULL, asked_by TEXT NOT NULL, grant_digest TEXT NOT NULL,
+     channel TEXT NOT NULL, chat TEXT NOT NULL, account TEXT NOT NULL, thread TEXT,
+     asked_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, shown_at_ms INTEGER,
+     verdict TEXT, decided_by TEXT, decided_at_ms INTEGER, used_at_ms INTEGER) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS approvals_of_session ON approvals (session_key, digest)",
+    """CREATE TABLE IF NOT EXISTS grants
+    (id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, title TEXT NOT NULL,
+     shown TEXT NOT NULL, granted_by TEXT NOT NULL, granted_at_ms INTEGER NOT NULL, used_at_ms INTEGER NOT NULL,
+     UNIQUE (agent, tool, digest)) WITHOUT ROWID""",
+)
+PENDING_COLUMNS = (
+    "id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant_digest,"
+    " channel, chat, account, thread, asked_at_ms, expires_at_ms"
+)
+
+_FOR_OWNERS = "owners:"
+"""Prefix of the stored digest of a request that only owners may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A call that is always allowed; the grant expires after :data:`UNUSED_DAYS` without use."""
+
+    id: str
+    agent: str
+    tool: str
+    digest: str
+    title: str
+    shown: str
+    granted_by: str
+    granted_at_ms: int
+    used_at_ms: int
+
+
+def stored_digest(request: ApprovalRequest) -> str:
+    """Return the digest as it is stored: it tells who may answer."""
+    return _FOR_OWNERS + request.digest if request.for_owners else request.digest
+
+
+def pending_of(row: tuple[object, ...]) -> PendingApproval:
+    """Return the request of a row with :data:`PENDING_COLUMNS`."""
+    id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant, *rest = map(_text_or_none, row)
+    channel, chat, account, thread, asked_at_ms, expires_at_ms = rest
+    request = ApprovalRequest(
+        session_key or "", agent or "", turn or "", tool or "", title or "", shown or "",
+        (digest or "").removeprefix(_FOR_OWNERS), Address(channel or "", chat or "", account or "", thread),
+        Sender((asked_by or "").partition(":")[2]) if asked_by else None, grant or "",
+        for_owners=(digest or "").startswith(_FOR_OWNERS),
+    )  # fmt: skip
+    return PendingApproval(id or "", request, int(asked_at_ms or 0), int(expires_at_ms or 0))
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
