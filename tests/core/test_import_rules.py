@@ -255,7 +255,7 @@ BUDGETS = {
     "claw.agent": 2575,
     "claw.cli": 1150,
     "claw.config": 2411,
-    "claw.contracts": 1571,
+    "claw.contracts": 1580,
     "claw.host": 2250,
     "claw.policy": 1134,
     "claw.security": 2005,

@@ -435,17 +435,15 @@ class ChannelServer:
         return Receipt(tuple(ids))
 
     def _connect_approver(self, app: App) -> None:
-        """Send the requests of an app's approver to the chats from now on, if they can be answered there."""
-        one = app.runtime.registry.approver
-        if one and isinstance(one.value, ChatApprover):
+        """Send the requests of an app's approver to the chats; turns of the app before it may still run."""
+        if (one := app.runtime.registry.approver) and isinstance(one.value, ChatApprover):
             one.value.show_request = partial(self._show_request, one.value)
-            self._approvers = [*self._approvers[-1:], one.value]  # turns of the older app still run
+            self._approvers = [*self._approvers[-1:], one.value]
 
     async def _show_request(self, approver: ChatApprover, question: PendingApproval) -> bool:
         """Send an approval request to the chat that its turn came from, with buttons where supported."""
         whole = approver.as_message(question)
-        channel = self._channel_of(whole.address)
-        if channel is None:
+        if (channel := self._channel_of(whole.address)) is None:
             return False
         for one in split_reply(whole, channel):
             await self._delivery.send_and_wait(question.request.turn, one)

@@ -162,7 +162,7 @@ async def test_a_question_is_of_its_turn_alone(desk: Desk) -> None:
     over.add("t1")
     assert later.pending() == ()
     again, new = await desk.ask(later, request(turn="t2"))
-    assert new != old and "nobody waits" in by(later, old, "once").text
+    assert new != old and "is no longer waiting" in by(later, old, "once").text
     by(later, new, "once")
     assert (await again).allowed
 
@@ -237,7 +237,7 @@ async def test_where_nobody_can_show_it_the_answer_is_no_at_once(desk: Desk) -> 
     approvals.show_request = None
     decision = await approvals.ask(request())
     assert decision.verdict == "nobody" and not decision.allowed
-    assert "nobody can be asked here" in decision.reason
+    assert "no one can be asked here" in decision.reason
 
 
 async def test_where_the_settings_name_nobody_the_answer_is_no_at_once(desk: Desk) -> None:
@@ -271,7 +271,7 @@ async def test_what_is_too_long_to_be_shown_whole_cannot_be_allowed(desk: Desk) 
     approvals = desk.open()
     decision = await approvals.ask(request("x" * (MAX_SHOWN_CHARS + 1)))
     assert (decision.verdict, desk.shown) == ("deny", [])
-    assert "too long to be shown whole" in decision.reason
+    assert "too long to show in full" in decision.reason
 
 
 # --- restart
