@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import claw_budgets
+import claw_context
 import claw_gateway
 import claw_loop_guard
 import claw_models
@@ -19,6 +20,7 @@ from claw.storage.turn_log import NoTurnLog
 from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
 from pytest_claw import (
     ChatCommandSuite,
+    ContextEngineSuite,
     MiddlewareSuite,
     ModelSelectorSuite,
     ReviewerSuite,
@@ -97,3 +99,8 @@ class TestChatCommands(ChatCommandSuite):
 
     def make(self, folder: Path) -> Any:
         return self.command
+
+
+class TestCompactingEngine(ContextEngineSuite):
+    def make(self, folder: Path) -> Any:
+        return answer(claw_context, "register_context_engines", folder)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import claw_plugin_sliding_window
 from claw import Text, User
 from claw.testing import FakeProvider, Harness, says
+from pytest_claw import ContextEngineSuite
 
 CHOSEN = {"slots": {"context": "sliding-window"}, "entries": {"sliding-window": {"config": {"turns": 2}}}}
 
@@ -48,3 +49,8 @@ async def test_compact_leaves_a_short_conversation_as_it_is():
     engine = claw_plugin_sliding_window.SlidingWindow(2)
     assert "nothing to do" in await engine.compact(SimpleNamespace(session=session), "")
     assert session.records == []
+
+
+class TestSlidingWindow(ContextEngineSuite):
+    def make(self, folder):
+        return claw_plugin_sliding_window.SlidingWindow(10)

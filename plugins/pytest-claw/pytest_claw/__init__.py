@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
     from pytest_claw.chat_command import ChatCommandSuite as ChatCommandSuite
+    from pytest_claw.context_engine import ContextEngineSuite as ContextEngineSuite
     from pytest_claw.diagnostic import DiagnosticSuite as DiagnosticSuite
     from pytest_claw.enduring import FaultSuite as FaultSuite
     from pytest_claw.message_filter import FilterSuite as FilterSuite
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "ChannelSuite": "channel",
     "ChatCommandSuite": "chat_command",
+    "ContextEngineSuite": "context_engine",
     "DiagnosticSuite": "diagnostic",
     "FaultSuite": "enduring",
     "FilterSuite": "message_filter",
@@ -59,6 +61,7 @@ SUITE_OF_HOOK = {
     "register_sandboxes": "SandboxSuite",
     "register_provider_middleware": "MiddlewareSuite",
     "register_model_selectors": "ModelSelectorSuite",
+    "register_context_engines": "ContextEngineSuite",
     "register_reviewers": "ReviewerSuite",
     "register_filters": "FilterSuite",
     "register_observers": "ObserverSuite",
