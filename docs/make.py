@@ -16,9 +16,11 @@ import claw_http
 import claw_memory
 import msgspec
 import pytest_claw
+from claw.config.loader import add_owned_schemas
 from claw.config.models import Settings
 from claw.contracts import channel, extensions, prompt, provider, tool
 from claw.host import hookspecs
+from claw.host.discovery import states_of
 from claw.host.manifest import (
     API_VERSION,
     FILE_NAME,
@@ -26,7 +28,9 @@ from claw.host.manifest import (
     ManifestPart,
     ProviderDeclaration,
     ToolDeclaration,
+    installed_plugins,
 )
+from claw.host.state import owned_models
 
 HERE = Path(__file__).parent
 
@@ -185,7 +189,9 @@ def _as_markdown(doc: str) -> str:
 
 def settings() -> str:
     """Return every key of the config file, with its type, default and meaning."""
+    states = states_of(installed_plugins(), {}, {"CLAW_HOME": str(HERE / "no-home")})
     schema = Settings.model_json_schema(by_alias=True)
+    add_owned_schemas(schema, owned_models(states))
     rows = [
         "# Settings",
         "",

@@ -57,9 +57,9 @@ _NAMES = {
         "CallAccount Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt "
         "TextDelta ThinkingDelta ToolSpec bill_to current_account tool_mode_of with_purpose"
     ),
-    "claw.contracts.text": "result_limit",
+    "claw.contracts.text": "nearest result_limit",
     "claw.contracts.tool": "Sandbox Tool ToolContext ToolResult tool",
-    "claw.contracts.tool_schema": "check_arguments nearest_argument",
+    "claw.contracts.tool_schema": "check_arguments",
     "claw.contracts.transcript": (
         "UNREADABLE_CALL Assistant Image Message Text Thinking ToolCall ToolResultMessage Usage User"
     ),

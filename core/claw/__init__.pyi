@@ -117,6 +117,7 @@ from claw.contracts.provider import (
     with_purpose as with_purpose,
 )
 from claw.contracts.text import (
+    nearest as nearest,
     result_limit as result_limit,
 )
 from claw.contracts.tool import (
@@ -128,7 +129,6 @@ from claw.contracts.tool import (
 )
 from claw.contracts.tool_schema import (
     check_arguments as check_arguments,
-    nearest_argument as nearest_argument,
 )
 from claw.contracts.transcript import (
     UNREADABLE_CALL as UNREADABLE_CALL,

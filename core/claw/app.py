@@ -23,11 +23,12 @@ from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
-from claw.config import Config, load, validate_source as judge_file
+from claw.config import Config, validate_source
 from claw.config.checks import installed_names, missing_plugins
 from claw.config.errors import combine_errors
+from claw.config.paths import value_at
 from claw.config.plugin_view import PluginConfig
-from claw.config.source import read_config
+from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config
 from claw.config.summary import outline_config
 from claw.config.values import Secret
 from claw.contracts.channel import Channel, UnavailableChannel
@@ -45,7 +46,7 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, 
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, Registry
-from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools
+from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
 from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy import RunFacts, ToolFact, judge_tools, tool_fact, unknown_words
@@ -88,7 +89,7 @@ def load_setup(
     environ: Mapping[str, str] = os.environ, found: Sequence[InstalledPlugin] | None = None, models: Sequence[str] = (),
     file: Path | None = None,
 ) -> Setup:  # fmt: skip
-    """Read the config file and the manifests of the installed plugins; no plugin is imported.
+    """Read the config file and the manifests of the installed plugins; of plugins only config models are imported.
 
     :param found: the installed plugins; None = discover them.
     :param models: further models that this process may ask, beside those of the file.
@@ -96,14 +97,16 @@ def load_setup(
     :raises ConfigError: the file is invalid (exit 3).
     """
     home = discovery.home_of(environ)
-    config = judge_file(read_config(file), home, environ) if file else load(home, environ)
-    i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     seen = tuple(found) if found is not None else installed_plugins(home)
+    path = file or find_config(home)
+    read = read_config(path) if path else ConfigSource()
+    aliases = value_at(read.tree, ("models", "aliases"))
+    named = [str(value_at(aliases, (model,), model)) for model in models if model]
+    file_name = str(path or home / CONFIG_FILE_NAMES[0])
+    plugin_states = discovery.states_of(seen, read.tree, environ, named, file=file_name, lines=read.lines)
+    config = validate_source(read, home, environ, lambda read: owned_models(plugin_states))
+    i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     wanted = outline_config(config.raw)
-    named = [config.settings.models.aliases.get(model, model) for model in models if model]
-    plugin_states = discovery.states_of(
-        seen, config.raw, environ, named, file=config.file, lines=config.error_factory.lines
-    )
     return Setup(config, seen, plugin_states, choose_default_model(seen, wanted, environ, config.raw))
 
 
@@ -408,7 +411,7 @@ _FOLDERS = frozenset({"PWD", "OLDPWD"})  # working folders of a shell, not passw
 
 def _secrets(config: Config) -> Iterator[str]:
     """Yield every secret of the config file, and of the environment the values with a secret's name."""
-    waiting: list[Any] = [config.settings]
+    waiting: list[Any] = [config.settings, *config.owned.values()]
     while waiting:
         value = waiting.pop()
         if isinstance(value, Secret):

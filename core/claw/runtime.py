@@ -42,8 +42,8 @@ _NAMES = {
     "claw.config.errors": "ConfigErrors",
     "claw.config.loader": "validate_source",
     "claw.config.models": "Retention",
-    "claw.config.paths": "nearest",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource",
+    "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
     "claw.contracts.diagnostics": "BLOCKED DISABLED LOADED QUARANTINED",
@@ -59,7 +59,7 @@ _NAMES = {
     ),
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
-    "claw.host.discovery": "home_of open_state",
+    "claw.host.discovery": "home_of open_state owners_in",
     "claw.host.integrity": "changed_files",
     "claw.host.isolation": (
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout within"

@@ -75,8 +75,14 @@ from claw.config.editor import set_value as set_value
 from claw.config.errors import ConfigErrors as ConfigErrors
 from claw.config.loader import validate_source as validate_source
 from claw.config.models import Retention as Retention
-from claw.config.paths import nearest as nearest
 from claw.config.source import CONFIG_FILE_NAMES as CONFIG_FILE_NAMES, ConfigSource as ConfigSource
+from claw.config.values import (
+    Duration as Duration,
+    Names as Names,
+    Size as Size,
+    section_default as section_default,
+    validation_error as validation_error,
+)
 from claw.contracts.channel import (
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
     Conversation as Conversation,
@@ -112,7 +118,7 @@ from claw.contracts.transcript import (
     sendable as sendable,
 )
 from claw.host.calls import describe_cost as describe_cost, run_filters as run_filters
-from claw.host.discovery import home_of as home_of, open_state as open_state
+from claw.host.discovery import home_of as home_of, open_state as open_state, owners_in as owners_in
 from claw.host.integrity import changed_files as changed_files
 from claw.host.isolation import (
     DEFAULT_TIMEOUTS as DEFAULT_TIMEOUTS,

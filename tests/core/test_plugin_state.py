@@ -9,7 +9,13 @@ from claw.config.source import ConfigSource, parse
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
-from claw.host.state import CONFIG_KEY_PACKAGES, choose_default_model, config_key_errors, decide_states
+from claw.host.state import (
+    CONFIG_KEY_PACKAGES,
+    choose_default_model,
+    config_key_errors,
+    decide_states,
+    owned_models,
+)
 
 
 def plugin(id: str = "acme", **manifest: object) -> InstalledPlugin:
@@ -88,8 +94,10 @@ def test_a_list_of_allowed_plugins_need_not_name_the_parts_of_claw_itself():
 def key_errors(file: str, *found) -> list[ConfigError]:
     """The keys without an owner in a file, under the plugins that are installed."""
     tree, lines = parse(file)
-    config = validate_source(ConfigSource(text=file, tree=tree, lines=lines), Path("/home"), {})
-    return config_key_errors(config, decide_states(found, outline_config(tree), ()))
+    states = decide_states(found, outline_config(tree), ())
+    read = ConfigSource(text=file, tree=tree, lines=lines)
+    config = validate_source(read, Path("/home"), {}, lambda read: owned_models(states))
+    return config_key_errors(config, states)
 
 
 def test_a_key_whose_plugin_is_not_installed_is_an_error_that_names_the_package():
@@ -133,6 +141,7 @@ def test_one_usable_owner_of_a_key_is_enough():
         ),
         ("agents: {entries: {b: {skills: [x]}}}", ["agents.entries.b.skills"]),
         ("skills: [x]", ["skills"]),
+        ("models: {wait: off, cooldowns: {window: 1h}}", ["models.cooldowns"]),
         ("providers: {any: {tools: prompt}}", ["providers.any.tools"]),
         ("providers: {any: {models: {m: {tools: none}}}}", ["providers.any.models.m.tools"]),
         ("logging: {level: debug, redactPatterns: [x]}", ["logging.level"]),

@@ -16,7 +16,7 @@ from claw.cli.plugin_commands import AsJson
 from claw.config import source
 from claw.config.paths import format_key, split_key
 from claw.contracts.errors import ConfigError, UsageError
-from claw.host.discovery import home_of, use_configured_locale
+from claw.host.discovery import home_of, owners_in, use_configured_locale
 from claw.i18n import t
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[
     path = file_of(os.environ)
     parsed = editor.parse_value(value)
     try:
-        changed = editor.set_value(path, key, parsed, os.environ)
+        changed = editor.set_value(path, key, parsed, os.environ, owners_in(os.environ))
     except ConfigError:
         if isinstance(parsed, str | list | dict):
             raise
         # An id that looks like a number: where the key takes text, the value is used as typed.
-        changed = editor.set_value(path, key, value, os.environ)
+        changed = editor.set_value(path, key, value, os.environ, owners_in(os.environ))
     warned = _report_change(path, key, t("set") if changed else t("was already set"))
     place = split_key(key) or ()
     if not warned and len(place) > 1 and place[0] == "channels":
@@ -85,7 +85,8 @@ def unset(key: Key) -> None:
     from claw.config import editor
 
     path = file_of(os.environ)
-    _report_change(path, key, t("unset") if editor.unset_value(path, key, os.environ) else t("was not set"))
+    changed = editor.unset_value(path, key, os.environ, owners_in(os.environ))
+    _report_change(path, key, t("unset") if changed else t("was not set"))
 
 
 @app.command()
@@ -116,10 +117,12 @@ def validate(as_json: AsJson = False) -> None:
 def schema() -> None:
     """Print the JSON Schema of the file, for editors; installed plugins are in it."""
     from claw.config.loader import schema as whole
-    from claw.host.discovery import installed_plugins
+    from claw.host.discovery import installed_plugins, states_of
+    from claw.host.state import owned_models
 
-    manifests = [one.manifest for one in installed_plugins(home_of(os.environ)) if one.manifest]
-    sys.stdout.write(json.dumps(whole(manifests), ensure_ascii=False, indent=2) + "\n")
+    states = states_of(installed_plugins(home_of(os.environ)), {}, os.environ)
+    manifests = [one.found.manifest for one in states if one.found.manifest]
+    sys.stdout.write(json.dumps(whole(manifests, owned_models(states)), ensure_ascii=False, indent=2) + "\n")
 
 
 @app.command()
@@ -147,7 +150,7 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     from claw.policy.catalog import CORE_TOOLS, GROUPS
 
     try:
-        config = load(home, environ)
+        config = load(home, environ, owners_in(environ))
     except ConfigErrors as several:
         return list(several.errors), []
     except ConfigError as one:

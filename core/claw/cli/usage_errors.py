@@ -5,11 +5,11 @@ recognised by their names and fields (typer 0.29, ``_click/exceptions.py``).
 """
 
 import re
-from difflib import get_close_matches
 from typing import Any
 
 from claw.cli.plugin_commands import PACKAGE_OF, missing_command_error
 from claw.contracts.errors import UsageError
+from claw.contracts.text import nearest
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _KINDS = {
@@ -50,7 +50,7 @@ def usage_error_of(why: Any) -> UsageError | None:
 
 def _no_option(name: str, ctx: Any) -> UsageError:
     known = [word for param in ctx.command.get_params(ctx) for word in param.opts if word[0] == "-"]
-    near = "".join(get_close_matches(name, known, 1))
+    near = nearest(name, known) or ""
     fix = "did you mean {near}?" if near else "{path} --help lists its options"
     return UsageError("unknown option {name}", fix=fix, name=name, near=near, path=ctx.command_path)
 
@@ -62,7 +62,7 @@ def _no_command(ctx: Any, message: str) -> UsageError:
     if missing := missing_command_error(f"{group} {word}".lstrip()):
         return missing
     ours = [name for before, _, name in (path.rpartition(" ") for path in PACKAGE_OF) if before == group]
-    near = "".join(get_close_matches(word, {*ctx.command.list_commands(ctx), *ours}, 1))
+    near = nearest(word, [*ctx.command.list_commands(ctx), *ours]) or ""
     fix = "did you mean claw {near}?" if near else "{path} --help lists them"
     return UsageError(
         "unknown command {name}", fix=fix, path=ctx.command_path, name=f"{group} {word}".lstrip(),
@@ -79,7 +79,7 @@ def _bad_value(why: Any, message: str) -> UsageError | None:
         return UsageError(template, where=name, word=word, **fault.get("ctx", {}))
     if " is not one of " in message:
         known = _QUOTED.findall(message.partition(" is not one of ")[2])
-        near = "".join(get_close_matches(str(word), known, 1))
+        near = nearest(str(word), known) or ""
         fix = "did you mean {near}?" if near else ""
         return UsageError(
             "{word} is not one of: {known}", where=name, fix=fix, word=word, known=", ".join(known), near=near

@@ -9,13 +9,13 @@ from pydantic.alias_generators import to_camel
 from claw.config.channels import example_unless_id
 from claw.config.errors import ErrorFactory
 from claw.config.models import Settings
-from claw.config.paths import Layout, Path, nearest, normalise_agent_id
+from claw.config.paths import Layout, Path, normalise_agent_id
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, schema_violations
 from claw.config.values import Secret
 from claw.contracts.errors import ConfigError
+from claw.contracts.text import nearest
 
-_PATTERN = frozenset("*?[")
 _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
 
 
@@ -30,6 +30,8 @@ class CheckedConfig(Protocol):
     def environ(self) -> Mapping[str, str]: ...
     @property
     def error_factory(self) -> ErrorFactory: ...
+    @property
+    def owned(self) -> Mapping[Path, Any]: ...
     @property
     def agent_ids(self) -> tuple[str, ...]: ...
 
@@ -101,7 +103,7 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
         *_invalid_ids(config),
         *{str(why): why for _, _, why in webhooks_without_listener(config)}.values(),
         *_open_channels(config),
-        *_budgets_of_unknown_agents(config),
+        *_owners_warnings(config),
     )
 
 
@@ -271,18 +273,11 @@ def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:
             yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix)
 
 
-def _budgets_of_unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
-    """Yield a warning for each cap on an unknown agent, which has no effect. A pattern may match later agents."""
-    for name, budget in config.settings.budgets.items():
-        wanted = budget.agent or ""
-        if wanted and not _PATTERN.intersection(wanted) and wanted not in config.agent_ids:
-            yield config.error_factory.error(
-                ("budgets", name, "agent"),
-                "there is no agent {id}, so this budget has no effect",
-                "Agents: {names}",
-                id=wanted,
-                names=", ".join(config.agent_ids),
-            )
+def _owners_warnings(config: CheckedConfig) -> Iterator[ConfigError]:
+    """Yield what the models of plugins find odd: ``odd_keys(agent ids)`` yields path, problem, fix and values."""
+    for place, value in config.owned.items():
+        for path, problem, fix, values in getattr(value, "odd_keys", lambda agents: ())(config.agent_ids):
+            yield config.error_factory.error((*place, *path), problem, fix, **values)
 
 
 def _unknown_sections(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:

@@ -6,12 +6,12 @@ import io
 import json
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from claw.config import source
-from claw.config.loader import validate_source
+from claw.config.loader import OwnersOf, no_owners, validate_source
 from claw.config.paths import (
     AGENT_KEYS,
     CHANNELS,
@@ -23,12 +23,12 @@ from claw.config.paths import (
     camel_case,
     format_key,
     id_of,
-    nearest,
     normalise_layout,
     split_key,
     value_at,
 )
 from claw.contracts.errors import ConfigError, UsageError
+from claw.contracts.text import nearest
 from claw.storage import files
 
 _MISSING: Any = object()
@@ -59,28 +59,33 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def set_value(path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None) -> bool:
+def set_value(
+    path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None, owners: OwnersOf = no_owners
+) -> bool:
     """Set ``key`` of the file at ``path`` to ``value``; a missing file and missing parents are created.
 
     ``[]`` at the end of the key appends to a list; an entry that is already in the list is not repeated.
 
+    :param owners: of the keys that plugins own, :func:`claw.host.discovery.owners_in`.
     :returns: true if the file changed.
     :raises UsageError: the key is malformed, or a list entry in it does not exist.
     :raises ConfigError: the file would become invalid; it is not changed.
     """
-    return _change(path, key, value, environ or {})
+    return _change(path, key, value, environ or {}, owners)
 
 
-def unset_value(path: Path, key: str, environ: Mapping[str, str] | None = None) -> bool:
+def unset_value(
+    path: Path, key: str, environ: Mapping[str, str] | None = None, owners: OwnersOf = no_owners
+) -> bool:
     """Remove ``key`` from the file; a missing key is no error.
 
     :returns: true if the file changed.
     :raises ConfigError: the file would become invalid; it is not changed.
     """
-    return _change(path, key, _MISSING, environ or {})
+    return _change(path, key, _MISSING, environ or {}, owners)
 
 
-def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> bool:
+def _change(path: Path, key: str, value: Any, environ: Mapping[str, str], owners: OwnersOf) -> bool:
     files.make_folder(path.parent)
     # Without the lock, one of two concurrent edits would be lost.
     lock = files.Lock(
@@ -96,7 +101,7 @@ def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> boo
         if _equal(value_at(old.tree, place, _MISSING), value):
             return False
         text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
-        _validate(path, old, text, place, value, environ)
+        _validate(old, text, place, value, lambda read: validate_source(read, path.parent, environ, owners))
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
         files.replace_file(path, text.encode(), mode)
         return True
@@ -105,10 +110,15 @@ def _change(path: Path, key: str, value: Any, environ: Mapping[str, str]) -> boo
 
 
 def _validate(
-    path: Path, old: source.ConfigSource, text: str, place: KeyPath, value: Any, environ: Mapping[str, str]
+    old: source.ConfigSource,
+    text: str,
+    place: KeyPath,
+    value: Any,
+    validate: Callable[[source.ConfigSource], object],
 ) -> None:
     """Validate the new text. It must contain the requested change and no other. It may not make a valid file invalid; a
     file that is invalid already may be fixed step by step."""
+    path = old.path or Path()
     wanted = copy.deepcopy(dict(old.tree))
     _set_at(wanted, place, value, dict)
     tree, _ = source.parse(text, json_only=path.suffix == ".json", file=str(path))
@@ -116,12 +126,10 @@ def _validate(
         problem = "cannot be changed without touching other keys"
         raise ConfigError(format_key(place), problem, "Change it in an editor", file=str(path))
     try:
-        validate_source(
-            source.ConfigSource(path, text, tree), path.parent, environ
-        )  # no lines: the text is not on disk
+        validate(source.ConfigSource(path, text, tree))  # no lines: the text is not on disk
     except ConfigError:
         try:
-            validate_source(old, path.parent, environ)
+            validate(old)
         except ConfigError:
             return
         raise

@@ -2,14 +2,16 @@
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from claw.config.paths import Path, format_key, line_of, nearest, value_at
+from claw.config.paths import Path, format_key, line_of, value_at
 from claw.config.source import SubstitutedText
 from claw.contracts.errors import ConfigError
+from claw.contracts.text import nearest
 from claw.i18n import t
 
 _TEXT = ("must be a string", "Put it in quotes")
@@ -57,6 +59,7 @@ class ErrorFactory:
     """Factory of errors about paths in the config tree, each with the key as written and its line.
 
     :param written: a path in the tree → the path as written.
+    :param owned: keys that plugins own, as in ``configKeys``: known beside those of the models.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class ErrorFactory:
         lines: Mapping[Path, int],
         file: str,
         written: Callable[[Path], Path] = lambda path: path,
+        owned: Iterable[str] = (),
     ) -> None:
+        self._owned = tuple(key.split(".") for key in owned)
         self._tree, self.lines, self._file, self._written = tree, lines, file, written
 
     def line(self, path: Path) -> int | None:
@@ -89,10 +94,20 @@ class ErrorFactory:
         """
         by_key: dict[str, tuple[int, ConfigError]] = {}
         for detail in found.errors(include_url=False):
-            path, problem, fix, values = _convert(detail, value_at(self._tree, base), model)
+            path, problem, fix, values = _convert(
+                detail, value_at(self._tree, base), partial(self._known, model, base)
+            )
             error = self.error(base + path, problem, fix, **values)
             by_key.setdefault(error.key, (error.line or 0, error))
         return [error for _, error in sorted(by_key.values(), key=lambda pair: pair[0])]
+
+    def _known(self, model: type[BaseModel], base: Path, path: Path) -> set[str]:
+        """Return the keys that may stand at ``path`` below ``base``: those of the model, and those of plugins."""
+        first, *rest = (*base, *path) or ("",)
+        if first == "agents" and rest:
+            rest = rest[1:] if rest[0] == "defaults" else rest[2:]
+        here = [str(step) for step in (first, *rest) if step != ""]
+        return known_keys(model, path) | {steps[-1] for steps in self._owned if steps[:-1] == here}
 
     def _entry_name(self, path: Path) -> str:
         """Return the id of the last list entry on the path; empty when the path has no index, or the entry no id."""
@@ -105,7 +120,7 @@ class ErrorFactory:
 
 
 def _convert(
-    detail: ErrorDetails, tree: Any, model: type[BaseModel]
+    detail: ErrorDetails, tree: Any, known: Callable[[Path], set[str]]
 ) -> tuple[Path, str, str, dict[str, object]]:
     """Convert one pydantic error to (path, problem, fix, values)."""
     kind, context = detail["type"], detail.get("ctx", {})
@@ -113,7 +128,7 @@ def _convert(
     if kind == "claw":
         return path + tuple(context["at"]), context["problem"], context["fix"], context["values"]
     if kind == "extra_forbidden":
-        return path, *_unknown_key(str(path[-1]), known_keys(model, path[:-1]))
+        return path, *_unknown_key(str(path[-1]), known(path[:-1]))
     if kind == "literal_error":
         return path, *_unknown_word(_format_value(detail["input"]), literal_words(context["expected"]))
     if kind == "value_error":  # from a plugin's own validator, with its own text
@@ -174,7 +189,7 @@ def literal_words(expected: str) -> list[str]:
 
 def known_keys(model: type[BaseModel], path: Path) -> set[str]:
     """Return the keys that the section at ``path`` below ``model`` may have, as they are written."""
-    here = [model]
+    here = _models(model.model_fields["root"].annotation) if issubclass(model, RootModel) else [model]
     for step in path:
         fields = [(name, field) for each in here for name, field in each.model_fields.items()]
         # A step that is no field is an index or a free name, so the models stay the same.

@@ -1,13 +1,13 @@
 """The config file, read and validated: settings, agents, and the line of each key."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
@@ -22,18 +22,31 @@ from claw.config.paths import (
     camel_case,
     format_key,
     id_of,
-    nearest,
     normalise_agent_id,
     normalise_layout,
     split_key,
     value_at,
+    values_at,
+    without_values,
 )
 from claw.config.source import substitute_all
 from claw.contracts.errors import ConfigError, UsageError
+from claw.contracts.text import nearest
 
 __all__ = ["Agent", "Config", "ConfigErrors", "load", "validate_section", "validate_source"]
 
 M = TypeVar("M", bound=BaseModel)
+
+OwnedModels = Mapping[str, Callable[[], type[BaseModel]] | None]
+"""Key of the file that a plugin owns (``configKeys``) → function that returns the model of its value; None: nothing
+checks the value here, because no owner of it is in use, or because its owner checks it."""
+OwnersOf = Callable[[source.ConfigSource], OwnedModels]
+"""Function that returns the keys of plugins under one file, which says what plugins are in use."""
+
+
+def no_owners(read: source.ConfigSource) -> OwnedModels:
+    """Return no keys: core's own are all that the file may have."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,7 @@ class Config:
 
     :param raw: the tree as written; secrets in it are as written too.
     :param warnings: problems for which the file is not refused.
+    :param owned: path in the tree → value of each key that a plugin owns, as its model where that was checked.
     """
 
     home: Path
@@ -87,6 +101,7 @@ class Config:
     error_factory: ErrorFactory = field(repr=False)
     layout: Layout = field(repr=False)
     warnings: tuple[ConfigError, ...] = ()
+    owned: Mapping[KeyPath, Any] = field(default_factory=dict, repr=False)
 
     @property
     def file(self) -> str:
@@ -106,6 +121,42 @@ class Config:
             path.append(step)
             here = value_at(here, (step,))
         return self.error_factory.line(tuple(path))
+
+    def section(self, key: str, model: type[M]) -> M:
+        """Return the value of a key that a plugin owns, as ``model``; all defaults when the file does not have it.
+
+        :param key: dotted, as in ``configKeys``.
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        found = self._owned_at(tuple(key.split(".")), model)
+        if found is None:
+            found = model() if issubclass(model, RootModel) else self._as(model, {}, tuple(key.split(".")))
+        return found
+
+    def agent_sections(self, key: str, model: type[M]) -> dict[str, M]:
+        """Return agent id → the value of a key that a plugin owns as ``agents.KEY``, of each agent that has one.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        steps, found = tuple(key.split(".")), dict[str, M]()
+        for index, id in enumerate(self.agent_ids):
+            written = value_at(self.layout.tree, ("agents", "list", index), {})
+            is_own = steps[0] in map(camel_case, written)
+            place: KeyPath = ("agents", "list", index) if is_own else ("agents", "defaults")
+            if (value := self._owned_at((*place, *steps), model)) is not None:
+                found[id] = value
+        return found
+
+    def _owned_at(self, wanted: KeyPath, model: type[M]) -> M | None:
+        for path, value in self.owned.items():
+            if tuple(camel_case(step) if isinstance(step, str) else step for step in path) == wanted:
+                return value if isinstance(value, model) else self._as(model, value, path)
+        return None
+
+    def _as(self, model: type[M], value: Any, path: KeyPath) -> M:
+        return validate_section(
+            model, value, self.error_factory, home=self.home, environ=self.environ, base=path
+        )
 
     @cached_property
     def agent_ids(self) -> tuple[str, ...]:
@@ -168,27 +219,65 @@ class Config:
         return self.home / written
 
 
-def load(home: Path, environ: Mapping[str, str]) -> Config:
+def load(home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners) -> Config:
     """Read the config file of ``home``; without one, use the defaults.
+
+    :param owners: of the keys that plugins own; a key without an owner is not known.
 
     :raises ConfigError: the file cannot be read, or a key in it is wrong (``ConfigErrors`` when several are).
     """
     path = source.find_config(home)
     read = source.read_config(path) if path else source.ConfigSource()
-    return validate_source(read, home, environ)
+    return validate_source(read, home, environ, owners)
 
 
-def validate_source(read: source.ConfigSource, home: Path, environ: Mapping[str, str]) -> Config:
-    """Validate a file that was read. Pure, except that secret files are read when a secret is revealed."""
+def validate_source(
+    read: source.ConfigSource, home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners
+) -> Config:
+    """Validate a file that was read; the keys that plugins own by the models of their owners.
+
+    Pure, except that secret files are read when a secret is revealed, and that ``owners`` may import a model.
+    """
     layout = normalise_layout(read.tree)
     file = str(read.path) if read.path else ""
-    teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written)
-    settings = validate_section(Settings, layout.tree, teller, home=home, environ=environ)
-    config = Config(home, read.path, settings, read.tree, environ, teller, layout)
+    models = owners(read)
+    teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written, models)
+    owned, errors = _validate_owned(models, layout.tree, teller, home, environ)
+    try:
+        rest = without_values(layout.tree, owned)
+        settings = validate_section(Settings, rest, teller, home=home, environ=environ)
+    except ConfigError as wrong:
+        errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
+    if errors:
+        raise combine_errors(sorted(errors, key=lambda error: error.line or 0))
+    config = Config(home, read.path, settings, read.tree, environ, teller, layout, owned=owned)
     if errors := reference_errors(config):
         raise combine_errors(errors)
     object.__setattr__(config, "warnings", file_warnings(config))
     return config
+
+
+def _validate_owned(
+    models: OwnedModels, tree: Mapping[str, Any], teller: ErrorFactory, home: Path, environ: Mapping[str, str]
+) -> tuple[dict[KeyPath, Any], list[ConfigError]]:
+    """Return the values of the keys that plugins own, and what is wrong with them."""
+    owned: dict[KeyPath, Any] = {}
+    errors: list[ConfigError] = []
+    for key, model_of in models.items():
+        for path, value in values_at(tree, key):
+            owned[path] = value
+            if model_of is None:
+                continue
+            try:
+                model = model_of()
+            except ConfigError as unread:
+                errors.append(teller.error(path, "{why}", unread.fix, why=unread.problem))
+                continue
+            try:
+                owned[path] = validate_section(model, value, teller, home=home, environ=environ, base=path)
+            except ConfigError as wrong:
+                errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
+    return owned, errors
 
 
 def validate_section(
@@ -213,9 +302,10 @@ def validate_section(
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(manifests: Iterable[Any] = ()) -> dict[str, Any]:
+def schema(manifests: Iterable[Any] = (), owned: OwnedModels | None = None) -> dict[str, Any]:
     """Build the whole schema, draft 2020-12.
 
+    :param owned: the models of the keys that plugins own.
     :param manifests: ``claw.host.manifest.Manifest`` of each installed plugin; no plugin is imported. A ``config_schema``
         describes the plugin's own section: its channel's, else its provider's, else ``plugins.entries.ID.config``.
     """
@@ -224,6 +314,7 @@ def schema(manifests: Iterable[Any] = ()) -> dict[str, Any]:
     sections, top = whole["$defs"], whole["properties"]
     for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
         top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
+    add_owned_schemas(whole, owned or {})
     for manifest in manifests:
         own = manifest.config_schema
         if not own:
@@ -237,6 +328,29 @@ def schema(manifests: Iterable[Any] = ()) -> dict[str, Any]:
         if manifest.has_own_section:
             _add_plugin(manifest.id, sections, own)
     return whole
+
+
+def add_owned_schemas(whole: dict[str, Any], owned: OwnedModels) -> None:
+    """Add the schemas of the keys that plugins own to that of the settings. What core describes already stays."""
+    for key, model_of in owned.items():
+        own: dict[str, Any] = model_of().model_json_schema(by_alias=True) if model_of else {}
+        whole["$defs"] |= own.pop("$defs", {})
+        first, *steps = key.split(".")
+        if first == "agents":
+            holder: dict[str, Any] | None = whole["$defs"]["AgentSettings"]
+        else:
+            holder, steps = whole, [first, *steps]
+        for step in steps[:-1]:
+            holder = holder and _described(whole, holder.get("properties", {}).get(step))
+        if holder is not None:
+            holder.setdefault("properties", {}).setdefault(steps[-1], own)
+
+
+def _described(whole: dict[str, Any], place: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the section that a property refers to; None when there is none."""
+    names = [part["$ref"] for part in (place, *place.get("anyOf", ())) if "$ref" in part] if place else []
+    section: dict[str, Any] | None = whole["$defs"][names[0].rsplit("/", 1)[-1]] if names else place
+    return section
 
 
 def _add_section(holder: dict[str, Any], name: str, sections: dict[str, Any], own: Mapping[str, Any]) -> None:

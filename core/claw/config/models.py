@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -20,25 +20,6 @@ from claw.config.channels import AnyChannel, QueueSettings, with_token_defaults
 from claw.config.values import Duration, Names, Secret, Section, Size, section_default, validation_error
 
 ToolMode = Literal["native", "prompt", "none"]
-
-
-class BudgetSettings(Section):
-    """A cap. A model call that could exceed it is not made."""
-
-    usd: float | None = Field(None, gt=0, description="Dollars.")
-    tokens: PositiveInt | None = Field(None, description="Tokens, read and written, cached ones too.")
-    per: Literal["day", "session", "turn"] = Field(
-        "day", description="day: of this machine's clock; session: until it begins anew; turn: one message."
-    )
-    agent: str | None = Field(None, description="Only calls of this agent; a pattern such as team-*.")
-    job: str | None = Field(None, description="Only calls for this job of the clock; * = all of them.")
-    session: str | None = Field(None, description="Only calls in this session key, or pattern.")
-
-    @model_validator(mode="after")
-    def _has_a_cap(self) -> Self:
-        if self.usd is None and self.tokens is None:
-            raise validation_error("sets no limit", "Write usd: 5, or tokens: 1000000")
-        return self
 
 
 class LongPrice(Section):
@@ -395,30 +376,10 @@ class Binding(Section):
     match: Match = section_default()
 
 
-class Cooldowns(Section):
-    """Cooldown of API keys after failures."""
-
-    table: tuple[Duration, ...] = Field(
-        (60.0, 300.0, 1500.0, 3600.0), description="After the first failure in a row, the second …"
-    )
-    slow_down: Duration = Field(300.0, description="The most of it after a rate limit without Retry-After.")
-    disabled: Duration = Field(
-        18_000.0, description="Without credit, or refused for good; doubled each time."
-    )
-    disabled_most: Duration = Field(86_400.0, description="The most of that.")
-    window: Duration = Field(86_400.0, description="So long without a failure, and the counters start again.")
-    probe: Duration = Field(20.0, gt=0, description="Between two tries while all keys of a provider rest.")
-
-
 class ModelsSettings(Section):
     """``models``."""
 
     aliases: dict[str, str] = Field({}, description="Short name → provider/model.")
-    wait: Duration = Field(
-        120.0,
-        description="The longest that a call waits for a model to be had again; off = nothing is tried twice.",
-    )
-    cooldowns: Cooldowns = section_default()
     least_context: int = Field(16_000, ge=0, description="A model that reads less is not asked to use tools.")
     small_context: int = Field(32_000, ge=0, description="Of one that reads less, the log warns.")
 
@@ -443,6 +404,3 @@ class Settings(Section):
     approvals: ApprovalSettings = section_default()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = section_default()
-    budgets: dict[str, BudgetSettings] = Field(
-        {}, description="Caps on what model calls may cost, by names of yours."
-    )

@@ -5,10 +5,9 @@
 person wrote it.
 """
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +76,49 @@ def value_at(tree: Any, path: Iterable[object], missing: Any = None) -> Any:
     return tree
 
 
+def values_at(tree: Mapping[str, Any], pattern: str) -> Iterator[tuple[Path, Any]]:
+    """Yield path and value of every key that a pattern of ``configKeys`` names.
+
+    :param tree: of the file, short forms moved to their full path.
+    :param pattern: dotted, in camelCase. ``*`` is any name or entry; ``agents.KEY`` is KEY of the defaults and of every
+        agent in the list.
+    """
+    first, *rest = pattern.split(".")
+    if first == "agents":
+        yield from _values_below(tree, ("agents", "defaults", *rest))
+        yield from _values_below(tree, ("agents", "list", "*", *rest))
+    else:
+        yield from _values_below(tree, (first, *rest))
+
+
+def _values_below(here: Any, steps: Sequence[str], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if not steps:
+        yield path, here
+        return
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(here, Mapping):
+        entries = here.items()
+    elif isinstance(here, list):
+        entries = enumerate(here)
+    for name, value in entries:
+        if steps[0] == "*" or camel_case(str(name)) == steps[0]:
+            yield from _values_below(value, steps[1:], (*path, name))
+
+
+def without_values(tree: Any, paths: Iterable[Path]) -> Any:
+    """Return a copy of a plain tree without the values at ``paths``."""
+    inner: dict[PathPart, list[Path]] = {}
+    for first, *rest in paths:
+        inner.setdefault(first, []).append(tuple(rest))
+    entries = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+    kept = {
+        name: without_values(value, inner[name]) if name in inner else value
+        for name, value in entries
+        if () not in inner.get(name, ())
+    }
+    return kept if isinstance(tree, Mapping) else list(kept.values())
+
+
 def id_of(entry: object) -> str:
     """Return the id of a list entry: ``chatId`` of a group, else ``id``; empty when it has neither."""
     own = entry if isinstance(entry, Mapping) else {}
@@ -88,13 +130,6 @@ def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is closest to ``word``, ignoring case; None when none is similar."""
-    by_lower = {name.lower(): name for name in known}
-    hits = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[hits[0]] if hits else None
 
 
 def normalise_agent_id(value: str | None, default: str = "default") -> str:

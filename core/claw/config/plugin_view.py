@@ -157,6 +157,23 @@ class PluginConfig:
         path = ("plugins", "entries", self.plugin_id, "config")
         return self._read(path, self._section(path) or {}, model)
 
+    def section(self, key: str, model: type[M]) -> M:
+        """Read a key of the file that this plugin owns (``configKeys`` of its manifest): ``models.cooldowns``.
+
+        :returns: all defaults when the file does not have the key.
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        return self._config.section(key, model)
+
+    def agent_sections(self, key: str, model: type[M]) -> dict[str, M]:
+        """Read a key below each agent, which this plugin owns as ``agents.KEY``: agent id → its section.
+
+        :returns: of the agents that have one, their own or that of the defaults; a section of an agent replaces the same
+            section of the defaults.
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        return self._config.agent_sections(key, model)
+
     def contributions(self, hook: str) -> tuple[tuple[str, Any], ...]:
         """Return the contributions of the loaded plugins to a hook that this plugin specifies: (plugin id, object).
 

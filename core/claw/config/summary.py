@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from claw.config.paths import Path, nearest, normalise_layout
+from claw.config.paths import Path, normalise_layout
+from claw.contracts.text import nearest
 
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""

@@ -3,7 +3,6 @@
 Neither pydantic nor jsonschema is imported before a function is read or a call is checked.
 """
 
-import difflib
 import inspect
 import json
 import re
@@ -12,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 from claw.contracts.errors import ClawError, ToolError
+from claw.contracts.text import nearest
 from claw.i18n import t
 
 Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 _MOST_ERRORS = 5
-_MOST_COMPARED = 100  # letters of an unknown name: a model may write a megabyte
 _OPEN = frozenset(
     ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
 )
@@ -216,19 +215,13 @@ def _unknown_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> 
     takes_others = schema.get("additionalProperties") is not False and not _OPEN.isdisjoint(schema)
     for name in arguments if properties and not takes_others else ():
         if name not in properties:
-            near, known = nearest_argument(name, properties), ", ".join(properties)
+            near, known = nearest(name, properties, 0), ", ".join(properties)
             yield t(
                 "{name}: unknown argument; did you mean {nearest}? Known: {known}",
                 name=name,
                 nearest=near,
                 known=known,
             )
-
-
-def nearest_argument(name: str, known: typing.Iterable[str]) -> str:
-    """Return the known name that is most similar to ``name``."""
-    names, name = list(known), name[:_MOST_COMPARED]
-    return max(names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
 
 
 def _errors(schema: Mapping[str, Any], arguments: dict[str, Any]) -> list[Any]:

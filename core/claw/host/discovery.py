@@ -22,9 +22,10 @@ from claw.config.source import ConfigSource, find_config, read_config, substitut
 from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host.manifest import FILE_NAME, InstalledPlugin, Manifest, installed_plugins as scan_uncached
-from claw.host.state import PluginState, choose_default_model, decide_states
+from claw.host.state import PluginState, choose_default_model, decide_states, owned_models
 
 if TYPE_CHECKING:
+    from claw.config.loader import OwnedModels, OwnersOf
     from claw.storage.database import Database
 
 
@@ -105,6 +106,16 @@ def states_of(
         for id, (path, misfit) in misfits.items()
     }
     return decide_states(found, wanted, used, wrong)
+
+
+def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
+    """Return the function that finds, for a file of this home, the keys that its plugins own."""
+
+    def owners(read: ConfigSource) -> "OwnedModels":
+        found = installed_plugins(home_of(environ))
+        return owned_models(states_of(found, read.tree, environ))
+
+    return owners
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:

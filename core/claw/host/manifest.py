@@ -139,6 +139,9 @@ class Manifest(ManifestPart, frozen=True):
     :param config_keys: the keys of the file that it gives effect to, beside its own section: ``budgets`` at the top
         level, ``agents.compaction`` for the defaults and each agent, ``providers.*.tools`` with any name in place of
         ``*``. A key that is set while no owner of it is in use is an error of the file.
+    :param config_models: of some of these keys, the pydantic model of the value, as ``PACKAGE.MODULE:CLASS`` in the
+        plugin's own package. It is imported when a file has the key and the plugin is in use. A key without a model is
+        one that core describes, or is checked by the plugin alone.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it). Only claw's own distributions may say so.
     :param operator: its commands repair a claw that does not start, so they run even when the plugin is disabled, blocked
@@ -167,6 +170,7 @@ class Manifest(ManifestPart, frozen=True):
     capabilities: dict[str, Any] = {}
     config_schema: dict[str, Any] | None = None
     config_keys: Names = ()
+    config_models: dict[str, str] = {}
     standard: bool = False
     operator: bool = False
     schema: str = msgspec.field(default="", name="$schema")

@@ -4,12 +4,14 @@ Pure: it reads metadata and the plain tree of the config file, imports no plugin
 list``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from claw import policy  # its names are imported on use
-from claw.config.paths import Path as KeyPath, camel_case
+from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
@@ -18,7 +20,13 @@ from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from claw.config import Config
+    from claw.config.loader import OwnedModels
+
+IMPORT_SECONDS = 20.0
+"""How long the import of a plugin's config model may take, as that of the plugin itself."""
 
 
 @dataclass(frozen=True)
@@ -265,8 +273,9 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
 
 
 CONFIG_KEY_PACKAGES = {
+    **dict.fromkeys(("agents.compaction", "agents.contextPruning"), "claw-context"),
     **dict.fromkeys(("agents.bootstrapMaxChars", "agents.bootstrapTotalMaxChars", "prompt.docsPath"), "claw-prompt"),
-    **dict.fromkeys(("agents.model.fallbacks", "models.cooldowns", "models.wait"), "claw-models"),
+    **dict.fromkeys(("models.cooldowns", "models.wait"), "claw-models"),
     **dict.fromkeys(("gateway", "messages.queue", "channels.*.queue"), "claw-gateway"),
     **dict.fromkeys(("logging.level", "logging.maxSize", "logging.keep"), "claw-gateway"),
     **dict.fromkeys(("providers.*.tools", "providers.*.models.*.tools"), "claw-prompted-tools"),
@@ -274,15 +283,26 @@ CONFIG_KEY_PACKAGES = {
     "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
     "approvals": "claw-approvals",
     "session.keep": "claw-sessions",
+    "session.keep": "claw-sessions",
 }  # fmt: skip
 """Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
 the hint when it is not installed."""
 
 
+OWNED_ELSEWHERE = (
+    "budgets",
+    "models.cooldowns",
+    "models.wait",
+    "tools.loopDetection",
+    "agents.tools.loopDetection",
+)
+"""Those of them whose values only their plugin describes."""
+
+
 def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:
     """Return an error for each key of the file that has no effect because no plugin that owns it is in use.
 
-    A key whose value asks for nothing (empty, ``false``, ``enabled: false``) needs no owner.
+    A key whose value asks for nothing (empty, ``false``, ``off``, ``enabled: false``) needs no owner.
 
     :param plugin_states: a plugin names its keys in its manifest (``configKeys``); of several owners one is enough.
     :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
@@ -323,37 +343,53 @@ def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], p
     )
 
 
-def values_at(tree: Mapping[str, Any], pattern: str) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield path and value of every key that a pattern of ``configKeys`` names.
+def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_SECONDS) -> "OwnedModels":
+    """Return the keys that plugins own and core does not describe, each with the function that imports its model.
 
-    :param tree: of the file, short forms moved to their full path.
-    :param pattern: dotted, in camelCase. ``*`` is any name or entry; ``agents.KEY`` is KEY of the defaults and of every
-        agent in the list.
+    :param plugin_states: code of a plugin that is not in use is not imported: nothing checks its keys, which
+        :func:`config_key_errors` refuses.
+    :param seconds: how long an import may take.
     """
-    first, *rest = pattern.split(".")
-    if first == "agents":
-        yield from _values_below(tree, ("agents", "defaults", *rest))
-        yield from _values_below(tree, ("agents", "list", "*", *rest))
-    else:
-        yield from _values_below(tree, (first, *rest))
+    models: dict[str, Callable[[], type[BaseModel]] | None] = dict.fromkeys(OWNED_ELSEWHERE)
+    for one in plugin_states:
+        for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
+            usable = one.state in (LOADED, IDLE)
+            if usable or models.get(key) is None:
+                models[key] = partial(_import_model, one.found, key, name, seconds) if usable else None
+    return models
 
 
-def _values_below(here: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    if not steps:
-        yield path, here
-        return
-    entries: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(here, Mapping):
-        entries = here.items()
-    elif isinstance(here, list):
-        entries = enumerate(here)
-    for name, value in entries:
-        if steps[0] == "*" or camel_case(str(name)) == steps[0]:
-            yield from _values_below(value, steps[1:], (*path, name))
+def _import_model(found: InstalledPlugin, key: str, name: str, seconds: float) -> "type[BaseModel]":
+    """Import the model of a key.
+
+    :raises ConfigError: it cannot be imported, or is outside of the plugin's package.
+    """
+    from claw.host.isolation import (  # a list of plugins needs no asyncio
+        describe_exception,
+        is_own_exit,
+        run_bounded,
+    )
+
+    module, _, attribute = name.partition(":")
+    try:
+        if module.partition(".")[0] != found.package.partition(".")[0]:
+            raise ImportError(f"{module} is not in its package {found.package}")
+        model: type[BaseModel] = getattr(run_bounded(partial(import_module, module), seconds), attribute)
+        return model
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        problem = "its plugin {id} cannot check it: {why}"
+        fix = "Install {package} again, or disable the plugin and remove the key"
+        raise ConfigError(
+            key, problem, fix, id=found.id, package=found.distribution, why=describe_exception(why)
+        ) from why
 
 
 def _asks_for_something(value: Any) -> bool:
-    return bool(value) and not (isinstance(value, Mapping) and value.get("enabled") is False)
+    return value not in (None, False, 0, "", "off", [], {}) and not (
+        isinstance(value, Mapping) and value.get("enabled") is False
+    )
 
 
 def declared_tools(

@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import msgspec
 from claw import Price
-from claw_provider_sdk import ModelFigures, model_figures
+from claw_provider_sdk import ModelFigures, ModelTable, model_figures
 
 
 class AnthropicModel(ModelFigures, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -22,23 +21,15 @@ class AnthropicModel(ModelFigures, frozen=True, kw_only=True, forbid_unknown_fie
     thinks: Literal["", "never"] = ""
 
 
-class AnthropicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The data file. ``source``: the page of its figures."""
-
-    source: str
-    models: dict[str, AnthropicModel]
-
-
 @cache
-def table() -> AnthropicTable:
+def table() -> ModelTable[AnthropicModel]:
     """Load the file, on first use."""
-    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=AnthropicTable)
+    return ModelTable.read(Path(__file__).with_name("models.json").read_bytes(), AnthropicModel)
 
 
 def price(model: str) -> Price | None:
     """Return the price of a model; None when the table does not have it."""
-    known = model_figures(table().models, model)
-    return known.price if known else None
+    return table().price(model)
 
 
 def can_think(model: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
+from claw_provider_sdk import VendorClients, VendorProvider, stream_answer
 
 from claw_anthropic import prices
 from claw_anthropic.answer import MessagesParser
@@ -22,12 +22,15 @@ DEFAULT_URL = "https://api.anthropic.com"
 CONTEXT_TOKENS = 200_000
 
 
-class Anthropic:
+class Anthropic(VendorProvider):
     """One Anthropic service.
 
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
     :param free: it runs on this machine.
     """
+
+    vendor_url = DEFAULT_URL
+    _config: AnthropicConfig
 
     def __init__(
         self,
@@ -38,32 +41,17 @@ class Anthropic:
         http: Callable[[str], Any],
         free: bool = False,
     ) -> None:
-        self.name = name
-        self._free = free
-        self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
+        super().__init__(name, config, base_url, keys, http, free)
         self._clients = VendorClients("anthropic", "anthropic", "claw-anthropic", self._make)
         self._turns = IncrementalCache(partial(MessagesTurns, name))
-        self._patience = StreamTimeouts.of(config)
-
-    def __repr__(self) -> str:
-        return f"Anthropic({self.name!r}, {self._base_url!r})"
-
-    def credentials(self) -> tuple[Credential, ...]:
-        """Return the keys to try, in order; one with an empty secret on this machine, where none is
-        needed.
-        """
-        return self._keys()
 
     def context_tokens(self, model: str) -> int:
         """Return the configured size, else that of all current models of the vendor."""
         facts = self._config.models.get(model)
         return (facts and facts.context_tokens) or CONTEXT_TOKENS
 
-    def price(self, model: str) -> Price | None:
-        """Return the vendor's price if the vendor is called; zero on this machine."""
-        if self._free:
-            return Price(0.0, 0.0)
-        return prices.price(model) if self._base_url == DEFAULT_URL else None
+    def _vendor_price(self, model: str) -> Price | None:
+        return prices.price(model)
 
     def answer_tokens(self, request: Request) -> int:
         """Return the requested limit, else the configured one; the thinking budget may be added."""

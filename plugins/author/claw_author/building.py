@@ -28,7 +28,7 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
         return msgspec.structs.replace(manifest, name=named, description=description)
     kept: dict[str, Any] = {field: getattr(before, field) for field in BY_HAND}
     # Written by hand: no hook answers with them.
-    kept["config_keys"] = before.config_keys
+    kept["config_keys"], kept["config_models"] = before.config_keys, before.config_models
     kept["standard"], kept["operator"] = before.standard, before.operator
     if isinstance(before.commands, dict):  # with summaries
         kept["commands"] = {name: before.commands.get(name, "") for name in manifest.commands}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import ClawError, PluginError, UsageError, nearest_argument
+from claw import ClawError, PluginError, UsageError, nearest
 from claw.runtime import Manifest, installed_plugins, parse_manifest
 from claw.testing import tool_tokens
 
@@ -123,7 +123,7 @@ def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
             "{plugin} is neither a folder nor an installed plugin",
             fix="did you mean {near}?" if known else "",
             plugin=plugin,
-            near=nearest_argument(plugin, known) if known else "",
+            near=nearest(plugin, known, 0) if known else "",
         )
     found = known[plugin]
     if found.fault:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.resources import files as resources
 from importlib.resources.abc import Traversable
 
-from claw import UsageError, nearest_argument
+from claw import UsageError, nearest
 
 KINDS = ("tool", "channel", "provider", "section")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -37,7 +37,7 @@ def files(plugin: str, kind: str) -> dict[str, str]:
             "there is no kind {kind} to start from",
             fix="did you mean {near}? There are {kinds}",
             kind=repr(kind),
-            near=nearest_argument(kind, KINDS),
+            near=nearest(kind, KINDS, 0),
             kinds=", ".join(KINDS),
         )
     snake = plugin.replace("-", "_")

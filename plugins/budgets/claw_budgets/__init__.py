@@ -14,8 +14,10 @@ def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMi
     """Meter every model call."""
     from claw_budgets.ledger import UsageLedger
     from claw_budgets.middleware import UsageMeter
+    from claw_budgets.settings import Budgets
 
-    return [UsageMeter.of(config.settings, UsageLedger(config.database, config.clock))]
+    caps = config.section("budgets", Budgets).root
+    return [UsageMeter.of(config.settings, caps, UsageLedger(config.database, config.clock))]
 
 
 @hookimpl

@@ -115,9 +115,10 @@ def _daily_caps(ledger: Any) -> "list[tuple[SpendingCap, Amount]]":
     from claw.runtime import load_setup
 
     from claw_budgets.middleware import caps_of
+    from claw_budgets.settings import Budgets
 
     try:
-        caps = caps_of(load_setup().config.settings)
+        caps = caps_of(load_setup().config.section("budgets", Budgets).root)
     except ClawError as why:
         typer.echo(str(why), err=True)
         return []

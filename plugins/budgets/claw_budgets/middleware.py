@@ -65,13 +65,13 @@ class UsageMeter:
         self.book.create_indexes(self.caps)
 
     @classmethod
-    def of(cls, settings: Any, book: UsageLedger) -> "UsageMeter":
+    def of(cls, settings: Any, budgets: Mapping[str, Any], book: UsageLedger) -> "UsageMeter":
         """Return the budgets and prices of the config file."""
         prices = {
             name: {model: price_of(facts.price) for model, facts in section.models.items() if facts.price}
             for name, section in settings.providers.items()
         }
-        return cls(book, caps_of(settings), prices)
+        return cls(book, caps_of(budgets), prices)
 
     def wrap(self, provider: Provider) -> Any:
         """Return the provider behind this meter."""
@@ -258,9 +258,9 @@ def _period(cap: SpendingCap) -> str:
     return t("in one conversation") if cap.per == "session" else t("for one message")
 
 
-def caps_of(settings: Any) -> list[SpendingCap]:
+def caps_of(budgets: Mapping[str, Any]) -> list[SpendingCap]:
     """Return the budgets of the config file."""
-    return [_cap(name, budget) for name, budget in settings.budgets.items()]
+    return [_cap(name, budget) for name, budget in budgets.items()]
 
 
 def _cap(name: str, budget: Any) -> SpendingCap:

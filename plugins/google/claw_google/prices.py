@@ -12,22 +12,14 @@ it ends.
 from functools import cache
 from pathlib import Path
 
-import msgspec
 from claw import Price
-from claw_provider_sdk import ModelFigures, model_figures
-
-
-class GeminiPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The data file. ``source``: the page of its figures."""
-
-    source: str
-    models: dict[str, ModelFigures]
+from claw_provider_sdk import ModelFigures, ModelTable
 
 
 @cache
-def table() -> GeminiPrices:
+def table() -> ModelTable[ModelFigures]:
     """Load the file, on first use."""
-    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=GeminiPrices)
+    return ModelTable.read(Path(__file__).with_name("models.json").read_bytes(), ModelFigures)
 
 
 def price(model: str) -> Price | None:
@@ -35,5 +27,4 @@ def price(model: str) -> Price | None:
 
     :param model: ``gemini-…``, also as the service lists it: ``models/gemini-…``.
     """
-    known = model_figures(table().models, model.removeprefix("models/"))
-    return known.price if known else None
+    return table().price(model.removeprefix("models/"))

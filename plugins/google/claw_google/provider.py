@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import StreamTimeouts, VendorClients, provider_error, stream_answer
+from claw_provider_sdk import VendorClients, VendorProvider, decoded_body, provider_error, stream_answer
 
 from claw_google import prices, thinking
 from claw_google.answer import GeminiParser
@@ -31,13 +31,16 @@ OTHER_CONTEXT_TOKENS = 131_072
 _VERSION = re.compile(r"/(v\d\w*)$")
 
 
-class Google:
+class Google(VendorProvider):
     """One service that speaks ``generateContent``.
 
     :param base_url: may end with the version of the API; else ``v1``.
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
     :param free: it runs on this machine.
     """
+
+    vendor_url = DEFAULT_URL
+    _config: GoogleConfig
 
     def __init__(
         self,
@@ -48,34 +51,19 @@ class Google:
         http: Callable[[str], Any],
         free: bool = False,
     ) -> None:
-        self.name = name
-        self._free = free
         version = _VERSION.search(base_url)
-        self._base_url, self._version = _VERSION.sub("", base_url), version[1] if version else "v1"
-        self._config, self._keys, self._http = config, keys, http
+        super().__init__(name, config, _VERSION.sub("", base_url), keys, http, free)
+        self._version = version[1] if version else "v1"
         self._clients = VendorClients("google.genai", "google-genai", "claw-google[sdk]", self._make)
         self._turns = IncrementalCache(partial(GeminiTurns, name))
-        self._patience = StreamTimeouts.of(config)
-
-    def __repr__(self) -> str:
-        return f"Google({self.name!r}, {self._base_url!r})"
-
-    def credentials(self) -> tuple[Credential, ...]:
-        """Return the keys to try, in order; one with an empty secret on this machine, where none is
-        needed.
-        """
-        return self._keys()
 
     def context_tokens(self, model: str) -> int:
         """Return the configured size, else that of the model family."""
         family = CONTEXT_TOKENS if model.rpartition("/")[2].startswith("gemini-") else OTHER_CONTEXT_TOKENS
         return self._facts(model).context_tokens or family
 
-    def price(self, model: str) -> Price | None:
-        """Return the vendor's price if the vendor is called; zero on this machine."""
-        if self._free:
-            return Price(0.0, 0.0)
-        return prices.price(model) if self._base_url == DEFAULT_URL else None
+    def _vendor_price(self, model: str) -> Price | None:
+        return prices.price(model)
 
     def answer_tokens(self, request: Request) -> int | None:
         """Return the requested limit, else the configured one, plus the thinking budget; else None: the
@@ -118,7 +106,7 @@ class Google:
         except errors.APIError as error:
             answer = error.response
             raise refused(
-                f"{self.name}/{model}", _read(answer.content), answer.status_code, answer.headers
+                f"{self.name}/{model}", decoded_body(answer.content), answer.status_code, answer.headers
             ) from None
         except UnicodeDecodeError:  # the SDK decodes the body of an error, whatever it is
             raise provider_error(f"{self.name}/{model}", reason="server") from None
@@ -143,10 +131,3 @@ class Google:
             async_client_args={"ssl": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)},
         )
         return sdk.Client(api_key=secret or "none", vertexai=False, http_options=options)
-
-
-def _read(content: bytes) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return content.decode(errors="replace")

@@ -17,5 +17,8 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[Reviewer]":
     """Contribute the loop guard."""
     from claw_loop_guard.detector import limits_of
     from claw_loop_guard.reviewer import LoopGuard
+    from claw_loop_guard.settings import LoopDetection
 
-    return [LoopGuard(limits_of(config.settings.tools.loop_detection))]
+    default = config.section("tools.loopDetection", LoopDetection)
+    by_agent = config.agent_sections("tools.loopDetection", LoopDetection)
+    return [LoopGuard(limits_of(default), {agent: limits_of(own) for agent, own in by_agent.items()})]

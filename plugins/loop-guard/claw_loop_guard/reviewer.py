@@ -1,13 +1,12 @@
 """The reviewer: one loop detector for each turn, asked before every call and given every result."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from claw import UNREADABLE_CALL, CallContext, Image, Review, Text, ToolCall, ToolResult
 
-from claw_loop_guard.detector import LoopDetector, LoopLimits, limits_of, refusal, warning
+from claw_loop_guard.detector import LoopDetector, LoopLimits, refusal, warning
 
 MAX_TURNS = 256
 """Turns whose calls are remembered, those with the newest calls; the end of a turn is not reported to a reviewer."""
@@ -27,6 +26,7 @@ class LoopGuard:
     """A reviewer (``claw.Reviewer``) that warns of repeated calls, refuses them, and in the end stops the turn.
 
     :param default: the limits for agents that set none of their own.
+    :param by_agent: agent id → its own limits.
     """
 
     name = "loop-guard"
@@ -35,8 +35,8 @@ class LoopGuard:
     all_calls = True
     """A model can also repeat a call that cannot run, or that is refused."""
 
-    def __init__(self, default: LoopLimits) -> None:
-        self._default = default
+    def __init__(self, default: LoopLimits, by_agent: Mapping[str, LoopLimits] | None = None) -> None:
+        self._default, self._by_agent = default, by_agent or {}
         self._turns: OrderedDict[str, _TurnState] = OrderedDict()
 
     def before(self, call: ToolCall, context: CallContext) -> Review | None:
@@ -61,15 +61,10 @@ class LoopGuard:
     def _state_of(self, context: CallContext) -> _TurnState:
         state = self._turns.get(context.turn)
         if state is None:
-            state = self._turns[context.turn] = _TurnState(LoopDetector(self._limits_of(context.settings)))
+            state = self._turns[context.turn] = _TurnState(
+                LoopDetector(self._by_agent.get(context.agent, self._default))
+            )
         self._turns.move_to_end(context.turn)
         if len(self._turns) > MAX_TURNS:
             self._turns.popitem(last=False)
         return state
-
-    def _limits_of(self, agent: Any) -> LoopLimits:
-        """Return the limits that the agent sets in ``tools.loopDetection``, else those of the file."""
-        tools = getattr(agent, "tools", None)
-        if tools and "loop_detection" in tools.model_fields_set:
-            return limits_of(tools.loop_detection)
-        return self._default

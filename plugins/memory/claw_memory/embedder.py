@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from claw import ToolError, nearest_argument
+from claw import ToolError, nearest
 
 from claw_memory.hookspecs import Embedder
 
@@ -64,7 +64,7 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
         return None
     wanted = "/".join(filter(None, (provider, model)))
     names = [f"{one.name}/{one.model}" for one in there]
-    close = nearest_argument(wanted, names)
+    close = nearest(wanted, names, 0)
     raise ToolError(
         "there is no embedder {wanted} (memorySearch.provider, memorySearch.model). Available: {names}",
         wanted=wanted,

@@ -12,25 +12,16 @@ prices.
 from functools import cache
 from pathlib import Path
 
-import msgspec
 from claw import Price
-from claw_provider_sdk import ModelFigures, model_figures
-
-
-class MistralPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The data file. ``source``: the page of its figures."""
-
-    source: str
-    models: dict[str, ModelFigures]
+from claw_provider_sdk import ModelFigures, ModelTable
 
 
 @cache
-def table() -> MistralPrices:
+def table() -> ModelTable[ModelFigures]:
     """Load the file, on first use."""
-    return msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=MistralPrices)
+    return ModelTable.read(Path(__file__).with_name("models.json").read_bytes(), ModelFigures)
 
 
 def price(model: str) -> Price | None:
     """Return the price of a model; None when the table does not have it."""
-    known = model_figures(table().models, model)
-    return known.price if known else None
+    return table().price(model)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
+from claw_provider_sdk import VendorClients, VendorProvider, decoded_body, stream_answer
 
 from claw_mistral import models, prices
 from claw_mistral.answer import MistralParser
@@ -24,12 +24,15 @@ DEFAULT_URL = "https://api.mistral.ai"
 _PATH = "/v1/chat/completions"
 
 
-class Mistral:
+class Mistral(VendorProvider):
     """One service that speaks Mistral's chat completions.
 
     :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
     :param free: it runs on this machine.
     """
+
+    vendor_url = DEFAULT_URL
+    _config: MistralConfig
 
     def __init__(
         self,
@@ -40,31 +43,16 @@ class Mistral:
         http: Callable[[str], Any],
         free: bool = False,
     ) -> None:
-        self.name = name
-        self._free = free
-        self._config, self._base_url, self._keys, self._http = config, base_url, keys, http
+        super().__init__(name, config, base_url, keys, http, free)
         self._clients = VendorClients("mistralai.client", "mistralai", "claw-mistral[sdk]", self._make)
         self._rows = IncrementalCache(partial(MistralMessages, name))
-        self._patience = StreamTimeouts.of(config)
-
-    def __repr__(self) -> str:
-        return f"Mistral({self.name!r}, {self._base_url!r})"
-
-    def credentials(self) -> tuple[Credential, ...]:
-        """Return the keys to try, in order; one with an empty secret on this machine, where none is
-        needed.
-        """
-        return self._keys()
 
     def context_tokens(self, model: str) -> int:
         """Return the configured size, else that of the model family."""
         return self._facts(model).context_tokens or models.context_tokens(model)
 
-    def price(self, model: str) -> Price | None:
-        """Return the vendor's price if the vendor is called; zero on this machine."""
-        if self._free:
-            return Price(0.0, 0.0)
-        return prices.price(model) if self._base_url == DEFAULT_URL else None
+    def _vendor_price(self, model: str) -> Price | None:
+        return prices.price(model)
 
     def answer_tokens(self, request: Request) -> int | None:
         """Return the requested limit, else the configured one, thoughts included; else None: the service
@@ -84,7 +72,7 @@ class Mistral:
             content = msgspec.json.encode(body(request, rows, most, how))
             answer = await self._post(client, request.credential, content)
             if answer.status_code != 200:
-                said = _read(await answer.aread())
+                said = decoded_body(await answer.aread())
                 raise refused(f"{self.name}/{request.model}", said, answer.status_code, answer.headers)
             return answer
 
@@ -133,10 +121,3 @@ class Mistral:
             async_client=self._http(self._base_url),
             client=httpx2.Client(transport=httpx2.BaseTransport(), trust_env=False),
         )
-
-
-def _read(content: bytes) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return content.decode(errors="replace")

@@ -10,8 +10,8 @@ from copy import copy
 from typing import Any
 
 import msgspec
-from claw import Assistant, Image, Message, Request, Text, Thinking, ToolSpec, User
-from claw_provider_sdk import CallIds, JsonRows
+from claw import Assistant, Image, Message, Request, Text, Thinking, User
+from claw_provider_sdk import CallIds, JsonRows, function_schema
 
 from claw_mistral.models import thinking
 
@@ -36,18 +36,9 @@ def body(request: Request, rows: "MistralMessages", max_tokens: int | None, how:
     if most := request.max_tokens or max_tokens:
         wire["max_tokens"] = most
     if request.tools:
-        wire["tools"] = [{"type": "function", "function": to_function(spec)} for spec in request.tools]
+        wire["tools"] = [{"type": "function", "function": function_schema(spec)} for spec in request.tools]
         wire["tool_choice"] = to_tool_choice(request.tool_choice)
     return wire | thinking(how, request.thinking)
-
-
-def to_function(spec: ToolSpec) -> Row:
-    """Convert a tool, its schema unchanged."""
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": {"type": "object", **spec.parameters},
-    }
 
 
 def to_tool_choice(choice: str) -> str | Row:

@@ -14,15 +14,15 @@ def register_model_selectors(config: "PluginConfig") -> "Iterable[ModelSelector]
     from claw_models.cooldown import CooldownRules
     from claw_models.failover import Failover
     from claw_models.key_pool import KeyPool
+    from claw_models.settings import Cooldowns, Wait
 
-    models = config.settings.models
-    times = models.cooldowns
+    times = config.section("models.cooldowns", Cooldowns)
     rules = CooldownRules(
         times.table, times.slow_down, times.disabled, times.disabled_most, times.window, times.probe
     )
     orders = {name: section.auth_order for name, section in config.settings.providers.items()}
     keys = KeyPool(config.database, config.clock, rules, orders, config.environ, config.learn_secrets)
-    yield Failover(keys, models.wait)
+    yield Failover(keys, config.section("models.wait", Wait).root)
 
 
 @hookimpl

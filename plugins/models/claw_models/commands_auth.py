@@ -277,7 +277,7 @@ def _put_order(tree: dict[str, Any], provider: str, names: Any) -> None:
 
 
 def require_provider(setup: "Setup", provider: str) -> None:
-    from claw.runtime import nearest
+    from claw import nearest
 
     lines = [line.name for line in providers_of(setup.found)]
     names = [name for name in dict.fromkeys((*lines, *setup.config.settings.providers)) if name != "*"]

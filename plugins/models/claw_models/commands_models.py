@@ -109,7 +109,7 @@ def use(
 ) -> None:
     """Let MODEL answer from now on: writes it into the config file. Its spares stay, unless --fallback names others."""
     from claw import ModelRef
-    from claw.runtime import file_of, load_setup, set_value
+    from claw.runtime import file_of, load_setup, owners_in, set_value
 
     setup = load_setup()
     aliases = setup.config.settings.models.aliases
@@ -123,7 +123,7 @@ def use(
     choice = config.agent(agent).settings.model
     fallbacks = fallback if fallback is not None else list(choice.fallbacks) if choice else []
     value = {"primary": model, "fallbacks": fallbacks} if fallbacks else model
-    changed = set_value(path, place, value, os.environ)
+    changed = set_value(path, place, value, os.environ, owners_in(os.environ))
     if why := _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
         typer.echo(t("{model} is selected, but cannot answer yet: {why}", model=model, why=why))
     else:

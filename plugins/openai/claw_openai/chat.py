@@ -30,6 +30,7 @@ from claw_provider_sdk import (
     CallIds,
     JsonRows,
     failure_said,
+    function_schema,
     new_call_id,
     provider_error,
     tool_arguments,
@@ -59,7 +60,7 @@ def body(
         wire[quirks.max_tokens_name] = most
     limited = quirks.tool_choice == "auto"
     if request.tools and not (limited and request.tool_choice == "none"):
-        wire["tools"] = [{"type": "function", "function": to_function(spec)} for spec in request.tools]
+        wire["tools"] = [{"type": "function", "function": function_schema(spec)} for spec in request.tools]
         wire["tool_choice"] = "auto" if limited else to_tool_choice(request.tool_choice)
     return wire | (thinking(request.thinking, quirks, thinks) if thinks != "never" else {})
 
@@ -81,15 +82,6 @@ def thinking(level: str, quirks: Quirks, thinks: str = "") -> Row:
         case "reasoning" if is_level:
             told["reasoning"] = {"effort": level}
     return told
-
-
-def to_function(spec: ToolSpec) -> Row:
-    """Convert a tool, its schema unchanged."""
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": {"type": "object", **spec.parameters},
-    }
 
 
 def to_tool_choice(choice: str) -> str | Row:

@@ -31,12 +31,13 @@ from claw_provider_sdk import (
     CallIds,
     JsonRows,
     failure_said,
+    function_schema,
     new_call_id,
     provider_error,
     tool_arguments,
 )
 
-from claw_openai.chat import Row, apart, to_function
+from claw_openai.chat import Row, apart
 
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
@@ -59,7 +60,9 @@ def body(request: Request, items: "ResponseItems", max_tokens: int | None, think
     if most := request.max_tokens or max_tokens:
         wire["max_output_tokens"] = most
     if request.tools:
-        wire["tools"] = [{"type": "function", "strict": False, **to_function(spec)} for spec in request.tools]
+        wire["tools"] = [
+            {"type": "function", "strict": False, **function_schema(spec)} for spec in request.tools
+        ]
         wire["tool_choice"] = to_tool_choice(request.tool_choice)
     if request.thinking in ("low", "medium", "high") and thinks != "never":
         wire["reasoning"] = {"effort": request.thinking, "summary": "auto"}

@@ -10,7 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 
 import msgspec
-from claw import Assistant, ClawError, UsageError, User, nearest_argument
+from claw import Assistant, ClawError, UsageError, User, nearest
 from claw.runtime import (
     JsonlSessionStore,
     MessageRecord,
@@ -150,7 +150,7 @@ def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:
         "there is no conversation {name}",
         fix="did you mean {near}? claw sessions list shows them all",
         name=name,
-        near=nearest_argument(name, keys),
+        near=nearest(name, keys, 0),
     )
 
 

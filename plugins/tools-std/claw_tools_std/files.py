@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest_argument, result_limit, tool
+from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest, result_limit, tool
 
 MOST_READ_BYTES = 20_000_000
 MOST_EDIT_BYTES = 20_000_000
@@ -280,7 +280,7 @@ def _similar_name(context: ToolContext, path: str) -> str:
         return ""
     if not names or name in names or len(names) > MOST_NEIGHBOURS or len(name) > MOST_NAME_CHARS:
         return ""
-    best = nearest_argument(name, names)
+    best = nearest(name, names, 0)
     return posixpath.join(folder, best) if difflib.SequenceMatcher(None, name, best).ratio() > 0.6 else ""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from claw import Tool, ToolContext, ToolError, ToolResult, nearest_argument, tool
+from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
 
 from claw_tools_std import programs, running
 
@@ -218,7 +218,7 @@ class ShellTools:
         there = {session.id: session for session in self._of(conversation)}
         if session_id in there:
             return there[session_id]
-        hint = f"; did you mean {nearest_argument(session_id or '', there)}?" if there else "; none runs"
+        hint = f"; did you mean {nearest(session_id or '', there, 0)}?" if there else "; none runs"
         raise ToolError(
             "there is no background command {id}{hint}", id=session_id or "without session_id", hint=hint
         )

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMES = {
-    "errors": "provider_error failure_said",
-    "model_facts": "ModelFigures model_figures",
-    "schema_dialects": "gemini_schema openai_strict_schema strict_schema_problem",
+    "errors": "decoded_body provider_error failure_said",
+    "model_facts": "ModelFigures ModelTable model_figures",
+    "schema_dialects": "function_schema gemini_schema openai_strict_schema strict_schema_problem",
     "stream": "CallIds JsonRows STREAM_DONE base_url stream_answer new_call_id tool_arguments",
     "timeouts": "StreamTimeouts",
-    "vendor_client": "VendorClients",
+    "vendor_client": "VendorClients VendorProvider",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

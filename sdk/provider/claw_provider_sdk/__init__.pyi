@@ -1,14 +1,17 @@
 """For type checkers: the public names of claw_provider_sdk, as ``__init__`` finds them."""
 
 from claw_provider_sdk.errors import (
+    decoded_body as decoded_body,
     failure_said as failure_said,
     provider_error as provider_error,
 )
 from claw_provider_sdk.model_facts import (
     ModelFigures as ModelFigures,
+    ModelTable as ModelTable,
     model_figures as model_figures,
 )
 from claw_provider_sdk.schema_dialects import (
+    function_schema as function_schema,
     gemini_schema as gemini_schema,
     openai_strict_schema as openai_strict_schema,
     strict_schema_problem as strict_schema_problem,
@@ -27,6 +30,7 @@ from claw_provider_sdk.timeouts import (
 )
 from claw_provider_sdk.vendor_client import (
     VendorClients as VendorClients,
+    VendorProvider as VendorProvider,
 )
 
 __all__: list[str]

@@ -273,3 +273,11 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 def _short(text: str, limit: int = 300) -> str:
     return with_ellipsis(" ".join(text.split()), limit)
+
+
+def decoded_body(content: bytes) -> Any:
+    """Decode the body of an error: its JSON, or its text where it is none."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return content.decode(errors="replace")

@@ -6,7 +6,7 @@ An unknown figure is left out, never guessed.
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from claw import Price
@@ -29,6 +29,26 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 M = TypeVar("M", bound=ModelFigures)
+
+
+class ModelTable(msgspec.Struct, Generic[M], frozen=True, forbid_unknown_fields=True):
+    """A data file with the models of one vendor. ``source``: the page of its figures."""
+
+    source: str
+    models: dict[str, M]
+
+    @classmethod
+    def read(cls, data: bytes, row: type[M]) -> "ModelTable[M]":
+        """Read a data file, its rows as ``row``.
+
+        :raises msgspec.ValidationError: a field of it is wrong.
+        """
+        return msgspec.json.decode(data, type=ModelTable[row])  # type: ignore[valid-type]
+
+    def price(self, model: str) -> Price | None:
+        """Return the price of a model; None when the table does not have it."""
+        known = model_figures(self.models, model)
+        return known.price if known else None
 
 
 def model_figures(models: Mapping[str, M], name: str) -> M | None:

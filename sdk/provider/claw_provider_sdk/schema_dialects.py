@@ -9,7 +9,7 @@ Google, "Schema" of the Gemini API (the classic ``parameters`` field).
 from collections.abc import Mapping
 from typing import Any
 
-from claw import t
+from claw import ToolSpec, t
 
 Schema = Mapping[str, Any]
 
@@ -30,6 +30,15 @@ _STRICT_UNSUPPORTED = ("not", "if", "then", "else", "dependentRequired", "depend
 
 class _UnsupportedSchema(Exception):
     """The dialect cannot express this schema; the text says where and why."""
+
+
+def function_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return a tool as a function of the chat completions API, its schema unchanged."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": {"type": "object", **spec.parameters},
+    }
 
 
 def gemini_schema(schema: Schema) -> dict[str, Any]:

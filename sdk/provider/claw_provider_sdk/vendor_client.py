@@ -1,4 +1,4 @@
-"""Clients of a vendor's SDK, one for each key, imported at the first use."""
+"""The parts that providers over a vendor's SDK share: its clients, one for each key, and what they answer for."""
 
 import asyncio
 import shlex
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from claw import Credential, ProviderError
+from claw import Credential, Price, ProviderError
+
+from claw_provider_sdk.timeouts import StreamTimeouts
 
 
 class VendorClients:
@@ -40,3 +42,46 @@ class VendorClients:
             if key not in self._made:
                 self._made[key] = self._make(sdk, key.secret if key else "")
         return self._made[key]
+
+
+class VendorProvider:
+    """The part of a provider over a vendor's SDK that does not depend on the SDK.
+
+    :param config: the provider's section.
+    :param keys: returns the keys to try, in order; one with an empty secret on this machine, where none is needed.
+    :param http: makes the shared ``httpx2.AsyncClient`` for an address; asked at the first call.
+    :param free: it runs on this machine.
+    :cvar vendor_url: the vendor's own address: only there its prices hold.
+    """
+
+    vendor_url = ""
+
+    def __init__(
+        self,
+        name: str,
+        config: Any,
+        base_url: str,
+        keys: Callable[[], tuple[Credential, ...]],
+        http: Callable[[str], Any],
+        free: bool = False,
+    ) -> None:
+        self.name, self._base_url, self._free = name, base_url, free
+        self._config, self._keys, self._http = config, keys, http
+        self._patience = StreamTimeouts.of(config)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._base_url!r})"
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Return the keys to try, in order."""
+        return self._keys()
+
+    def price(self, model: str) -> Price | None:
+        """Return the vendor's price if the vendor is called; zero on this machine."""
+        if self._free:
+            return Price(0.0, 0.0)
+        return self._vendor_price(model) if self._base_url == self.vendor_url else None
+
+    def _vendor_price(self, model: str) -> Price | None:
+        """Return the price that the vendor publishes; None when it is not known."""
+        return None

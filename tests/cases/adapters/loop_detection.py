@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from claw.config.agents import LoopDetection
 from claw_loop_guard.detector import CallRecord, call_record, detect_loop, limits_of, outcome_of
+from claw_loop_guard.settings import LoopDetection
 
 FUNCTIONS = (
     "claw_loop_guard.detector:detect_loop",

@@ -2,7 +2,6 @@
 
 import pytest
 from claw import Text, ToolCall
-from claw.config.agents import LoopDetection
 from claw_loop_guard.detector import (
     BREAKER,
     MAX_UNREADABLE,
@@ -14,6 +13,7 @@ from claw_loop_guard.detector import (
     limits_of,
     outcome_of,
 )
+from claw_loop_guard.settings import LoopDetection
 from hypothesis import given, strategies as st
 
 

@@ -1,12 +1,11 @@
 """The loop guard as a reviewer: one detector for each turn, by the settings of the file or of the agent."""
 
-from types import SimpleNamespace
-
 import pytest
 from claw import UNREADABLE_CALL, Address, CallContext, Sender, ToolCall, ToolResult
 from claw_loop_guard import reviewer
-from claw_loop_guard.detector import LoopLimits
+from claw_loop_guard.detector import LoopLimits, limits_of
 from claw_loop_guard.reviewer import LoopGuard
+from claw_loop_guard.settings import LoopDetection
 
 SHORT = LoopLimits(warn=1, refuse=2, stop=3)
 
@@ -48,11 +47,8 @@ def test_only_the_newest_turns_are_remembered(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_agent_may_have_limits_of_its_own() -> None:
-    section = SimpleNamespace(enabled=False, detectors=SimpleNamespace(
-        generic_repeat=True, known_poll_no_progress=True, ping_pong=True), history_size=30, warning_threshold=1,
-        critical_threshold=2, breaker_threshold=3)  # fmt: skip
-    tools = SimpleNamespace(model_fields_set={"loop_detection"}, loop_detection=section)
-    guard, around = LoopGuard(SHORT), context(settings=SimpleNamespace(tools=tools))
+    off = limits_of(LoopDetection(enabled=False))
+    guard, around = LoopGuard(SHORT, {"a": off}), context()
 
     assert [guard.before(ToolCall(str(at), "look", {}), around) for at in range(9)] == [None] * 9
 

@@ -127,6 +127,7 @@ def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
     """Fix what can be fixed; return what is left, and what was done."""
     from claw.cli.config import file_of
     from claw.config.editor import set_value
+    from claw.host.discovery import owners_in
 
     from claw_admin.doctor.checks import fix_permissions
 
@@ -137,7 +138,7 @@ def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
                 done.append(fix_permissions(one))
             elif one.edit:
                 key, value = one.edit
-                set_value(file_of(os.environ), key, value, os.environ)
+                set_value(file_of(os.environ), key, value, os.environ, owners_in(os.environ))
                 done.append(f"claw config set {key} {str(value).lower()}")
             else:
                 left.append(one)

@@ -15,7 +15,7 @@ from claw.cli.output import document, table
 from claw.cli.plugin_commands import AsJson
 from claw.cli.plugin_list import unknown_plugin_error
 from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of, plugin_states, use_configured_locale
+from claw.host.discovery import home_of, owners_in, plugin_states, use_configured_locale
 from claw.host.integrity import find_damages, plain
 from claw.host.manifest import installed_plugins
 from claw.host.overlay import EDITABLE_FILE, pip_command
@@ -164,12 +164,14 @@ def _set_enabled(plugin: str, *, on: bool) -> None:
     if on:
         CrashGuard(_home() / "plugins").reset(plugin)
     file = file_of(os.environ)
-    editor.set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ)
+    owners = owners_in(os.environ)
+    editor.set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ, owners)
     listed = read_config(file).tree.get("plugins", {})
     if on and plugin in (denied := listed.get("deny") or []):
-        editor.set_value(file, "plugins.deny", [word for word in denied if word != plugin], os.environ)
+        kept = [word for word in denied if word != plugin]
+        editor.set_value(file, "plugins.deny", kept, os.environ, owners)
     if on and isinstance(allowed := listed.get("allow"), list) and plugin not in allowed:
-        editor.set_value(file, "plugins.allow[]", plugin, os.environ)
+        editor.set_value(file, "plugins.allow[]", plugin, os.environ, owners)
     state = next(one for one in plugin_states() if one.id == plugin)
     typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from claw import nearest
 from claw.cli.config import file_of
 from claw.config import source
-from claw.config.paths import nearest
 from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of
+from claw.host.discovery import home_of, owners_in
 from claw.host.manifest import InstalledPlugin, ProviderDeclaration, installed_plugins, providers_of
 from claw.i18n import LANGUAGES, t
 from claw.storage import files
@@ -132,9 +132,8 @@ def write_config(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]
         "editors: claw config schema."
     )
     text = f"{head}\n{yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False)}"
-    validate_source(
-        source.ConfigSource(path, text, *source.parse(text, file=str(path))), path.parent, environ
-    )
+    read = source.ConfigSource(path, text, *source.parse(text, file=str(path)))
+    validate_source(read, path.parent, environ, owners_in(environ))
     files.make_folder(path.parent)
     files.replace_file(path, text.encode())
 
@@ -162,7 +161,7 @@ def _default_agent(home: Path) -> str:
     from claw.config import load
 
     try:
-        return load(home, os.environ).default_agent_id
+        return load(home, os.environ, owners_in(os.environ)).default_agent_id
     except ClawError:
         return "default"
 
