@@ -283,7 +283,6 @@ CONFIG_KEY_PACKAGES = {
     "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
     "approvals": "claw-approvals",
     "session.keep": "claw-sessions",
-    "session.keep": "claw-sessions",
 }  # fmt: skip
 """Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
 the hint when it is not installed."""
