@@ -37,7 +37,7 @@ _NAMES = {
     "claw.contracts.diagnostics": "Finding",
     "claw.contracts.errors": (
         "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError "
-        "ToolError UsageError"
+        "ToolError UsageError nearest"
     ),
     "claw.contracts.events": (
         "AttemptFailed Event MessageRecorded Notice Retrying RunEnded StepEnded StepStarted "
@@ -57,7 +57,7 @@ _NAMES = {
         "CallAccount Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt "
         "TextDelta ThinkingDelta ToolSpec bill_to current_account tool_mode_of with_purpose"
     ),
-    "claw.contracts.text": "nearest result_limit",
+    "claw.contracts.text": "result_limit",
     "claw.contracts.tool": "Sandbox Tool ToolContext ToolResult tool",
     "claw.contracts.tool_schema": "check_arguments",
     "claw.contracts.transcript": (

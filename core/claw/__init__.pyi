@@ -40,6 +40,7 @@ from claw.contracts.errors import (
     ProviderError as ProviderError,
     ToolError as ToolError,
     UsageError as UsageError,
+    nearest as nearest,
 )
 from claw.contracts.events import (
     AttemptFailed as AttemptFailed,
@@ -117,7 +118,6 @@ from claw.contracts.provider import (
     with_purpose as with_purpose,
 )
 from claw.contracts.text import (
-    nearest as nearest,
     result_limit as result_limit,
 )
 from claw.contracts.tool import (

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from claw.cli.output import document, table
-from claw.contracts.errors import ConfigError, UsageError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, UsageError, nearest
 from claw.host.discovery import home_of, installed_plugins, plugin_states, states_of
 from claw.host.overlay import installed_in
 from claw.host.state import PluginState

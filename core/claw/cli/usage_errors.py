@@ -8,8 +8,7 @@ import re
 from typing import Any
 
 from claw.cli.plugin_commands import PACKAGE_OF, missing_command_error
-from claw.contracts.errors import UsageError
-from claw.contracts.text import nearest
+from claw.contracts.errors import UsageError, nearest
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _KINDS = {

@@ -13,8 +13,7 @@ from claw.config.paths import Layout, Path, normalise_agent_id
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, schema_violations
 from claw.config.values import Secret
-from claw.contracts.errors import ConfigError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, nearest
 
 _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
 

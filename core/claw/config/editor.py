@@ -27,8 +27,7 @@ from claw.config.paths import (
     split_key,
     value_at,
 )
-from claw.contracts.errors import ConfigError, UsageError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, UsageError, nearest
 from claw.storage import files
 
 _MISSING: Any = object()

@@ -10,8 +10,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Path, format_key, line_of, value_at
 from claw.config.source import SubstitutedText
-from claw.contracts.errors import ConfigError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
 _TEXT = ("must be a string", "Put it in quotes")

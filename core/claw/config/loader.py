@@ -30,8 +30,7 @@ from claw.config.paths import (
     without_values,
 )
 from claw.config.source import substitute_all
-from claw.contracts.errors import ConfigError, UsageError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, UsageError, nearest
 
 __all__ = ["Agent", "Config", "ConfigErrors", "load", "validate_section", "validate_source"]
 

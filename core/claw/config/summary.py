@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from claw.config.paths import Path, normalise_layout
-from claw.contracts.text import nearest
+from claw.contracts.errors import nearest
 
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""

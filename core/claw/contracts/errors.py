@@ -12,6 +12,9 @@ ClawError            (exit 1) something that a person can fix: the problem, its 
     └── FenceError   a path or an address that this agent may not access
 """
 
+import difflib
+from collections.abc import Iterable
+
 from claw.i18n import t
 
 
@@ -200,3 +203,16 @@ class ToolError(ClawError):
 
 class FenceError(ToolError):
     """A path or an address that this agent may not access."""
+
+
+_MOST_COMPARED = 100  # letters of an unknown word: a model may write a megabyte
+
+
+def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """Return the known word that is closest to ``word``, ignoring case; None when none is similar.
+
+    :param least: the similarity from which a word counts, 0 to 1; 0 = the closest one, whatever it is.
+    """
+    by_lower = {name.lower(): name for name in known}
+    hits = difflib.get_close_matches(word[:_MOST_COMPARED].lower(), by_lower, n=1, cutoff=least)
+    return by_lower[hits[0]] if hits else None

@@ -4,11 +4,10 @@ A long result keeps its head, and its tail too if the tail looks important: an e
 document, a total.
 """
 
-import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -69,19 +68,6 @@ def truncate(text: str, limit: int, suffix: str | None = None, min_keep: int = M
 def with_ellipsis(text: str, most: int) -> str:
     """Cut ``text`` to ``most`` characters; an ellipsis marks the cut."""
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-_MOST_COMPARED = 100  # letters of an unknown word: a model may write a megabyte
-
-
-def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the known word that is closest to ``word``, ignoring case; None when none is similar.
-
-    :param least: the similarity from which a word counts, 0 to 1; 0 = the closest one, whatever it is.
-    """
-    by_lower = {name.lower(): name for name in known}
-    hits = difflib.get_close_matches(word[:_MOST_COMPARED].lower(), by_lower, n=1, cutoff=least)
-    return by_lower[hits[0]] if hits else None
 
 
 def truncate_blocks(

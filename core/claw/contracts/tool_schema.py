@@ -10,8 +10,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
-from claw.contracts.errors import ClawError, ToolError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ClawError, ToolError, nearest
 from claw.i18n import t
 
 Read = Callable[[dict[str, Any]], dict[str, Any]]

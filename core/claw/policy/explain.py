@@ -10,7 +10,7 @@ from typing import Any
 
 from claw.config.paths import format_key
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED
-from claw.contracts.text import nearest
+from claw.contracts.errors import nearest
 from claw.i18n import t
 from claw.policy import Judgement, Layer, ToolFact
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from claw.config.paths import format_key
-from claw.contracts.errors import ConfigError
-from claw.contracts.text import nearest
+from claw.contracts.errors import ConfigError, nearest
 from claw.policy.catalog import (
     CORE_TOOLS,
     GROUPS,
