@@ -50,7 +50,7 @@ from claw.host.state import PluginState, choose_default_model, config_key_errors
 from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy import RunFacts, ToolFact, judge_tools, tool_fact, unknown_words
-from claw.policy.catalog import CORE_TOOLS, GROUPS
+from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 from claw.security.admission import PAIRED_PEOPLE, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor
@@ -214,7 +214,7 @@ class App:
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
         """Log unknown names in the config file, clashes of tools, and quarantined plugins: a line each, once."""
         setup = self.setup
-        known = installed_names((state.found for state in self.host.standings), CORE_TOOLS, GROUPS)
+        known = installed_names((state.found for state in self.host.standings), CORE_TOOLS, TOOL_GROUPS)
         unnamed = unknown_words(self.config, facts, _called(setup.found))
         clashes = judge_tools(facts, (), RunFacts()).conflicts
         for line in (

@@ -19,13 +19,13 @@ _NAMES = {
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of parse_key "
-        "queue_kind_of route_message sender_of"
+        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of "
+        "parse_key queue_kind_of route_message sender_of"
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
     "claw.agent.turn_context": (
-        "Runtime TOOL_CHOICES TurnContext TurnOptions check_tool_choice fence_of resolve_turn"
+        "TOOL_CHOICES Runtime TurnContext TurnOptions check_tool_choice fence_of resolve_turn"
     ),
     "claw.app": "App Setup command_host load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
@@ -33,20 +33,26 @@ _NAMES = {
     "claw.cli.errors": "report_error",
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
-    "claw.cli.tools": "AccountOption AgentOption ChannelOption GroupOption SenderOption probe_message",
+    "claw.cli.plugin_list": "unknown_plugin_error",
+    "claw.cli.tools": (
+        "AccountOption AgentOption ChannelOption DepthOption GroupOption ModelOption OwnerOption "
+        "SandboxOption SenderOption explanation_data judged_models probe_message run_data"
+    ),
     # The config file
     "claw.config.agents": "AgentSettings is_interpreter",
     "claw.config.channels": "QueueSettings",
     "claw.config.checks": "webhooks_without_listener",
     "claw.config.editor": "set_value",
-    "claw.config.errors": "ConfigErrors",
-    "claw.config.loader": "validate_source",
-    "claw.config.models": "Retention",
-    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource",
+    "claw.config.errors": "ConfigErrors ErrorFactory",
+    "claw.config.loader": "Config validate_section validate_source",
+    "claw.config.models": "Retention Settings",
+    "claw.config.paths": "format_key",
+    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource read_config",
+    "claw.config.summary": "ANY_ENDPOINT ConfigOutline schema_violations",
     "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
-    "claw.contracts.diagnostics": "BLOCKED DISABLED LOADED QUARANTINED",
+    "claw.contracts.diagnostics": "BLOCKED DISABLED INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement",
     "claw.contracts.prompt": "RenderedSection size_of",
@@ -59,22 +65,31 @@ _NAMES = {
     ),
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
-    "claw.host.discovery": "home_of open_state owners_in",
-    "claw.host.integrity": "changed_files",
+    "claw.host.crash_guard": "CrashGuard",
+    "claw.host.discovery": "home_of open_state owners_in plugin_states use_configured_locale",
+    "claw.host.integrity": (
+        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages "
+        "find_record normalise_distribution unusable_lock"
+    ),
     "claw.host.isolation": (
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout within"
     ),
+    "claw.host.manager": "Host",
     "claw.host.manifest": (
-        "FIRST_PARTY KIND_OF_HOOK Manifest ProviderDeclaration ToolDeclaration installed_plugins "
-        "parse_manifest providers_of variables_of"
+        "FIRST_PARTY KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
+        "api_matches installed_plugins parse_manifest providers_of variables_of"
     ),
-    "claw.host.overlay": "GATEWAY_LOCK pip_command",
+    "claw.host.overlay": (
+        "CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK pip_command"
+    ),
     "claw.host.registry": "BUILTIN Contribution account_of channel_key",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy
-    "claw.policy": "RunFacts ToolFact group_scope",
-    "claw.policy.catalog": "matches_pattern normalise_tool_name",
+    "claw.policy": "LAYERS Judgement Layer RunFacts ToolFact group_scope",
+    "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
+    "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS restricts",
+    "claw.policy.explain": "Explanation explain_tool",
     "claw.policy.matching": "ToolMatcher",
     "claw.policy.subjects": "is_core_tool",
     # Security: admission, secrets, workspace files, text of other people
@@ -91,7 +106,7 @@ _NAMES = {
     "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",
     "claw.storage.database": "Database",
     "claw.storage.files": (
-        "Disk Lock SYSTEM_DISK archive_results cannot_write dated_name delete_older delete_results "
+        "SYSTEM_DISK Disk Lock archive_results cannot_write dated_name delete_older delete_results "
         "lock_holder make_folder replace_file results_folder safe_file_name session_file set_aside"
     ),
     "claw.storage.freshness": "zone_of",
@@ -99,9 +114,9 @@ _NAMES = {
     "claw.storage.overrides": "Overrides",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
     "claw.storage.records": (
-        "BranchSummary CompactionRecord CustomMessage Entry MemoryFlushRecord MessageRecord ModelChange "
-        "Omission ParsedSession SUMMARY SessionHeader ThinkingLevelChange UnknownRecord encode_record "
-        "lines_of parse_session without_bad_lines"
+        "SUMMARY BranchSummary CompactionRecord CustomMessage Entry MemoryFlushRecord MessageRecord "
+        "ModelChange Omission ParsedSession SessionHeader ThinkingLevelChange UnknownRecord "
+        "encode_record lines_of parse_session without_bad_lines"
     ),
     "claw.storage.sessions": "JsonlSessionStore Session",
     "claw.storage.turn_log": "retry_until_written",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from claw import Secret
-from claw.config import Config, ConfigErrors, load
+from claw.config import Config, ConfigErrors, load_config
 from claw.config.agents import AgentSettings
 from claw.config.channels import ChannelConfig
 from claw.config.checks import InstalledNames, check_installed
@@ -59,7 +59,7 @@ agents:
 def given_file(home: Path, text: str | dict[str, Any], environ: dict[str, str] | None = None) -> Config:
     path = home / ("config.yaml" if isinstance(text, str) else "config.json")
     path.write_text(text if isinstance(text, str) else json.dumps(text, indent=1), encoding="utf-8")
-    return load(home, {"HOME": "/home/me"} | (environ or {}))
+    return load_config(home, {"HOME": "/home/me"} | (environ or {}))
 
 
 def refusal(home: Path, text: str) -> ConfigError:
@@ -70,7 +70,7 @@ def refusal(home: Path, text: str) -> ConfigError:
 
 class TestAgents:
     def test_without_a_file_there_is_one_agent_and_everything_is_at_its_default(self, tmp_path: Path) -> None:
-        config = load(tmp_path / "nowhere", {})
+        config = load_config(tmp_path / "nowhere", {})
         assert config.agent_ids == ("default",)
         agent = config.agent()
         assert (agent.id, agent.key, agent.key_of("tools")) == (

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from claw.config import load
+from claw.config import load_config
 from claw.config.checks import check_installed, installed_names, missing_plugins
 from claw.config.summary import schema_violations
 from claw.host.discovery import states_of
@@ -81,7 +81,7 @@ def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) 
         "tools": {"allow": ["acme_status"]},
     }
     (tmp_path / "config.json").write_text(json.dumps(tree))
-    config = load(tmp_path, {})
+    config = load_config(tmp_path, {})
     compatible = InstalledPlugin(
         "openai", "x", "x", "1", manifest=Manifest("openai", providers=(ProviderDeclaration("*"),))
     )

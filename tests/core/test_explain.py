@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from claw import i18n
-from claw.config import Config, load
+from claw.config import Config, load_config
 from claw.config.editor import parse_value, set_value, unset_value
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
@@ -62,7 +62,7 @@ def ask(
     home: Path, tool: str, run: RunFacts = OWNER, brought: tuple[Brought, ...] = BROUGHT, spares: tuple[str, ...] = (),
     lacking: str = "",
 ) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
-    config = load(home, {})
+    config = load_config(home, {})
     suppliers = config.settings.tools.suppliers
     facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
     facts.sort(key=lambda fact: fact.plugin is not None)
@@ -359,7 +359,7 @@ class TestBeyondPolicy:
         )
 
     def ask(self, home: Path, tool: str, *plugin_states: PluginState) -> Explanation:
-        config = load(home, {})
+        config = load_config(home, {})
         judged = resolve_tools(config, OWNER, [ToolFact("read", supplier="tools-std")])
         answer = explain_tool(tool, config, judged, plugin_states)
         assert not answer.available and not answer.steps
@@ -370,20 +370,20 @@ class TestBeyondPolicy:
         answer = self.ask(tmp_path, "acme_status", self.standing("disabled"))
         assert (answer.stage, answer.key, answer.line) == ("disabled", "plugins.entries.acme.enabled", 4)
         carry_out(answer.edits, path)
-        assert load(tmp_path, {}).settings.plugins.entries["acme"].enabled
+        assert load_config(tmp_path, {}).settings.plugins.entries["acme"].enabled
 
     def test_blocked_by_deny(self, tmp_path: Path) -> None:
         path = write(tmp_path, {"plugins": {"deny": ["x", "acme"]}})
         answer = self.ask(tmp_path, "acme_status", self.standing("blocked"))
         assert (answer.stage, answer.key) == ("blocked", "plugins.deny[1]")
         carry_out(answer.edits, path)
-        assert load(tmp_path, {}).settings.plugins.deny == ("x",)
+        assert load_config(tmp_path, {}).settings.plugins.deny == ("x",)
 
     def test_blocked_because_not_allowed(self, tmp_path: Path) -> None:
         path = write(tmp_path, {"plugins": {"allow": ["x"]}})
         answer = self.ask(tmp_path, "acme_status", self.standing("blocked"))
         carry_out(answer.edits, path)
-        assert load(tmp_path, {}).settings.plugins.allow == ("x", "acme")
+        assert load_config(tmp_path, {}).settings.plugins.allow == ("x", "acme")
 
     def test_quarantined_is_told_with_stage_cause_and_mend(self, tmp_path: Path) -> None:
         write(tmp_path, {})

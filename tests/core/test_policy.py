@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from claw.agent import routing, turn_context
-from claw.config import Config, load
+from claw.config import Config, load_config
 from claw.contracts.messages import Sender
 from claw.policy import (
     LAYERS,
@@ -21,7 +21,7 @@ from claw.policy import (
     tool_fact,
     unknown_words,
 )
-from claw.policy.catalog import CORE_TOOLS, GROUPS, PROFILES, matches_pattern, normalise_tool_name
+from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name
 from claw.policy.engine import judge_runs
 from claw.policy.layers import ListEntry
 from claw.testing import FakeTool
@@ -36,7 +36,7 @@ FACTS = CORE + ACME + SKY
 
 def config_of(home: Path, tree: dict[str, Any]) -> Config:
     (home / "config.json").write_text(json.dumps(tree), encoding="utf-8")
-    return load(home, {})
+    return load_config(home, {})
 
 
 def standing(
@@ -361,7 +361,7 @@ def test_words_that_name_nothing_are_told_with_their_place_and_the_nearest_name(
         "channels:\n  telegram:\n    groups:\n      '-1':\n"
         "        tools: {allow: ['read*', weather, idle, 'zz*', idle_do, 'idle_*']}\n"
     )
-    found = unknown_words(load(tmp_path, {}), FACTS, ["idle", "idle_do"])
+    found = unknown_words(load_config(tmp_path, {}), FACTS, ["idle", "idle_do"])
     assert [(error.key, error.line) for error in found] == [
         ("tools.deny[0]", 3),
         ("channels.telegram.groups.-1.tools.allow[3]", 13),
@@ -373,7 +373,7 @@ def test_words_that_name_nothing_are_told_with_their_place_and_the_nearest_name(
 
 
 def test_groups_and_profiles_name_core_tools_only() -> None:
-    assert set().union(*GROUPS.values()) <= set(CORE_TOOLS)
+    assert set().union(*TOOL_GROUPS.values()) <= set(CORE_TOOLS)
     assert set().union(*PROFILES.values()) - {"*"} <= set(CORE_TOOLS)
 
 

@@ -111,7 +111,7 @@ def test_every_config_is_sound(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
     (tmp_path / "config.yaml").chmod(0o600)
     named = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "sk-something")
-    claw.config.load(tmp_path, named)
+    claw.config.load_config(tmp_path, named)
 
 
 @pytest.mark.parametrize("block", blocks("python", "toml"), ids=str)

@@ -143,20 +143,20 @@ def file_of(environ: Mapping[str, str]) -> Path:
 
 def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return errors and warnings of the file in ``home``; installed plugins are checked by their manifests."""
-    from claw.config import ConfigErrors, load
+    from claw.config import ConfigErrors, load_config
     from claw.config.checks import check_installed, installed_names
     from claw.host.discovery import installed_plugins, states_of
     from claw.host.state import config_key_errors
-    from claw.policy.catalog import CORE_TOOLS, GROUPS
+    from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 
     try:
-        config = load(home, environ, owners_in(environ))
+        config = load_config(home, environ, owners_in(environ))
     except ConfigErrors as several:
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
     found = installed_plugins(home)
-    known = installed_names(found, CORE_TOOLS, GROUPS)
+    known = installed_names(found, CORE_TOOLS, TOOL_GROUPS)
     states = states_of(found, config.raw, environ, file=config.file, lines=config.error_factory.lines)
     return config_key_errors(config, states), [
         *config.warnings,

@@ -32,7 +32,7 @@ from claw.config.paths import (
 from claw.config.source import substitute_all
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
-__all__ = ["Agent", "Config", "ConfigErrors", "load", "validate_section", "validate_source"]
+__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_section", "validate_source"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -218,7 +218,7 @@ class Config:
         return self.home / written
 
 
-def load(home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners) -> Config:
+def load_config(home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners) -> Config:
     """Read the config file of ``home``; without one, use the defaults.
 
     :param owners: of the keys that plugins own; a key without an owner is not known.

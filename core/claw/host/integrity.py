@@ -125,7 +125,9 @@ def find_record(found: InstalledPlugin) -> Path | None:
     """Find the RECORD of a plugin; None for an editable install, which its author may change."""
     if found.folder is None:
         return None
-    info = dist_info_folders(found.folder.parents[found.package.count(".")]).get(plain(found.distribution))
+    info = dist_info_folders(found.folder.parents[found.package.count(".")]).get(
+        normalise_distribution(found.distribution)
+    )
     return info / "RECORD" if info else None
 
 
@@ -133,7 +135,7 @@ def _check_plugin(
     found: InstalledPlugin, expected: ExpectedHashes, seen: Mapping[str, Any], fresh: dict[str, Any]
 ) -> Iterator[FileDamage]:
     """Yield the damages of one plugin; files unchanged since the last check are not read again."""
-    name, record = plain(found.distribution), find_record(found)
+    name, record = normalise_distribution(found.distribution), find_record(found)
     if record is None or name not in expected.records:
         return
     text = record.read_bytes()
@@ -215,7 +217,9 @@ def _check_file(
 def find_damages(found: Sequence[InstalledPlugin], home: Path) -> tuple[FileDamage, ...]:
     """Find every damaged file of all plugins and of the current layer; every file is read."""
     wanted = expected_hashes(home)
-    places = {plain(one.distribution): record for one in found if (record := find_record(one))}
+    places = {
+        normalise_distribution(one.distribution): record for one in found if (record := find_record(one))
+    }
     layer = home / LAYERS_FOLDER / CURRENT_LINK
     for name, info in dist_info_folders(layer).items() if layer.exists() else ():
         places.setdefault(name, info.resolve() / "RECORD")
@@ -231,7 +235,7 @@ def find_damages(found: Sequence[InstalledPlugin], home: Path) -> tuple[FileDama
     return tuple(bad)
 
 
-def plain(name: str) -> str:
+def normalise_distribution(name: str) -> str:
     """Normalise the name of a distribution. Source: packaging.python.org, "Names and normalization"."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -239,6 +243,6 @@ def plain(name: str) -> str:
 def dist_info_folders(folder: Path) -> dict[str, Path]:
     """List the distributions installed in ``folder``, normalised name → ``.dist-info``."""
     return {
-        plain(info.name.removesuffix(".dist-info").rpartition("-")[0]): info
+        normalise_distribution(info.name.removesuffix(".dist-info").rpartition("-")[0]): info
         for info in folder.glob("*.dist-info")
     }

@@ -35,9 +35,9 @@ _GROUP_MEMBERS = {
     "media": "image tts",
 }
 PLUGINS_GROUP = "group:plugins"
-GROUPS = {f"group:{name}": frozenset(members.split()) for name, members in _GROUP_MEMBERS.items()}
-GROUPS["group:openclaw"] = frozenset().union(
-    *(members for name, members in GROUPS.items() if name not in ("group:fs", "group:runtime"))
+TOOL_GROUPS = {f"group:{name}": frozenset(members.split()) for name, members in _GROUP_MEMBERS.items()}
+TOOL_GROUPS["group:openclaw"] = frozenset().union(
+    *(members for name, members in TOOL_GROUPS.items() if name not in ("group:fs", "group:runtime"))
 )
 """Group → its core tools. ``group:plugins`` is not here: it depends on what is loaded."""
 

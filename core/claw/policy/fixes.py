@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from claw.config.paths import format_key
 from claw.policy import Judgement, Layer, RunFacts, ToolFact
-from claw.policy.catalog import GROUPS, SANDBOX_ALLOW, SANDBOX_DENY, normalise_tool_name
+from claw.policy.catalog import SANDBOX_ALLOW, SANDBOX_DENY, TOOL_GROUPS, normalise_tool_name
 from claw.policy.decision import Ruling
 from claw.policy.engine import restricts
 from claw.policy.layers import ListScope, PolicySections
@@ -171,7 +171,7 @@ def _undeny(name: str, key: str, sections: PolicySections, reach: ToolMatcher) -
             kept.append(word)
             continue
         hits.append(index)
-        kept += sorted((GROUPS.get(entry, frozenset()) | hit) - {name})
+        kept += sorted((TOOL_GROUPS.get(entry, frozenset()) | hit) - {name})
     if len(hits) == 1 and len(kept) == len(written) - 1 and written != ("*",):
         return ConfigEdit("unset", f"{key}[{hits[0]}]")
     return ConfigEdit("set", key, list(dict.fromkeys(kept)))

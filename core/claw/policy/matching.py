@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from claw.policy.catalog import GROUPS, PLUGINS_GROUP, is_pattern, names_matching, normalise_tool_name
+from claw.policy.catalog import PLUGINS_GROUP, TOOL_GROUPS, is_pattern, names_matching, normalise_tool_name
 from claw.policy.subjects import ToolFact
 
 
@@ -35,7 +35,7 @@ class ToolMatcher:
             return self._plugins[word]
         if is_pattern(word):
             return names_matching(word, self.names)
-        return GROUPS.get(word, frozenset((word,))) & self.names
+        return TOOL_GROUPS.get(word, frozenset((word,))) & self.names
 
     def is_opt_in(self, word: str) -> bool:
         """Return true if the word names plugin tools only: a tool, a plugin or all plugins, not a pattern."""

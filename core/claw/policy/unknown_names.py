@@ -7,8 +7,8 @@ from claw.config.paths import format_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.policy.catalog import (
     CORE_TOOLS,
-    GROUPS,
     PLUGINS_GROUP,
+    TOOL_GROUPS,
     is_pattern,
     matches_pattern,
     normalise_tool_name,
@@ -34,7 +34,9 @@ def unknown_words(
         | set(CORE_TOOLS)
         | set(map(normalise_tool_name, installed))
     )
-    known = names | {normalise_tool_name(fact.supplier or fact.plugin or "") for fact in facts} | set(GROUPS)
+    known = (
+        names | {normalise_tool_name(fact.supplier or fact.plugin or "") for fact in facts} | set(TOOL_GROUPS)
+    )
     known = (known | {PLUGINS_GROUP}) - {""}
     found = []
     for path, word in _words(config.layout.tree, ()):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from claw.app import load_setup
-from claw.config import load
+from claw.config import load_config
 from claw.config.checks import InstalledNames, check_installed as check_names
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.errors import ConfigError
@@ -69,7 +69,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
 def _tell(case: dict[str, Any], home: Path) -> list[str]:
     """The one refusal, or every warning."""
     try:
-        config = load(home, {})
+        config = load_config(home, {})
     except ConfigError as why:
         refused = why
     else:

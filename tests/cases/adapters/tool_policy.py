@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claw.config import load
+from claw.config import load_config
 from claw.contracts.messages import Sender
 from claw.policy import RunFacts, ToolFact, resolve_tools
 from claw.policy.catalog import PROFILES
@@ -55,7 +55,7 @@ def loaded(given: dict[str, Any], context: dict[str, Any], home: Path) -> Any:
     if "groups" in given:
         tree["channels"] = {(context["channel"] or "telegram"): {"groups": given["groups"]}}
     (home / "config.json").write_text(json.dumps(tree), encoding="utf-8")
-    config = load(home, {})
+    config = load_config(home, {})
     for name, entry in given.get("tools", {}).get("byProvider", {}).items():
         if unfit(entry):
             config = with_profile(config, entry["profile"], provider=name)

@@ -97,7 +97,9 @@ def local(section: dict[str, Any], home: Path, network: HttpClients) -> Any:
 
     (home / "config.yaml").write_text(yaml.safe_dump({"providers": {"local": section}}))
     (home / "config.yaml").chmod(0o600)
-    config = PluginConfig(claw.config.load(home, {}), "local", network.client, home / "plugins" / "local")
+    config = PluginConfig(
+        claw.config.load_config(home, {}), "local", network.client, home / "plugins" / "local"
+    )
     return next(iter(claw_local.register_providers(config)))
 
 

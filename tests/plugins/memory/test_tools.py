@@ -11,7 +11,7 @@ import claw_memory
 import pytest
 from claw import hookimpl
 from claw.agent.turn_context import notes_of
-from claw.config import load
+from claw.config import load_config
 from claw.contracts.errors import ConfigError
 from claw.contracts.provider import ToolSpec
 from claw.testing import (
@@ -361,7 +361,7 @@ def test_an_embedder_that_is_not_there_is_told_and_fails_the_indexing(
     (tmp_path / "config.yaml").write_text(
         "agents: {defaults: {memorySearch: {provider: acme}}}\n", encoding="utf-8"
     )
-    assert load(tmp_path, {}).agent("").settings.memory_search.provider == "acme"
+    assert load_config(tmp_path, {}).agent("").settings.memory_search.provider == "acme"
 
     done = claw("index")
 

@@ -5,12 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw.app import Setup, command_host
-from claw.config.models import Settings
-from claw.contracts.diagnostics import LOADED, Finding
-from claw.contracts.errors import ClawError, ConfigError
-from claw.contracts.provider import ModelRef, Provider, tool_mode_of
-from claw.i18n import t
+from claw import ClawError, ConfigError, Finding, ModelRef, Provider, t, tool_mode_of
+from claw.runtime import LOADED, Settings, Setup, command_host
 
 
 @dataclass(frozen=True, slots=True)

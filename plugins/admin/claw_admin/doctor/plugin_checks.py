@@ -5,12 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from claw.config.paths import format_key
-from claw.config.summary import ANY_ENDPOINT, ConfigOutline, schema_violations
-from claw.contracts.diagnostics import DISABLED, INCOMPATIBLE, LOADED, QUARANTINED, Finding
-from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration, api_matches
-from claw.host.state import PluginState
-from claw.i18n import t
+from claw import Finding, t
+from claw.runtime import (
+    ANY_ENDPOINT,
+    DISABLED,
+    INCOMPATIBLE,
+    LOADED,
+    QUARANTINED,
+    ConfigOutline,
+    InstalledPlugin,
+    Manifest,
+    PluginState,
+    ToolDeclaration,
+    api_matches,
+    format_key,
+    schema_violations,
+)
 
 from claw_admin.doctor.probe import ProbeResult
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from claw.i18n import t
+from claw import t
 
 SECONDS = 90.0
 _MARK, _END = "claw: plugin begins", "claw: plugin ends"
@@ -120,11 +120,8 @@ def heaviest_chain(forest: Sequence[Tree]) -> tuple[ImportTime, ...]:
 
 def main(plugin: str, folder: str) -> None:
     """Load ``plugin`` as a start in this home would, and write what was recorded to ``folder``."""
-    from claw.app import load_setup
-    from claw.config.plugin_view import PluginConfig
-    from claw.host.manager import Host
-    from claw.security.http_client import HttpClients
-    from claw.storage.files import SYSTEM_DISK
+    from claw import HttpClients, PluginConfig
+    from claw.runtime import SYSTEM_DISK, Host, load_setup
 
     setup, network = load_setup(), HttpClients()
     home = setup.config.home

@@ -10,16 +10,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw.cli.config import file_of
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.cli.plugin_list import unknown_plugin_error
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of, owners_in, plugin_states, use_configured_locale
-from claw.host.integrity import find_damages, plain
-from claw.host.manifest import installed_plugins
-from claw.host.overlay import EDITABLE_FILE, pip_command
-from claw.i18n import t
+from claw import ClawError, UsageError, t
+from claw.runtime import (
+    EDITABLE_FILE,
+    AsJson,
+    document,
+    file_of,
+    find_damages,
+    home_of,
+    installed_plugins,
+    normalise_distribution,
+    owners_in,
+    pip_command,
+    plugin_states,
+    table,
+    unknown_plugin_error,
+    use_configured_locale,
+)
 
 from claw_admin.plugin_manager import lock as lock_file
 from claw_admin.plugin_manager.environment import current_environment
@@ -154,9 +161,7 @@ def disable(plugin: Plugin) -> None:
 
 
 def _set_enabled(plugin: str, *, on: bool) -> None:
-    from claw.config import editor
-    from claw.config.source import read_config
-    from claw.host.crash_guard import CrashGuard
+    from claw.runtime import CrashGuard, read_config, set_value
 
     known = [one.id for one in installed_plugins()]
     if plugin not in known:
@@ -165,13 +170,13 @@ def _set_enabled(plugin: str, *, on: bool) -> None:
         CrashGuard(_home() / "plugins").reset(plugin)
     file = file_of(os.environ)
     owners = owners_in(os.environ)
-    editor.set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ, owners)
+    set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ, owners)
     listed = read_config(file).tree.get("plugins", {})
     if on and plugin in (denied := listed.get("deny") or []):
         kept = [word for word in denied if word != plugin]
-        editor.set_value(file, "plugins.deny", kept, os.environ, owners)
+        set_value(file, "plugins.deny", kept, os.environ, owners)
     if on and isinstance(allowed := listed.get("allow"), list) and plugin not in allowed:
-        editor.set_value(file, "plugins.allow[]", plugin, os.environ, owners)
+        set_value(file, "plugins.allow[]", plugin, os.environ, owners)
     state = next(one for one in plugin_states() if one.id == plugin)
     typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
 
@@ -182,8 +187,8 @@ def _home() -> Path:
 
 def _distributions(plugins: Sequence[str]) -> list[str]:
     """Return normalised names of distributions, for plugin ids or such names."""
-    by_id = {one.id: plain(one.distribution) for one in installed_plugins()}
-    return [by_id.get(name, plain(name)) for name in plugins]
+    by_id = {one.id: normalise_distribution(one.distribution) for one in installed_plugins()}
+    return [by_id.get(name, normalise_distribution(name)) for name in plugins]
 
 
 def _change(make: Callable[[LayerStore, Pip], InstallPlan], staged: bool, yes: bool, as_json: bool) -> None:
@@ -251,7 +256,7 @@ def _print_result(plan: InstallPlan, before: Path | None, built: Path, staged: b
     sys.path += [str(built), *(built / EDITABLE_FILE).read_text(encoding="utf-8").splitlines()]
     changed = {change.name for change in plan.changes if change.new}
     for one in plugin_states():
-        if plain(one.found.distribution) in changed:
+        if normalise_distribution(one.found.distribution) in changed:
             why = f" ({one.why})" if one.why else ""
             typer.echo(f"{one.id} {one.found.version}: {t(one.state)}{why}")
             if one.fix:

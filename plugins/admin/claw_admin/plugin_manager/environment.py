@@ -9,8 +9,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Literal
 
-from claw.host.integrity import plain
-from claw.host.overlay import pip_command
+from claw.runtime import normalise_distribution, pip_command
 
 CORE = "claw-core"
 Kind = Literal["venv", "pipx", "uv tool", "managed", "system"]
@@ -78,5 +77,5 @@ def environment_pins(layers: Path) -> dict[str, str]:
     held: dict[str, str] = {}
     for one in distributions(path=base):
         if name := one.metadata["Name"]:
-            held.setdefault(plain(name), one.version)
+            held.setdefault(normalise_distribution(name), one.version)
     return held

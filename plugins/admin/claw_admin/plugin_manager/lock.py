@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from claw import __version__
-from claw.contracts.errors import ClawError
-from claw.host.integrity import LOCK_FILE, FileDamage, expected_hashes, find_record, plain, unusable_lock
-from claw.host.manifest import InstalledPlugin
-from claw.storage import files
+from claw import ClawError, __version__
+from claw.runtime import (
+    LOCK_FILE,
+    FileDamage,
+    InstalledPlugin,
+    expected_hashes,
+    find_record,
+    normalise_distribution,
+    replace_file,
+    unusable_lock,
+)
 
 from claw_admin.plugin_manager.plan import Pin, Source
 
@@ -25,10 +31,10 @@ def write_lock(
 
     :param accepted: changed files to accept with their present content.
     """
-    records = {plain(one.distribution): digest for one in found if (digest := _record(one))}
+    records = {normalise_distribution(one.distribution): digest for one in found if (digest := _record(one))}
     fresh = {one.key: one.digest for one in accepted if one.digest}
     text = lock_text(pins, records, {**_accepted(home), **fresh})
-    files.replace_file(home / LOCK_FILE, text.encode(), mode=0o644)
+    replace_file(home / LOCK_FILE, text.encode(), mode=0o644)
     return home / LOCK_FILE
 
 
@@ -120,7 +126,7 @@ def _pin(package: Mapping[str, Any]) -> Pin:
             file = package["wheels"][0]
         url, sha = file.get("url", ""), file["hashes"]["sha256"]
     return Pin(
-        plain(package["name"]),
+        normalise_distribution(package["name"]),
         package["version"],
         source,
         url,

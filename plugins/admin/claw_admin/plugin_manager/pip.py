@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.integrity import plain
-from claw.storage import files
+from claw import ClawError, UsageError
+from claw.runtime import SYSTEM_DISK, normalise_distribution
 
 from claw_admin.plugin_manager.plan import Pin, pin_from_report
 
@@ -45,13 +44,13 @@ class PluginRequirement:
     def name(self) -> str:
         """The normalised name of a package of the index; empty for a path or a URL."""
         found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*(?=$|[\[\s<>=!~;])", self.text)
-        return plain(found[0]) if found and not self.is_path else ""
+        return normalise_distribution(found[0]) if found and not self.is_path else ""
 
     @property
     def distribution(self) -> str:
         """The normalised name of the distribution, from the name or the file name of a wheel; else empty."""
         file = self.text.rpartition("/")[2]
-        return self.name or (plain(file.partition("-")[0]) if file.endswith(".whl") else "")
+        return self.name or (normalise_distribution(file.partition("-")[0]) if file.endswith(".whl") else "")
 
     @property
     def is_path(self) -> bool:
@@ -124,7 +123,7 @@ class Pip:
         """
         report, constraints = scratch / "report.json", scratch / "constraints.txt"
         lines = [f"{name}=={version}\n" for name, version in fixed.items()]
-        files.SYSTEM_DISK.write_note(constraints, "".join(lines).encode())
+        SYSTEM_DISK.write_note(constraints, "".join(lines).encode())
         options = ["--dry-run", "--report", str(report), "-c", str(constraints), "--retries", "2"]
         options += ["--upgrade"] if upgrade else []
         options += [] if from_source else ["--only-binary", ":all:"]
@@ -138,7 +137,7 @@ class Pip:
         :raises ClawError: a file is gone, or differs from the planned one.
         """
         wanted = scratch / "requirements.txt"
-        files.SYSTEM_DISK.write_note(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
+        SYSTEM_DISK.write_note(wanted, "".join(f"{pin.requirement}\n" for pin in pins).encode())
         hashed = ["--require-hashes"] if all(pin.sha256 for pin in pins) else []
         self._run(
             ["install", "--no-deps", *hashed, "--target", str(target), "--retries", "2", "-r", str(wanted)]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from claw.host.integrity import plain
+from claw.runtime import normalise_distribution
 
 Source = Literal["index", "file", "directory", "git"]
 
@@ -69,7 +69,7 @@ def pin_from_report(entry: Mapping[str, Any]) -> Pin:
     """Build a pin from an entry of pip's installation report. Source: pip.pypa.io, "Installation Report", version 1."""
     about, origin = entry["metadata"], entry["download_info"]
     lines = [line for line in about.get("requires_dist", ()) if "extra ==" not in line]
-    needs = tuple(sorted({plain(name) for name in map(_name, lines) if name}))
+    needs = tuple(sorted({normalise_distribution(name) for name in map(_name, lines) if name}))
     folder, repository = origin.get("dir_info"), origin.get("vcs_info")
     source: Source = "file" if entry["is_direct"] else "index"
     if folder is not None:
@@ -77,7 +77,7 @@ def pin_from_report(entry: Mapping[str, Any]) -> Pin:
     elif repository:
         source = "git"
     return Pin(
-        name=plain(about["name"]),
+        name=normalise_distribution(about["name"]),
         version=about["version"],
         source=source,
         url=origin["url"],

@@ -10,11 +10,8 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
-from claw.contracts.errors import ClawError
-from claw.host.manifest import InstalledPlugin
-from claw.host.overlay import pip_command
-from claw.i18n import t
-from claw.storage import files
+from claw import ClawError, t
+from claw.runtime import SYSTEM_DISK, InstalledPlugin, pip_command
 
 from claw_admin.plugin_manager.environment import CORE
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement
@@ -91,7 +88,7 @@ def _install_requirements(
 ) -> dict[str, str]:
     """Install the plugins' requirements, together if possible, else one by one; return plugin → conflict."""
     kept = place / "constraints.txt"
-    files.SYSTEM_DISK.write_note(kept, f"{CORE}=={core}\n".encode())
+    SYSTEM_DISK.write_note(kept, f"{CORE}=={core}\n".encode())
     wanted = {one.id: lines for one in found if (lines := _requirements(one))}
     try:
         if wanted:

@@ -16,17 +16,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.integrity import dist_info_folders, find_damages
-from claw.host.overlay import (
+from claw import ClawError, UsageError
+from claw.runtime import (
     CURRENT_LINK,
     EDITABLE_FILE,
     GATEWAY_LOCK,
     LAYERS_FOLDER,
     METADATA_FILE,
     STAGED_LINK,
+    SYSTEM_DISK,
+    Lock,
+    dist_info_folders,
+    find_damages,
+    make_folder,
+    replace_file,
 )
-from claw.storage import files
 
 from claw_admin.plugin_manager.environment import current_environment, environment_pins as pins_of_environment
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement
@@ -97,11 +101,9 @@ class LayerStore:
 
         :raises BusyError: another change runs, or a gateway runs and the change is not staged.
         """
-        files.make_folder(self.root)
-        ours = files.Lock(
-            self.root / "lock", "process {pid} is changing the plugins", "try again", str(self.root)
-        )
-        gateway = files.Lock(
+        make_folder(self.root)
+        ours = Lock(self.root / "lock", "process {pid} is changing the plugins", "try again", str(self.root))
+        gateway = Lock(
             self.home / GATEWAY_LOCK,
             "a gateway runs with these plugins (process {pid})",
             "add --staged: the change is made now and used from its next start on",
@@ -114,8 +116,8 @@ class LayerStore:
             with self._reported_step("clean up"):
                 shutil.rmtree(self.scratch, ignore_errors=True)
                 if not self._staged and self._link_target(STAGED_LINK):
-                    files.SYSTEM_DISK.rename(str(self.root / STAGED_LINK), str(self.root / CURRENT_LINK))
-                files.make_folder(self.scratch)
+                    SYSTEM_DISK.rename(str(self.root / STAGED_LINK), str(self.root / CURRENT_LINK))
+                make_folder(self.scratch)
             yield
             shutil.rmtree(self.scratch, ignore_errors=True)
         finally:
@@ -165,7 +167,7 @@ class LayerStore:
                 _merge(self.scratch / name, built)
         with self._reported_step("record paths"):
             paths = "".join(f"{path}\n" for path in _editable_paths(wanted.new, built))
-            files.replace_file(built / EDITABLE_FILE, paths.encode())
+            replace_file(built / EDITABLE_FILE, paths.encode())
         with self._reported_step("record hashes"):
             _write_note(wanted.new, built)
         with self._reported_step("write to disk"):
@@ -176,16 +178,14 @@ class LayerStore:
         numbers = [int(folder.name.partition("-")[0]) for folder in self._layer_folders()]
         place = self.root / f"{max(numbers, default=0) + 1}-{_TAG}"
         with self._reported_step("number the generation"):
-            files.SYSTEM_DISK.rename(str(built), str(place))
-            files.SYSTEM_DISK.sync_folder(self.root)
+            SYSTEM_DISK.rename(str(built), str(place))
+            SYSTEM_DISK.sync_folder(self.root)
         link = self.scratch / "link"
         with self._reported_step("create the link"):
             link.symlink_to(place.name)
         with self._reported_step("activate"):
-            files.SYSTEM_DISK.rename(
-                str(link), str(self.root / (STAGED_LINK if self._staged else CURRENT_LINK))
-            )
-            files.SYSTEM_DISK.sync_folder(self.root)
+            SYSTEM_DISK.rename(str(link), str(self.root / (STAGED_LINK if self._staged else CURRENT_LINK)))
+            SYSTEM_DISK.sync_folder(self.root)
         with self._reported_step("remove old generations"):
             self._remove_old_layers()
         return place
@@ -377,7 +377,7 @@ def _merge(part: Path, built: Path) -> None:
                 "two of these packages contain the file {file}", fix="install only one", file=inside
             )
         place.parent.mkdir(parents=True, exist_ok=True)
-        files.SYSTEM_DISK.rename(str(path), str(place))
+        SYSTEM_DISK.rename(str(path), str(place))
 
 
 def _editable_paths(pins: Sequence[Pin], built: Path) -> Iterator[str]:
@@ -404,4 +404,4 @@ def _write_note(pins: Sequence[Pin], built: Path) -> None:
         for name, info in dist_info_folders(built).items()
     }
     note = {"pins": [asdict(pin) for pin in pins], "records": records}
-    files.replace_file(built / METADATA_FILE, json.dumps(note, ensure_ascii=False, indent=1).encode())
+    replace_file(built / METADATA_FILE, json.dumps(note, ensure_ascii=False, indent=1).encode())

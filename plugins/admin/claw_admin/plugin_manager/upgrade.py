@@ -5,10 +5,8 @@ import os
 from typing import Annotated
 
 import typer
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.errors import UsageError
-from claw.i18n import t
+from claw import UsageError, t
+from claw.runtime import AsJson, document, table
 
 
 def upgrade(
@@ -32,7 +30,7 @@ def upgrade(
         else:
             typer.echo(command or t("claw was installed by the system's package manager: upgrade it there"))
         return
-    from claw.host.manifest import installed_plugins
+    from claw.runtime import installed_plugins
 
     from claw_admin.plugin_manager.pip import parse_requirement
     from claw_admin.plugin_manager.rehearsal import rehearse_upgrade

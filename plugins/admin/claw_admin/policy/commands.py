@@ -7,19 +7,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw.agent.routing import TERMINAL
-from claw.app import Setup, load_setup
-from claw.cli import tools as tools_cli
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.config.errors import ErrorFactory
-from claw.config.loader import validate_section
-from claw.config.source import read_config
-from claw.contracts.diagnostics import LOADED
-from claw.i18n import t
-from claw.policy import LAYERS
-from claw.policy.explain import Explanation
-from claw.runtime import Scenario, judge_scenario
+from claw import t
+from claw.runtime import (
+    LAYERS,
+    LOADED,
+    TERMINAL,
+    AccountOption,
+    AgentOption,
+    AsJson,
+    ChannelOption,
+    DepthOption,
+    ErrorFactory,
+    Explanation,
+    GroupOption,
+    ModelOption,
+    OwnerOption,
+    SandboxOption,
+    Scenario,
+    SenderOption,
+    Setup,
+    document,
+    explanation_data,
+    judge_scenario,
+    judged_models,
+    load_setup,
+    read_config,
+    run_data,
+    table,
+    validate_section,
+)
 
 from claw_admin.policy.scenarios import (
     ActiveRule,
@@ -42,10 +58,10 @@ EXPECTATION_FAILED = 5
 
 @app.command()
 def show(
-    *, agent: tools_cli.AgentOption = "", channel: tools_cli.ChannelOption = TERMINAL,
-    account: tools_cli.AccountOption = "default", group: tools_cli.GroupOption = "", sender: tools_cli.SenderOption = "",
-    owner: tools_cli.OwnerOption = None, model: tools_cli.ModelOption = "", sandbox: tools_cli.SandboxOption = None,
-    depth: tools_cli.DepthOption = 0, as_json: AsJson = False,
+    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
+    account: AccountOption = "default", group: GroupOption = "", sender: SenderOption = "",
+    owner: OwnerOption = None, model: ModelOption = "", sandbox: SandboxOption = None,
+    depth: DepthOption = 0, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show the gates and layers that apply to a run: each list with file and line, and the tools it takes away."""
     setup = _setup_of(NOW)
@@ -61,14 +77,14 @@ def show(
             for name, rules, takes in stages
         ]
         body = {
-            "run": tools_cli.run_data(judged),
+            "run": run_data(judged),
             "file": setup.config.file,
             "stages": data,
             "tools": judged.allowed_names,
         }
         document("policy", body)
         return
-    typer.echo(f"{judged.run.agent_id}, {tools_cli.judged_models(judged)}, {setup.config.file}")
+    typer.echo(f"{judged.run.agent_id}, {judged_models(judged)}, {setup.config.file}")
     rows = [row for stage in stages for row in _rows(*stage)]
     table([t("stage"), t("rule"), t("where"), t("removes")], rows)
     typer.echo(f"{t('available')}: {', '.join(judged.allowed_names) or '-'}")
@@ -91,7 +107,7 @@ def hold(
         data = [
             {
                 "scenario": _scenario_data(one),
-                "differences": list(map(tools_cli.explanation_data, deviations)),
+                "differences": list(map(explanation_data, deviations)),
             }
             for one, deviations in found
         ]

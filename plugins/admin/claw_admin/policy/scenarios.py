@@ -7,15 +7,27 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from claw import Section, UsageError
-from claw.agent.routing import TERMINAL
-from claw.config import Config
-from claw.host.state import PluginState
-from claw.policy import LAYERS, Judgement, Layer
-from claw.policy.catalog import GROUPS, PLUGINS_GROUP, normalise_tool_name
-from claw.policy.engine import CLOSING_CHECKS, OPENING_CHECKS, restricts
-from claw.policy.explain import Explanation, explain_tool
-from claw.policy.matching import ToolMatcher
-from claw.runtime import PolicyContext, Scenario, judge_scenario, model_of
+from claw.runtime import (
+    CLOSING_CHECKS,
+    LAYERS,
+    OPENING_CHECKS,
+    PLUGINS_GROUP,
+    TERMINAL,
+    TOOL_GROUPS,
+    Config,
+    Explanation,
+    Judgement,
+    Layer,
+    PluginState,
+    PolicyContext,
+    Scenario,
+    ToolMatcher,
+    explain_tool,
+    judge_scenario,
+    model_of,
+    normalise_tool_name,
+    restricts,
+)
 
 
 class Scenarios(Section):
@@ -35,7 +47,7 @@ def differences(
 
     def named(words: Iterable[str]) -> set[str]:
         sets = (
-            reach.match(word) | GROUPS.get(word, frozenset()) or {word}
+            reach.match(word) | TOOL_GROUPS.get(word, frozenset()) or {word}
             for word in map(normalise_tool_name, words)
         )
         return set().union(*sets) - {PLUGINS_GROUP}

@@ -158,10 +158,10 @@ def _language(environ: Mapping[str, str]) -> str:
 
 
 def _default_agent(home: Path) -> str:
-    from claw.config import load
+    from claw.config import load_config
 
     try:
-        return load(home, os.environ, owners_in(os.environ)).default_agent_id
+        return load_config(home, os.environ, owners_in(os.environ)).default_agent_id
     except ClawError:
         return "default"
 
