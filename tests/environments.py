@@ -88,6 +88,15 @@ class Environment:
         """Run ``claw WORDS``."""
         return self.run("-m", "claw", *words, **environ)
 
+    def install(self, *wheels: Path) -> None:
+        """Install these wheels with pip, without the index; the folders that they are in may bring more of ours."""
+        pip = [_base_python(), "-m", "pip", "--python", str(self.python), "install", "-q", "--no-index"]
+        for folder in {wheel.parent for wheel in wheels}:
+            pip += ["--find-links", str(folder)]
+        environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+        done = subprocess.run([*pip, *map(str, wheels)], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def configure(self, tree: Mapping[str, Any]) -> None:
         """Write the config file (``~/.claw/config.json``)."""
         folder = self.home / ".claw"

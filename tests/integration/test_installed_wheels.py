@@ -1,0 +1,220 @@
+"""Wheels of core and one provider in a plain environment; and third-party packages in the places of ours, by pip."""
+
+import asyncio
+import json
+import sqlite3
+from typing import Any
+
+import pytest
+from claw_testing.services import OpenAIService, ServiceReply
+from core.source import ROOT
+from environments import Environment, closure_of, projects
+from integration.test_packaging import wheel_of
+from strangers import installed
+
+pytestmark = pytest.mark.xdist_group("wheels")
+SMALL = closure_of(["claw-core", "claw-openai"])
+"""What pip installs for core and one provider. It holds parts that core still depends on; the list gets shorter."""
+
+PROBE = '''
+from claw import Assistant, Credential, Finished, Price, Review, Text, ToolCall, ToolResultMessage, User, hookimpl, tool
+
+class Probe:
+    """Answers with the name of the model and the number of questions that it was sent."""
+
+    name = "probe"
+
+    async def stream(self, request):
+        last = request.messages[-1]
+        if isinstance(last, User) and "risky" in last.content[0].text:
+            yield Finished(Assistant((ToolCall("c1", "risky", {}),)))
+            return
+        questions = sum(isinstance(message, User) for message in request.messages)
+        results = [block.text for block in last.content] if isinstance(last, ToolResultMessage) else []
+        yield Finished(Assistant((Text(" ".join([f"{request.model} was sent {questions}", *results])),)))
+
+    def context_tokens(self, model):
+        return 200_000
+
+    def credentials(self):
+        return (Credential("probe", "k"),)
+
+    def price(self, model):
+        return Price(9.0, 9.0) if model == "dear" else Price(0.1, 0.1)
+
+class Careful:
+    name = "careful"
+
+    def before(self, call, context):
+        return Review("ask", "it is risky") if call.name == "risky" else None
+
+@tool
+def risky() -> str:
+    """Need a person."""
+    return "risky ran"
+
+@hookimpl
+def register_providers(config):
+    return [Probe()]
+
+@hookimpl
+def register_reviewers(config):
+    return [Careful()]
+
+@hookimpl
+def register_tools(config):
+    return [risky]
+'''
+MANIFEST = {
+    "kinds": ["provider", "reviewer", "tool"],
+    "providers": [{"name": "probe", "defaultModel": "dear"}],
+    "reviewers": ["careful"],
+    "tools": [{"name": "risky", "description": "Need a person."}],
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A plain environment with the wheels of core, one provider, and what they need."""
+    folder = tmp_path_factory.mktemp("wheels")
+    wheels = [wheel_of(projects()[name][0], folder) for name in sorted(SMALL)]
+    environment = Environment(tmp_path_factory.mktemp("small"), ())
+    environment.install(*(wheel for wheel in wheels if wheel.name.startswith(("claw_core-", "claw_openai-"))))
+    return environment
+
+
+async def test_core_and_a_provider_answer_in_a_terminal(small: Environment) -> None:
+    async with OpenAIService([ServiceReply("The answer of the service.")]) as service:
+        provider = {"apiKey": "sk-not-a-real-one-0123", "baseUrl": service.url}
+        small.configure(
+            {"agents": {"defaults": {"model": "openai/gpt-test"}}, "providers": {"openai": provider}}
+        )
+        done = await asyncio.to_thread(small.claw, "chat", "hello")
+    assert done.returncode == 0, done.stderr
+    assert "The answer of the service." in done.stdout
+    assert len(service.requests) == 1
+
+
+def test_tools_are_explained_without_the_package_that_brings_them(small: Environment) -> None:
+    small.configure({})
+    done = small.claw("tools", "explain", "read")
+    assert done.returncode == 1
+    assert "claw-tools-std" in done.stdout
+
+
+MISSING = {
+    "claw-admin": ("doctor",),
+    "claw-approvals": ("approvals", "list"),
+    "claw-budgets": ("usage",),
+    "claw-gateway": ("gateway", "status"),
+    "claw-models": ("models", "list"),
+    "claw-prompt": ("prompt", "show"),
+    "claw-sessions": ("sessions", "list"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MISSING))
+def test_a_missing_command_names_its_package(name: str, small: Environment) -> None:
+    if name in SMALL:
+        pytest.xfail("core still depends on it")
+    small.configure({})
+    done = small.claw(*MISSING[name])
+    assert done.returncode == 2
+    assert name in done.stderr
+
+
+def test_a_missing_owner_of_a_key_is_named(small: Environment) -> None:
+    small.configure({"budgets": {"day": {"usd": 1, "per": "day"}}})
+    done = small.claw("chat", "hello")
+    assert done.returncode == 3
+    assert "claw-budgets" in done.stderr
+
+
+@pytest.mark.parametrize(("line", "name"), [("/compact", "claw-context"), ("/approve x", "claw-approvals")])
+def test_a_missing_chat_command_names_its_package(line: str, name: str, small: Environment) -> None:
+    if name in SMALL:
+        pytest.xfail("core still depends on it")
+    small.configure(
+        {"agents": {"defaults": {"model": "openai/gpt-test"}}, "providers": {"openai": {"apiKey": "k"}}}
+    )
+    done = small.claw("chat", line)
+    assert name in done.stdout + done.stderr
+
+
+# Third-party packages in the places of ours
+
+
+EXAMPLES = ROOT / "examples"
+REPLACEMENTS = ("cheapest-first", "json-turn-log")
+
+
+@pytest.fixture(scope="module")
+def replaced(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Everything of ours, and the examples that take a slot, installed by pip from their wheels."""
+    folder = tmp_path_factory.mktemp("wheels")
+    probe = installed(tmp_path_factory.mktemp("probe"), "probe", PROBE, MANIFEST)
+    environment = Environment(tmp_path_factory.mktemp("replaced"), projects(), [probe])
+    environment.install(*(wheel_of(EXAMPLES / name, folder) for name in REPLACEMENTS))
+    return environment
+
+
+def _config(**slots: str) -> dict[str, Any]:
+    models = {"primary": "probe/dear", "fallbacks": ["probe/cheap"]}
+    return {"agents": {"defaults": {"model": models}}, "plugins": {"slots": slots}}
+
+
+def _in_force(environment: Environment, slot: str) -> list[str]:
+    done = environment.claw("hooks", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    [hook] = [hook for hook in json.loads(done.stdout)["hooks"] if hook["slot"] == slot]
+    return [answer["plugin"] for answer in hook["answers"] if answer["inForce"]]
+
+
+def _say(environment: Environment, text: str) -> str:
+    done = environment.claw("chat", text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "plugin", "answer"),
+    [("failover", "models", "dear"), ("cheapest-first", "cheapest-first", "cheap")],
+)
+def test_the_model_selector_of_the_slot_is_the_one_asked(
+    chosen: str, plugin: str, answer: str, replaced: Environment
+) -> None:
+    replaced.configure(_config(models=chosen))
+    assert _in_force(replaced, "models") == [plugin]
+    assert _say(replaced, "hello").startswith(f"{answer} was sent")
+
+
+def test_the_turn_log_of_the_slot_is_the_one_asked(replaced: Environment) -> None:
+    replaced.configure(_config(turnLog="json-lines", models="failover"))
+    before = _turns_of_ours(replaced)
+    _say(replaced, "hello")
+
+    assert _in_force(replaced, "turnLog") == ["json-turn-log"]
+    [path] = (replaced.home / ".claw").rglob("turns.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["event"] for row in rows] == ["began", "ended"]
+    assert _turns_of_ours(replaced) == before
+
+
+def _turns_of_ours(environment: Environment) -> int:
+    """Return how many turns the log of claw-gateway holds."""
+    database = sqlite3.connect(environment.home / ".claw" / "state.db")
+    try:
+        return int(database.execute("SELECT count(*) FROM turns").fetchone()[0])
+    except sqlite3.OperationalError:  # it never wrote one
+        return 0
+    finally:
+        database.close()
+
+
+def test_a_slot_that_names_nobody_lists_who_could_be_chosen(replaced: Environment) -> None:
+    replaced.configure(_config(models="best"))
+    done = replaced.claw("chat", "hello")
+    assert done.returncode == 3
+    assert "plugins.slots.models" in done.stderr
+    assert "cheapest-first" in done.stderr
+    assert "failover" in done.stderr
