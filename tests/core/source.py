@@ -128,8 +128,8 @@ def members() -> list[Path]:
     return [ROOT / "core", *sorted(found)]
 
 
-def with_core() -> list[Path]:
-    """The folder of core, and of every member of ours that it depends on, directly or through another one."""
+def with_core(*names: str) -> list[Path]:
+    """The folders of core, its extra ``standard`` and these members, and of every member of ours that they depend on."""
     folders = {
         re.sub(r"[-_.]+", "-", tomllib.loads(path.read_text())["project"]["name"]): path.parent
         for path in (
@@ -138,12 +138,13 @@ def with_core() -> list[Path]:
             *ROOT.glob("plugins/*/pyproject.toml"),
         )
     }
-    found, waiting = list[Path](), ["claw-core"]
+    found, waiting = list[Path](), ["claw-core", *names]
     while waiting:
         folder = folders.get(waiting.pop())
         if folder is None or folder in found:
             continue
         found.append(folder)
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-        waiting += [re.split(r"[ \[<>=!~;]", line)[0] for line in project["dependencies"]]
+        standard = project.get("optional-dependencies", {}).get("standard", [])
+        waiting += [re.split(r"[ \[<>=!~;]", line)[0] for line in (*project["dependencies"], *standard)]
     return found

@@ -623,7 +623,7 @@ def test_the_next_core_is_rehearsed_and_names_the_plugins_that_would_break(
         package(tmp_path / "src", "claw-plugin-tied", needs=["claw-core<0.5"], api=">=1,<3"), wheels
     )
     venv = Venv(tmp_path / "person")
-    venv.install(str(now), "-c", str(ROOT / "constraints.txt"))
+    venv.install(f"{now}[standard]", "-c", str(ROOT / "constraints.txt"))
     installed = venv.claw(
         "plugins",
         "install",

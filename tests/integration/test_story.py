@@ -17,7 +17,7 @@ from integration.test_packaging import Venv, wheel_of
 pytestmark = [pytest.mark.index, pytest.mark.timeout(300), pytest.mark.xdist_group("story")]
 VERSION = {'version = "0.1.0"': 'version = "0.2.0"'}
 WIDER = {'"api": ">=1,<2"': '"api": ">=1,<3"'}
-MEMBERS = (*with_core(), ROOT / "plugins/author", ROOT / "plugins/openai")
+MEMBERS = with_core("claw-author", "claw-openai")
 TOOL = "doorbell_status"
 MODEL = ("--model", "openai/gpt-4o")
 

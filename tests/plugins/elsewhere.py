@@ -6,16 +6,16 @@ import subprocess
 from pathlib import Path
 
 from claw.runtime import pip_command
-from core.source import ROOT, with_core
+from core.source import with_core
 from integration.test_packaging import Venv, wheel_of
 
 
 def built(folder: Path, *members: str) -> list[str]:
-    """Wheels of core and these plugins."""
-    for place in with_core():
+    """Wheels of core with its extra ``standard`` and of these plugins, as pip takes them."""
+    for place in with_core(*(f"claw-{name}" for name in members)):
         wheel_of(place, folder)
-    places = [ROOT / "core", *(ROOT / "plugins" / name for name in members)]
-    return [str(wheel_of(place, folder)) for place in places]
+    core, *plugins = (next(folder.glob(f"claw_{name.replace('-', '_')}-*.whl")) for name in ("core", *members))
+    return [f"{core}[standard]", *map(str, plugins)]
 
 
 def module(venv: Venv, name: str) -> Path:
