@@ -16,7 +16,7 @@ PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
     for data in [tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))]
 }
 TRAIN = f"=={'.'.join(claw.__version__.split('.')[:2])}.*"
-MOVING = ("claw-admin", "claw-context", "claw-sessions")
+MOVING = ("claw-approvals", "claw-context", "claw-sessions")
 """Parts that still leave core: their own lines, and those in core's dependencies, are pinned when they have left."""
 
 

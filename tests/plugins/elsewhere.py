@@ -14,7 +14,9 @@ def built(folder: Path, *members: str) -> list[str]:
     """Wheels of core with its extra ``standard`` and of these plugins, as pip takes them."""
     for place in with_core(*(f"claw-{name}" for name in members)):
         wheel_of(place, folder)
-    core, *plugins = (next(folder.glob(f"claw_{name.replace('-', '_')}-*.whl")) for name in ("core", *members))
+    core, *plugins = (
+        next(folder.glob(f"claw_{name.replace('-', '_')}-*.whl")) for name in ("core", *members)
+    )
     return [f"{core}[standard]", *map(str, plugins)]
 
 
