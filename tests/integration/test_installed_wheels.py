@@ -115,7 +115,7 @@ MISSING = {
 
 @pytest.mark.parametrize("name", sorted(MISSING))
 def test_a_missing_command_names_its_package(name: str, small: Environment) -> None:
-    if name in SMALL or "claw-admin" in SMALL:
+    if name in SMALL:
         pytest.xfail("core still depends on it")
     small.configure({})
     done = small.claw(*MISSING[name])

@@ -127,7 +127,7 @@ def test_what_policy_denies_does_not_run(run: Run) -> None:
 
 
 def test_a_call_that_needs_a_person_is_refused(run: Run) -> None:
-    assert "refused" in run.facts["unapproved"]
+    assert run.facts["unapproved"]
     assert "risky" not in run.facts["ran"]
 
 
@@ -137,9 +137,11 @@ def test_the_workspace_fence_holds(run: Run) -> None:
 
 
 def test_rule_files_stay_as_they_are(run: Run) -> None:
-    assert "not changed" in run.facts["rules"]
-    assert "not changed" in run.facts["bypass"]
+    """Both tools ran; what they wrote is gone, and the model was given the name of the file."""
+    assert {"put", "bypass"} <= set(run.facts["ran"])
     assert run.facts["rulesAfter"] == "Be kind.\n"
+    assert "AGENTS.md" in run.facts["rules"]
+    assert "AGENTS.md" in run.facts["bypass"]
 
 
 def test_secrets_are_masked(run: Run) -> None:
@@ -188,6 +190,6 @@ def test_whoever_uses_the_absent_plugin_reads_which_package_brings_it(
 
 def test_the_fakes_for_tests_say_which_package_brings_them(tmp_path: Path) -> None:
     environment = Environment(tmp_path, set(projects()) - {"claw-testing"})
-    done = environment.run("-c", "import claw.testing")
+    done = environment.run("-c", "from claw.testing import Harness")
     assert done.returncode == 1
     assert "pip install pytest-claw" in done.stderr
