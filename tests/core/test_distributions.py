@@ -16,8 +16,8 @@ PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
     for data in [tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))]
 }
 TRAIN = f"=={'.'.join(claw.__version__.split('.')[:2])}.*"
-MOVING = ("claw-approvals", "claw-context", "claw-sessions")
-"""Parts that still leave core: their own lines, and those in core's dependencies, are pinned when they have left."""
+MOVING = ("claw-approvals",)
+"""A part that still leaves core: its own lines, and those that name it, are pinned when it has left."""
 
 
 def _requirements(name: str) -> dict[str, str]:
