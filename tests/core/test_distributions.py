@@ -16,8 +16,6 @@ PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
     for data in [tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))]
 }
 TRAIN = f"=={'.'.join(claw.__version__.split('.')[:2])}.*"
-MOVING = ("claw-approvals",)
-"""A part that still leaves core: its own lines, and those that name it, are pinned when it has left."""
 
 
 def _requirements(name: str) -> dict[str, str]:
@@ -38,8 +36,7 @@ def test_all_distributions_of_ours_are_one_release_train(name: str) -> None:
     ours = {one: range for one, range in _requirements(name).items() if one in PROJECTS}
     if name != "claw-core":
         assert "claw-core" in ours
-    if name not in MOVING:
-        assert {one: range for one, range in ours.items() if range != TRAIN and one not in MOVING} == {}
+    assert {one: range for one, range in ours.items() if range != TRAIN} == {}
 
 
 def test_the_extra_standard_holds_every_plugin_that_says_it_is_a_standard_part() -> None:
@@ -47,7 +44,7 @@ def test_the_extra_standard_holds_every_plugin_that_says_it_is_a_standard_part()
     standard = {f"claw-{one['id']}" for one in manifests if one.get("standard")}
     extra = PROJECTS["claw-core"][1]["project"]["optional-dependencies"]["standard"]
     names = {line.split()[0] for line in extra}
-    assert standard - set(PROJECTS["claw-core"][1]["project"]["dependencies"]) <= names
+    assert standard <= names
     assert {"claw-memory", "claw-skills", "claw-tools-std"} <= names
     assert extra == sorted(extra)
 
@@ -62,3 +59,8 @@ def test_nothing_in_the_extra_standard_belongs_to_one_vendor() -> None:
         )
         assert not manifest.get("channels")
         assert all(provider.get("fallback") for provider in manifest.get("providers", ()))
+
+
+def test_core_depends_on_no_other_distribution_of_ours() -> None:
+    dependencies = PROJECTS["claw-core"][1]["project"]["dependencies"]
+    assert [line for line in dependencies if line.split()[0] in PROJECTS] == []
