@@ -10,7 +10,7 @@ from claw.host import hookspecs
 from core.source import ROOT
 
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/pyproject.toml"))
-OF_PLUGINS_TO_COME = {"register_approvers", "register_session_stores"}
+OF_PLUGINS_TO_COME = {"register_session_stores"}
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda one: one.name)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import claw_approvals
 import claw_budgets
 import claw_context
 import claw_gateway
@@ -13,12 +14,13 @@ import claw_models
 import claw_prompted_tools
 import claw_sessions
 import pytest
-from claw import ToolCall
+from claw import Sender, ToolCall
 from claw.agent.models import FirstModel
 from claw.storage.database import Database
 from claw.storage.turn_log import NoTurnLog
 from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
 from pytest_claw import (
+    ApproverSuite,
     ChatCommandSuite,
     ContextEngineSuite,
     MiddlewareSuite,
@@ -104,3 +106,20 @@ class TestChatCommands(ChatCommandSuite):
 class TestCompactingEngine(ContextEngineSuite):
     def make(self, folder: Path) -> Any:
         return answer(claw_context, "register_context_engines", folder)
+
+
+class TestApprovals(ApproverSuite):
+    def make(self, folder: Path) -> Any:
+        tree = {"owners": ["fake:boss"]}
+        [approver] = contributed(claw_approvals, plugin_config(tree, home=folder))["register_approvers"]
+
+        async def show(question: Any) -> bool:
+            return True
+
+        approver.show_request = show
+        return approver
+
+    async def answer(self, approver: Any, allow: bool) -> None:
+        for question in approver.pending():
+            verdict = "once" if allow else "deny"
+            approver.decide(question.id, verdict, channel="fake", sender=Sender("boss"), owner=True)

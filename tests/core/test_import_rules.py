@@ -289,7 +289,7 @@ BUDGETS = {
     "claw_telegram": 2280,
     "claw_testing": 1486,
     "claw_tools_std": 1900,
-    "pytest_claw": 2796,
+    "pytest_claw": 2780,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
 

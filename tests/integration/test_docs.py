@@ -5,6 +5,8 @@ import runpy
 from pathlib import Path
 
 import pytest
+import pytest_claw
+from claw.host import hookspecs
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAV = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
@@ -28,3 +30,22 @@ def test_the_site_leads_to_every_page_and_to_no_other():
         path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")
     }
     assert [page for page in listed if not (DOCS / page).exists() and not (DOCS.parent / page).exists()] == []
+
+
+HOOKS = [name for name in vars(hookspecs) if name.startswith("register_")]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_docstring_of_a_hook_is_its_manual(hook):
+    fields = re.findall(r"^ *:(\w+)[ :]", getattr(hookspecs, hook).__doc__, re.M)
+    assert {"when", "limits", "failure", "default"} <= set(fields)
+    assert "Example::" in getattr(hookspecs, hook).__doc__
+
+
+def test_every_hook_has_a_suite_but_those_without_a_contract():
+    without = {
+        "register_commands",
+        "register_session_stores",
+    }  # a typer application; a protocol that is not complete
+    assert {hook for hook in HOOKS if hook not in pytest_claw.SUITE_OF_HOOK} <= without
+    assert all(getattr(pytest_claw, name) for name in pytest_claw.SUITE_OF_HOOK.values())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_claw.approver import ApproverSuite as ApproverSuite
     from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
     from pytest_claw.chat_command import ChatCommandSuite as ChatCommandSuite
     from pytest_claw.context_engine import ContextEngineSuite as ContextEngineSuite
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_claw.turn_log import TurnLogSuite as TurnLogSuite
 
 _MODULES = {
+    "ApproverSuite": "approver",
     "ChannelSuite": "channel",
     "ChatCommandSuite": "chat_command",
     "ContextEngineSuite": "context_engine",
@@ -63,6 +65,7 @@ SUITE_OF_HOOK = {
     "register_model_selectors": "ModelSelectorSuite",
     "register_context_engines": "ContextEngineSuite",
     "register_reviewers": "ReviewerSuite",
+    "register_approvers": "ApproverSuite",
     "register_filters": "FilterSuite",
     "register_observers": "ObserverSuite",
     "register_services": "ServiceSuite",
