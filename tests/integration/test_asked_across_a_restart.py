@@ -89,7 +89,7 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
         assert "asks to run exec" in channel.shown[1]
         channel.says(f"/approve {old.id} once", "boss")
         await channel.until_shown(3)
-        assert "is over" in channel.shown[2]
+        assert "has expired" in channel.shown[2]
         [new] = harness.app.registry.approver.value.pending()
         channel.says(f"/approve {new.id} deny", "boss")
         await told(channel, "so be it")

@@ -166,7 +166,7 @@ async def test_default_takes_one_choice_back() -> None:
         await type_in(harness, "/model fake/large")
         await type_in(harness, "/queue collect")
         await type_in(harness, "/reasoning on")
-        assert "chosen here: model fake/large, queue collect, reasoning on" in (
+        assert "set in this chat: model fake/large, queue collect, reasoning on" in (
             await type_in(harness, "/status") or ""
         )
         assert await type_in(harness, "/model default") == "model: fake/m1"
@@ -185,7 +185,7 @@ async def test_default_takes_one_choice_back() -> None:
         ("/model nobody/m1", "unknown model nobody/m1. did you mean fake/m1?"),
         ("/think hihg", "did you mean high?"),
         ("/queue stear", "did you mean steer?"),
-        ("/reasoning maybe", "is none of on, off, default"),
+        ("/reasoning maybe", "is not one of: on, off, default"),
         ("/approve x maybe", "usage: /approve ID once|always|deny"),
     ],
 )
@@ -197,7 +197,7 @@ async def test_an_unknown_word_gets_the_nearest_one(line: str, told: str) -> Non
 async def test_for_a_word_that_is_like_none_of_them_nothing_is_guessed() -> None:
     async with Harness(FakeProvider(), config=TWO) as harness:
         told = await type_in(harness, "/think bogus") or ""
-    assert told.endswith("bogus is none of off, minimal, low, medium, high, adaptive, default"), told
+    assert told.endswith("bogus is not one of off, minimal, low, medium, high, adaptive, default"), told
 
 
 def test_a_model_is_found_by_its_last_part_when_that_is_its_own() -> None:
@@ -229,18 +229,16 @@ async def test_in_a_group_only_an_owner_changes_what_all_share() -> None:
     async with Harness(FakeProvider(), config=TWO | CHAT) as harness:
         for line in SHARED:
             refused = await type_in(harness, line, sender="u2", group=True)
-            assert refused and "only an owner may do this do this do this do this do this" in refused, line
+            assert refused and "only an owner may" in refused, line
             for who in ({"sender": "u1", "group": True}, {"sender": "u2"}):
                 allowed = await type_in(harness, line, **who)
-                assert (
-                    allowed and "only an owner may do this do this do this do this do this" not in allowed
-                ), (
+                assert allowed and "only an owner may" not in allowed, (
                     line,
                     who,
                 )
         for line in FREE:
             answer = await type_in(harness, line, sender="u2", group=True)
-            assert answer and "only an owner may do this do this do this do this do this" not in answer, line
+            assert answer and "only an owner may" not in answer, line
 
 
 # --- approvals
@@ -324,7 +322,7 @@ async def test_where_nobody_can_be_asked_it_does_not_run() -> None:
     async with Harness(model, tools=[tool], config=ASKED) as harness:
         await harness.send("clean up")
     assert tool.calls == []
-    assert "nobody can be asked here" in results(model)
+    assert "no one can be asked here" in results(model)
 
 
 async def test_a_reviewer_may_want_a_person_to_look_and_says_why() -> None:

@@ -358,7 +358,7 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
 @pytest.mark.parametrize(
     ("facts", "code", "told"),
     [
-        ("contextTokens: 9000", 1, "an agent with tools needs 16,000 at least"),
+        ("contextTokens: 9000", 1, "an agent with tools needs at least 16,000"),
         ("contextTokens: 20000", 0, "is small for tools and longer conversations"),
         ("contextTokens: 9000, tools: none", 0, "it gets no tools"),
         ("tools: prompt", 0, "tools are described in its prompt"),

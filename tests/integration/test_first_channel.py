@@ -22,7 +22,7 @@ def test_from_nothing_each_message_leads_to_the_next_one(tmp_path, name, key):
     asked = machine.claw("doctor", name)
     assert asked.code == 1
     assert f"claw config set channels.{name}.{key} " in asked.out
-    assert asked.out.startswith(f"wrong: channels.{name}.{key}: "), "the key is said once"
+    assert asked.out.startswith(f"problem: channels.{name}.{key}: "), "the key is said once"
 
 
 def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_has(tmp_path):

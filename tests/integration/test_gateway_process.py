@@ -453,11 +453,13 @@ def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):  # noqa:
     assert "with " in of_channel and "ready after" not in of_channel
     assert of_channel == home.claw("logs", "--channel", "post/default").out
     nothing = home.claw("logs", "--channel", "post/work")
-    assert (nothing.code, nothing.out) == (0, "") and "fits" in nothing.err
+    assert (nothing.code, nothing.out) == (0, "") and "matches" in nothing.err
     for word, near in (("loud", ""), ("warn", "did you mean warning?"), ("ERROR", "did you mean error?")):
         refused = home.claw("logs", "--level", word)
         assert (
-            refused.code == 2 and f"--level: {word} is none of debug," in refused.err and near in refused.err
+            refused.code == 2
+            and f"--level: {word} is not one of: debug," in refused.err
+            and near in refused.err
         )
 
 

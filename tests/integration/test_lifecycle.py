@@ -192,7 +192,7 @@ def test_what_claw_runs_with_is_never_changed(person: Person) -> None:
     for words in (("install", "pluggy"), ("update", "tools-std"), ("uninstall", "tools-std")):
         refused = person.types("plugins", *words, "--yes")
         assert refused.returncode == 2
-        assert "part of the environment" in refused.stderr
+        assert "belongs to the environment" in refused.stderr
 
 
 def test_a_package_that_the_index_does_not_have_is_one_clear_line(person: Person) -> None:
@@ -560,7 +560,7 @@ def test_the_kind_of_an_environment_is_read_from_what_its_maker_left(
         (["ERROR: No matching distribution found for claw-x"], "has no package claw-x"),
         (
             ["ERROR: none fits (from versions: 1.0, 2.0)", "ERROR: No matching distribution found for x==9"],
-            "there are: 1.0, 2.0",
+            "available: 1.0, 2.0",
         ),
         (
             ["WARNING: Retrying (Retry(total=1)) after connection broken", "ERROR: No matching distribution found for x"],

@@ -80,7 +80,7 @@ async def test_an_agent_whose_own_list_is_empty_may_write_nowhere_else(tmp_path)
     async with served(model, here, other, home=tmp_path, targets=["other:c9"], agents=agents):
         here.says("greet them", "u1")
         await here.until_shown()
-    assert "does not name it" in result(model)
+    assert "does not list it" in result(model)
     assert other.shown == []
 
 

@@ -141,7 +141,7 @@ def test_an_order_of_the_file_that_does_not_name_a_new_key_is_told(home: Path):
 
     added = claw("auth", "add", "openai", "--name", "three", stdin=f"{SECRET}-three")
 
-    assert "claw auth order openai one three does" in added.stderr
+    assert "claw auth order openai one three" in added.stderr
     assert states() == {"one": None, "three": "not in the order"}
 
 
@@ -240,7 +240,7 @@ def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
 
     assert shown.exit_code == 1
     # a rest is not made longer, and some of it may have passed
-    assert re.search(r"waits (1 min|[1-5]\d s) after 3 failures: rate limit", shown.stdout)
+    assert re.search(r"paused for (1 min|[1-5]\d s) after 3 failures: rate limit", shown.stdout)
     assert "no key" in shown.stdout
     assert told("models", "status")["ready"] is False
 
@@ -358,7 +358,7 @@ def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: P
     found = told("models", "probe")
 
     said = {one["model"]: one["why"] for one in found["calls"]}
-    assert "google has no key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
+    assert "google has no API key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
     assert "Set AZURE_OPENAI_ENDPOINT, or providers.azure.baseUrl" in said["azure/gpt-5"]
     assert "no plugin provides nobody" in said["nobody/x"]
     assert found["code"] == 1
@@ -421,7 +421,7 @@ def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(ho
             (None, None),
         ]
     shown = claw("models", "list")
-    assert "openai/gpt-4o: it reads 20,000 tokens" in shown.stderr
+    assert "openai/gpt-4o: its context window of 20,000 tokens" in shown.stderr
     assert "no native tool calling" in shown.stderr
     assert "offline" not in shown.stderr
 
@@ -439,7 +439,7 @@ def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
 
 def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home: Path, monkeypatch):
     assert claw("models", "use", "google/gemini-x").stdout == (
-        "google/gemini-x is selected, but cannot answer yet: google has no key. add one with "
+        "google/gemini-x is selected, but cannot answer yet: google has no API key. add one with "
         "claw auth add google, or set GEMINI_API_KEY / GOOGLE_API_KEY, or set "
         "providers.google.apiKey\n"
     )
@@ -449,6 +449,6 @@ def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home
     claw("auth", "add", "openai", stdin=SECRET)
     rests(home, "openai", Credential("main", SECRET, provider="openai", owner="default"), "billing")
     assert (
-        "openai/gpt-5 is selected, but cannot answer yet: waits 5 h"
+        "openai/gpt-5 is selected, but cannot answer yet: paused for 5 h"
         in claw("models", "use", "openai/gpt-5").stdout
     )

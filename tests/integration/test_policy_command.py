@@ -315,4 +315,4 @@ def test_a_plugin_whose_tools_no_manifest_tells_is_named(
     (site / "silent" / "__init__.py").write_text("raise SystemExit('imported')\n")
     installed(site, "silent", "silent")
     monkeypatch.syspath_prepend(site)
-    assert "the tools of plugin silent" in claw("show").stderr
+    assert "plugin silent has no manifest" in claw("show").stderr

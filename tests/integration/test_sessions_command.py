@@ -383,7 +383,7 @@ def test_another_form_than_there_is_is_refused_in_plain_words(
     answer = CliRunner().invoke(app, ["sessions", "export", MAIN, "--to", "pdf"], standalone_mode=False)
 
     assert answer.exception is not None and report_error(answer.exception) == 2
-    assert "claw: --to: pdf is none of md, html, json" in capsys.readouterr().err
+    assert "claw: --to: pdf is not one of: md, html, json" in capsys.readouterr().err
 
 
 def test_an_export_goes_into_a_file_that_only_we_read(home: Path, tmp_path: Path) -> None:
@@ -672,7 +672,7 @@ def test_a_compressed_conversation_is_shown_and_searched_as_before(home: Path) -
     content = place.read_bytes()
     keep = Retention(compress_after=30 * DAY, remove_after=365 * DAY)
     later = Clock(now=lambda: list_sessions(home)[0].changed_at + 31 * DAY)
-    assert claw("archive").stdout == "nothing to do\n"
+    assert claw("archive").stdout == "nothing needs to be cleaned up\n"
 
     pretended = apply_retention(home, keep, later, pretend=True)
     assert place.exists() and [kept.path for kept in pretended.compressed] == [place]

@@ -164,7 +164,7 @@ async def test_a_turn_over_its_cap_ends_with_words_what_how_much_when_and_which_
 
     told = str(over.value)
     assert "the budget daily is too small for this call: $0.0" in told and "of $0.1000 a day" in told
-    assert "budgets.daily" in told and "free again in" in told
+    assert "budgets.daily" in told and "resets in" in told
     assert not over.value.skips
 
 

@@ -285,7 +285,7 @@ async def test_alone_it_is_refused_with_what_to_do() -> None:
     async with Harness(
         FakeProvider(context_tokens=8000), tools=[peek()], config={"models": {"leastContext": 16000}}
     ) as harness:
-        with pytest.raises(ProviderError, match=r"needs 16,000 at least.*models\.leastContext"):
+        with pytest.raises(ProviderError, match=r"needs at least 16,000.*models\.leastContext"):
             await harness.send("hi")
 
 

@@ -111,7 +111,7 @@ def test_a_model_that_is_named_is_judged_alone(home: Path) -> None:
 def test_words_that_name_nothing_are_told_on_stderr_and_absent_core_tools_too(home: Path) -> None:
     configured(home, tools={"profile": "coding", "alsoAllow": ["sessions_send", "raed"]})
     told = claw("list").stderr
-    assert "sessions_send is not here" in told
+    assert "sessions_send is not available" in told
     assert "there is no tool, plugin or group raed" in told and "did you mean read?" in told
 
 

@@ -116,8 +116,8 @@ def test_messages_that_no_turn_took_are_stuck_chat_by_chat(home):
         ("7\x1b[2J", "work", 1),
     ]
     shown = claw("--stuck").stdout
-    assert "telegram:42" in shown and "3 messages wait for a turn" in shown
-    assert "telegram/work:7?[2J" in shown and "1 message waits for a turn" in shown
+    assert "telegram:42" in shown and "3 messages are waiting for a turn" in shown
+    assert "telegram/work:7?[2J" in shown and "1 message is waiting for a turn" in shown
 
 
 def test_what_claw_itself_says_and_cannot_deliver_is_stuck_too(home):

@@ -170,7 +170,7 @@ async def test_what_ends_a_turn_closes_its_question_and_a_late_button_runs_nothi
         assert harness.app.registry.approver.value.pending() == ()
         channel.says(question.buttons[0].value, "boss", kind="button")
         shown = await channel.until_shown(3)
-    assert "is over" in shown[-1]
+    assert "has expired" in shown[-1]
     assert tool.calls == []
 
 

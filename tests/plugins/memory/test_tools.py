@@ -326,7 +326,7 @@ def test_search_prints_place_score_and_text(claw: Callable[..., Any], tmp_path: 
         and told["agent"] == "default"
     )
     missed = claw("search", "zebra")
-    assert missed.exit_code == 1 and "by words alone: memorySearch.provider is off" in missed.stderr
+    assert missed.exit_code == 1 and "by words only: memorySearch.provider is off" in missed.stderr
 
 
 def test_status_says_what_is_behind_and_index_takes_it_up(claw: Callable[..., Any], tmp_path: Path):

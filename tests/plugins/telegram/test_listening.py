@@ -231,7 +231,7 @@ async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_
             "WARNING",
             "telegram: another process polls with this bot's token; this one waits until you stop it",
         ),
-        ("INFO", "telegram: hears again"),
+        ("INFO", "telegram: receiving messages again"),
     ]
 
 

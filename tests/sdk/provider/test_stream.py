@@ -144,7 +144,7 @@ async def test_keep_alives_are_no_progress():
         await heard(Said(b'data: "a"\n\n', *pings), idle=0.2)
 
     assert (error.value.reason, error.value.retryable) == ("timeout", True)
-    assert "no word for 0.2 s" in str(error.value)
+    assert "no data for 0.2 s" in str(error.value)
     assert "providers.acme.idleTimeoutSeconds" in str(error.value)
 
 
