@@ -145,7 +145,7 @@ def test_a_missing_chat_command_names_its_package(line: str, name: str, small: E
 
 
 EXAMPLES = ROOT / "examples"
-REPLACEMENTS = ("acme-models", "acme-turn-log")
+REPLACEMENTS = ("acme-models", "acme-turn-log", "sliding-window")
 
 
 @pytest.fixture(scope="module")
@@ -190,12 +190,26 @@ def test_the_model_selector_of_the_slot_is_the_one_asked(
 
 def test_the_turn_log_of_the_slot_is_the_one_asked(replaced: Environment) -> None:
     replaced.configure(_config(turnLog="acme-turn-log", models="failover"))
-    before = _rows(replaced, "turns")
+    ours, theirs = _rows(replaced, "turns"), _rows(replaced, "acme_turns")
     _say(replaced, "hello")
 
     assert _in_force(replaced, "turnLog") == ["acme-turn-log"]
-    assert _rows(replaced, "acme_turns") == 1
-    assert _rows(replaced, "turns") == before
+    assert _rows(replaced, "acme_turns") == theirs + 1
+    assert _rows(replaced, "turns") == ours
+
+
+def test_the_context_engine_of_the_slot_is_the_one_asked(replaced: Environment) -> None:
+    """Ours shows the whole of a short conversation, the example its newest turn alone."""
+    seen = {}
+    for engine, settings in (("context", {}), ("sliding-window", {"turns": 1})):
+        config = _config(context=engine, models="failover")
+        config["plugins"]["entries"] = {"sliding-window": {"config": settings}}
+        replaced.configure(config)
+        assert _in_force(replaced, "context") == [engine]
+        _say(replaced, "first")
+        seen[engine] = int(_say(replaced, "second").split()[-1])
+    assert seen["sliding-window"] == 1
+    assert seen["context"] >= 2
 
 
 def _rows(environment: Environment, table: str) -> int:
