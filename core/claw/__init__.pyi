@@ -174,4 +174,3 @@ from claw.storage.usage import (
 )
 
 __version__: str
-__all__: list[str]

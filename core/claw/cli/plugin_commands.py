@@ -26,6 +26,7 @@ _PACKAGES = {
     "claw-approvals": "approvals",
     "claw-author": "plugins:build plugins:check plugins:new",
     "claw-budgets": "usage",
+    "claw-context": "sessions:compact",
     "claw-gateway": "channels gateway logs pairing turns",
     "claw-llm-bridge": "llm-bridge",
     "claw-local": "local",

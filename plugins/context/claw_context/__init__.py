@@ -1,7 +1,7 @@
 """The context engine of claw: compaction, pruning, recovery, memory flush, kept tool results."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from claw import hookimpl
 
@@ -17,3 +17,11 @@ def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]
 
     settings = config.settings
     yield CompactingEngine(SharedState(settings.models.aliases, settings.messages.silent_token))
+
+
+@hookimpl
+def register_commands(app: Any) -> None:
+    """Add ``claw sessions compact``."""
+    from claw_context.command import compact
+
+    app.command("sessions compact")(compact)

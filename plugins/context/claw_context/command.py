@@ -1,35 +1,42 @@
 """``claw sessions compact``: replace the older part of a conversation by a summary now."""
 
 import asyncio
-import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from claw import UsageError, t
-from claw.runtime import AsJson, document, home_of
-from claw_sessions.index import CURRENT, SessionFile, find_session, list_sessions
+from claw.runtime import (
+    App,
+    AsJson,
+    Route,
+    TurnOptions,
+    document,
+    load_setup,
+    nearest,
+    open_turn,
+    resolve_turn,
+    terminal_message,
+)
 
 if TYPE_CHECKING:
     from claw_context.compaction import CompactionResult
 
 
 def compact(
-    key: Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")],
+    key: Annotated[str, typer.Argument(help="A session key, or its end (main).")],
     focus: Annotated[str, typer.Option(help="What the summary should keep above all.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Have the older part of a conversation summarised; the newest part, and the lines on disk, stay as they are."""
-    kept = find_session(list_sessions(home_of(os.environ)), key)
-    if kept.state != CURRENT or not kept.key:
-        raise UsageError("{name} is archived: only an active conversation can be compacted", name=kept.name)
-    done = asyncio.run(_compact_now(kept, focus))
+    name, done = asyncio.run(_compact_now(key, focus))
     if as_json:
         before, after = done.tokens if done else (None, None)
         details = done.record.details if done else {}
         document(
             "session-compact",
             {
-                "key": kept.key,
+                "key": name,
                 "compacted": done is not None,
                 "tokensBefore": before,
                 "tokensAfter": after,
@@ -40,14 +47,39 @@ def compact(
         typer.echo(done.description if done else t("there is nothing to compact in this conversation yet"))
 
 
-async def _compact_now(kept: SessionFile, focus: str) -> "CompactionResult | None":
-    from claw.runtime import App, Route, TurnOptions, load_setup, open_turn, resolve_turn, terminal_message
-
+async def _compact_now(name: str, focus: str) -> "tuple[str, CompactionResult | None]":
     from claw_context.compaction import compact_session
 
     async with App(load_setup()) as app:
-        route = Route(kept.agent, kept.key, owner=True, chat_type="direct")
-        inbound = terminal_message("")
+        agents = app.runtime.sessions.agents()
+        key = find_key(agents, name)
+        route, inbound = Route(agents[key], key, owner=True, chat_type="direct"), terminal_message("")
         context = await resolve_turn(inbound, route, app.runtime, TurnOptions())
         async with open_turn(app.runtime, inbound, context) as turn:
-            return await compact_session(turn, app.config.settings.models.aliases, focus)
+            return key, await compact_session(turn, app.config.settings.models.aliases, focus)
+
+
+def find_key(keys: Iterable[str], name: str) -> str:
+    """Return the session key with this name, or with this end.
+
+    :raises UsageError: none or several match; the nearest key is named.
+    """
+    known = list(keys)
+    fitting = [key for key in known if key == name] or [
+        key for key in known if key.endswith(f":{name.lower()}")
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        some = ", ".join(fitting[:5])
+        raise UsageError(
+            "{name} matches several conversations: {keys}", fix="Give the full name", name=name, keys=some
+        )
+    if not known:
+        raise UsageError("there is no conversation {name}, and no other one yet", name=name)
+    raise UsageError(
+        "there is no conversation {name}",
+        fix="did you mean {near}? claw sessions list shows them all",
+        name=name,
+        near=nearest(name, known) or known[0],
+    )

@@ -152,18 +152,6 @@ app.command()(commands_maintenance.reset)
 app.command()(commands_maintenance.delete)
 app.command()(commands_maintenance.repair)
 app.command()(commands_maintenance.archive)
-try:
-    from claw_context.command import compact
-except ImportError:
-
-    @app.command("compact")
-    def _compact_is_missing(key: Annotated[str, typer.Argument()] = "") -> None:
-        """Have the older part of a conversation summarised; part of claw-context."""
-        fix = "claw plugins install {package}"
-        raise UsageError("claw sessions compact comes with {package}", fix=fix, package="claw-context")
-
-else:
-    app.command()(compact)
 
 
 # --- output
