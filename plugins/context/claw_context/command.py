@@ -51,7 +51,7 @@ async def _compact_now(name: str, focus: str) -> "tuple[str, CompactionResult | 
     from claw_context.compaction import compact_session
 
     async with App(load_setup()) as app:
-        agents = app.runtime.sessions.agents()
+        agents = dict(app.database.read("SELECT key, agent FROM sessions"))
         key = find_key(agents, name)
         route, inbound = Route(agents[key], key, owner=True, chat_type="direct"), terminal_message("")
         context = await resolve_turn(inbound, route, app.runtime, TurnOptions())
