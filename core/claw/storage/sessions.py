@@ -417,12 +417,6 @@ class JsonlSessionStore:
             rows = self.database.read("SELECT id FROM sessions WHERE key = ?", key)
         return str(rows[0][0])
 
-    def agents(self) -> dict[str, str]:
-        """Return the session key of every conversation that goes on, with its agent."""
-        if not self._indexed:
-            self._index_files()
-        return {str(key): str(agent) for key, agent in self.database.read("SELECT key, agent FROM sessions")}
-
     def assign(self, key: str, agent_id: str, session_id: str) -> None:
         """Map ``key`` to this session from now on."""
         self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
