@@ -174,3 +174,4 @@ from claw.storage.usage import (
 )
 
 __version__: str
+__all__: list[str]

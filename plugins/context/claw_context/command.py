@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from claw import UsageError, t
+from claw import UsageError, nearest, t
 from claw.runtime import (
     App,
     AsJson,
@@ -13,7 +13,6 @@ from claw.runtime import (
     TurnOptions,
     document,
     load_setup,
-    nearest,
     open_turn,
     resolve_turn,
     terminal_message,
