@@ -58,7 +58,7 @@ from claw.security.secret_patterns import is_secret_name
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM_DISK, Disk
-from claw.storage.sessions import JsonlSessionStore
+from claw.storage.sessions import ChosenSessionStore, JsonlSessionStore
 from claw.storage.turn_log import NoTurnLog, is_repeat
 
 
@@ -196,9 +196,7 @@ class App:
         return Runtime(
             config=self.config,
             registry=self._guarded_registry(),
-            sessions=runtime.sessions
-            if runtime
-            else JsonlSessionStore(home, self._database, self._clock, disk),
+            sessions=runtime.sessions if runtime else self._session_store(disk),
             turn_log=log,
             chat_api=getattr(log, "chat_api", None),
             session_queues=runtime.session_queues if runtime else SessionQueues(lanes),
@@ -247,10 +245,21 @@ class App:
             kept |= {key: new for key, new in registry.channels.items() if new.plugin in asking}
         return kept
 
+    def _session_store(self, disk: Disk) -> JsonlSessionStore | ChosenSessionStore:
+        """Return the session store that a plugin brings, or core's own."""
+        files, chosen = (
+            JsonlSessionStore(self.config.home, self._database, self._clock, disk),
+            self.registry.store,
+        )
+        if chosen is None:
+            return files
+        return ChosenSessionStore(chosen.value, chosen.plugin, files.overrides, self._clock)
+
     async def retire(self, after: "App") -> None:
         """Close what only this app uses, after a newer app has replaced it; state and network stay open."""
         kept = {id(contribution.value) for contribution in after.registry.channels.values()} | {
-            id(after.runtime.turn_log)
+            id(after.runtime.turn_log),
+            id(getattr(after.runtime.sessions, "store", None)),
         }
         given = {id(plugin) for plugin in self._plugins.values()}
         for contribution in self.host.closables():

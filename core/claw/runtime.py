@@ -19,8 +19,8 @@ _NAMES = {
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of "
-        "parse_key queue_kind_of route_message sender_of"
+        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of parse_key "
+        "queue_kind_of route_message sender_of"
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
@@ -68,8 +68,8 @@ _NAMES = {
     "claw.host.crash_guard": "CrashGuard",
     "claw.host.discovery": "home_of open_state owners_in plugin_states use_configured_locale",
     "claw.host.integrity": (
-        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages "
-        "find_record normalise_distribution unusable_lock"
+        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages find_record "
+        "normalise_distribution unusable_lock"
     ),
     "claw.host.isolation": (
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout within"
@@ -110,7 +110,7 @@ _NAMES = {
         "lock_holder make_folder replace_file results_folder safe_file_name session_file set_aside"
     ),
     "claw.storage.freshness": "zone_of",
-    "claw.storage.history": "SessionHistory",
+    "claw.storage.history": "BaseSession SessionHistory",
     "claw.storage.overrides": "Overrides",
     "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
     "claw.storage.records": (

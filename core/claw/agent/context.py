@@ -40,7 +40,7 @@ from claw.host.registry import Contribution
 from claw.i18n import t
 from claw.security.path_walk import Root
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
-from claw.storage.sessions import Session
+from claw.storage.history import BaseSession
 
 PROMPT_SHARE = 0.8
 """Share of the window for instructions and history together; the rest is for the answer."""
@@ -63,7 +63,7 @@ class RunningTurn:
     def __init__(
         self,
         caller: Caller,
-        session: Session,
+        session: BaseSession,
         past: Sequence[Message],
         start: int,
         metadata: TurnMetadata | None = None,

@@ -32,7 +32,7 @@ from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.storage.freshness import is_fresh, reset_policy, zone_of
-from claw.storage.sessions import Session
+from claw.storage.history import BaseSession
 from claw.storage.turn_log import reached, retry_until_written
 
 
@@ -213,7 +213,7 @@ async def _over(
 
 
 async def _converse(
-    errand: Turn, context: TurnContext, session: Session, runtime: Runtime, told: Emit
+    errand: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, told: Emit
 ) -> TurnEnded:
     """Model and tools, until there is an answer."""
     turn, message = errand.id, errand.message
@@ -273,7 +273,7 @@ async def _converse(
     )
 
 
-def _untold(session: Session, turn: Turn) -> list[AcceptedEvent]:
+def _untold(session: BaseSession, turn: Turn) -> list[AcceptedEvent]:
     """Return the events that had joined an interrupted turn and are not in the session yet."""
     told = {
         number
@@ -300,12 +300,12 @@ class _Start:
     answer: Assistant | None = None
 
 
-def _fresh(session: Session, prompt: User) -> _Start:
+def _fresh(session: BaseSession, prompt: User) -> _Start:
     past = session.messages
     return _Start(past, prompt, len(past))
 
 
-def _taken_up(session: Session, fresh: _Start, numbers: set[str]) -> _Start:
+def _taken_up(session: BaseSession, fresh: _Start, numbers: set[str]) -> _Start:
     """Where a turn that was cut off stands. A half answer that was kept is left out: the model is asked again.
 
     :param numbers: what it answers: the first message that came from one of them is where it began.
@@ -328,7 +328,7 @@ def _taken_up(session: Session, fresh: _Start, numbers: set[str]) -> _Start:
 
 
 async def _begin_anew_if_stale(
-    turn: Turn, context: TurnContext, session: Session, runtime: Runtime, told: Emit
+    turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, told: Emit
 ) -> None:
     """A conversation that has been left long enough starts anew, where the settings want that; the old one is kept."""
     message, last = turn.message, session.last_user_at
@@ -345,13 +345,15 @@ async def _begin_anew_if_stale(
         await told(Notice(t("new conversation: the previous one had expired")))
 
 
-async def _greet(turn: str, context: TurnContext, route: Route, session: Session, told: Emit) -> None:
+async def _greet(turn: str, context: TurnContext, route: Route, session: BaseSession, told: Emit) -> None:
     await told(TurnStarted(turn, context.agent.id, route.session_key, str(context.models[0])))
     for line in session.notices:
         await told(Notice(line))
 
 
-def _asking(turn: Turn, start: _Start, metadata: TurnMetadata, caller: Caller, session: Session) -> ModelCall:
+def _asking(
+    turn: Turn, start: _Start, metadata: TurnMetadata, caller: Caller, session: BaseSession
+) -> ModelCall:
     """Return the model call of a turn: the history that fits, this message, the tools, through the models in order."""
     options = replace(
         model_options(caller.stage, caller.rooms),
@@ -384,7 +386,7 @@ async def _tell(emit: Emit, runtime: Runtime, event: Event) -> None:
         await notify_observers(event, runtime.registry.observers, runtime.worker, runtime.log)
 
 
-async def _write_then_tell(session: Session, told: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
+async def _write_then_tell(session: BaseSession, told: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
     if isinstance(event, MessageRecorded):
         if turn.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again

@@ -361,18 +361,20 @@ def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]"
 def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.SessionStore]":
     """Contribute a place for the transcripts of conversations.
 
-    ``name`` (text) and ``async open(key, agent_id)``, which returns a session for one turn.
+    ``name`` (text) and ``async open(key, agent_id)``, which returns a session for one turn: an object of a class
+    derived from :class:`claw.runtime.BaseSession` with ``write(entry, line)``, ``reset()`` and, as far as the store
+    needs them, ``flush()`` and ``release()``. It may have ``close()``.
 
-    :when: ``open`` at the start of each turn.
+    :when: ``open`` at the start of each turn, and for commands that show or reset a conversation.
     :order: slot ``sessions``: one is in force.
-    :limits: none of its own; it runs in the turn's own loop.
-    :failure: the error ends the turn before a model is called.
-    :default: core keeps one JSONL file for each conversation. Since 0.2.
+    :limits: 30 s for ``open``; the session runs in the turn's own loop.
+    :failure: the error ends the turn before a model is called, and names the plugin.
+    :default: core keeps one JSONL file for each conversation; ``claw sessions`` reads those only. Since 0.2.
 
     Example::
 
         async def open(self, key, agent_id):
-            return AcmeSession(self.rows.setdefault(key, []))
+            return self.opened.setdefault(key, AcmeSession(key, agent_id, "1", self.rows(key)))
     """
     return ()
 

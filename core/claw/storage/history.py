@@ -2,13 +2,18 @@
 a cache of values that grow with a conversation.
 """
 
+import os
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
+from claw.contracts.errors import ClawError
 from claw.contracts.transcript import Assistant, Message, ToolResultMessage, User, sendable
+from claw.storage.clock import SYSTEM_CLOCK, Clock, iso_time
 from claw.storage.records import (
     CompactionRecord,
     Entry,
@@ -18,6 +23,7 @@ from claw.storage.records import (
     Record,
     active_compaction,
     build_context,
+    encode_record,
     message_of,
 )
 from claw.storage.usage import SessionUsage, prompt_tokens
@@ -131,6 +137,126 @@ class SessionHistory:
 
     def _unsettle(self) -> None:
         self.settled, self.settled_sent, self.sent = 0, (), None
+
+
+class BaseSession:
+    """The history of one conversation for turns; a session store of a plugin derives its sessions from it.
+
+    A subclass overrides :meth:`write` and :meth:`reset`; :meth:`flush` and :meth:`release` as far as its store needs it.
+    Within a process a store returns the same object for a key until it was released.
+
+    :param entries: the records that the store has, in the order in which they were written.
+    :ivar notices: lines for the person about what was wrong with the stored session.
+    """
+
+    def __init__(
+        self, key: str, agent_id: str, id: str, entries: Sequence[Entry] = (), clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.key, self.agent_id, self.id = key, agent_id, id
+        self.notices: tuple[str, ...] = ()
+        self._clock = clock
+        self._past = SessionHistory.of(list(entries))
+        self._next_id = int.from_bytes(os.urandom(4), "big")
+
+    def write(self, entry: Record, line: bytes) -> None:
+        """Store a record behind the newest one, before this returns.
+
+        :param line: the record as one line of JSON; ``claw.runtime.parse_session`` reads such lines.
+        :raises ClawError: it cannot be stored.
+        """
+        raise NotImplementedError
+
+    async def reset(self) -> None:
+        """Start an empty session under the same key, with a new ``id``; the old one is kept elsewhere."""
+        raise NotImplementedError
+
+    async def flush(self) -> None:
+        """Wait until what was written survives a power cut."""
+
+    def flush_soon(self, refused: Callable[[ClawError], None] = lambda why: None) -> None:
+        """Have what was written survive a power cut shortly after the turn."""
+
+    def release(self) -> None:
+        """End the use by one turn."""
+
+    def start_over(self, id: str, entries: Sequence[Entry] = ()) -> None:
+        """Take another id and other records, for :meth:`reset`."""
+        self.id, self._past = id, SessionHistory.of(list(entries))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history as a model may be sent it: the path to the newest record, every call with its result."""
+        return self._past.sendable()
+
+    @property
+    def unpaired_messages(self) -> Sequence[Message]:
+        """The path to the newest record, unpaired: calls may lack results."""
+        return self._past.messages
+
+    def messages_before(self, at: int) -> tuple[Message, ...]:
+        """Return what a model may be sent of the first ``at`` messages of ``unpaired_messages``."""
+        return sendable(self._past.messages[:at])
+
+    @property
+    def last_user_at(self) -> float | None:
+        """Time of the newest message of a person, seconds since 1970; None when there is none."""
+        return self._past.time_of(lambda said: isinstance(said, User) and not said.kind)
+
+    @property
+    def last_answer_at(self) -> float | None:
+        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
+        return self._past.time_of(lambda said: isinstance(said, Assistant))
+
+    @property
+    def now(self) -> float:
+        """The time, by the clock that stamps its records."""
+        return self._clock.now()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All records, in the order in which they were written."""
+        return tuple(self._past.entries)
+
+    @property
+    def usage(self) -> SessionUsage:
+        """Total cost of the session, and the size of its newest prompt."""
+        return self._past.usage
+
+    @property
+    def history(self) -> SessionHistory:
+        """The history with the values that compaction uses. Read it; only ``append`` adds to it."""
+        return self._past
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of what is stored, as far as it is known."""
+        return 0
+
+    def id_of(self, message: Message) -> str:
+        """Return the id of the record that holds this very message; empty when none does."""
+        record = self._past.newest(lambda said: said is message)
+        return record.id if record else ""
+
+    def append(self, message: Message) -> str:
+        """Write a message behind the newest record, at once; return the record's id.
+
+        :raises ClawError: it cannot be stored; nothing was changed.
+        """
+        return self.append_entry(MessageRecord(message=message))
+
+    def append_entry(self, entry: Record) -> str:
+        """Append a record of any kind; its id, parent and time are filled in here."""
+        past = self._past
+        self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        while (name := f"{self._next_id:08x}") in past.ids:
+            self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+        parent = past.entries[-1].id if past.entries else None
+        entry, line = encode_record(
+            msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=iso_time(self.now))
+        )
+        self.write(entry, line)
+        past.add(entry)
+        return name
 
 
 def _add_cost(usage: SessionUsage, entry: Record) -> SessionUsage:

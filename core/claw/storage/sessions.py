@@ -9,17 +9,15 @@ write: the file's state is compared at the next open, and the file is read again
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-import msgspec
-
-from claw.contracts.errors import ClawError
-from claw.contracts.transcript import Assistant, Message, User, sendable
+from claw.contracts.errors import ClawError, PluginError
 from claw.i18n import t
 from claw.storage import files as store
 from claw.storage.clock import SYSTEM_CLOCK, Clock, iso_time
@@ -34,11 +32,9 @@ from claw.storage.files import (
     safe_file_name,
     session_file,
 )
-from claw.storage.history import SessionHistory
+from claw.storage.history import BaseSession, SessionHistory
 from claw.storage.overrides import Overrides
 from claw.storage.records import (
-    Entry,
-    MessageRecord,
     ParsedSession,
     Record,
     SessionHeader,
@@ -48,7 +44,6 @@ from claw.storage.records import (
     without_bad_lines,
 )
 from claw.storage.sync import BackgroundSync
-from claw.storage.usage import SessionUsage
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
@@ -58,10 +53,11 @@ _DAMAGED = (
 )
 _NO_HEADER = "The first line of this session was lost and was rewritten. Copy of the damaged file: {place}"
 _NO_RECORDS = "The session file is unreadable and was moved to {place}; a new session starts"
+_OPEN_SECONDS = 30.0  # for the store of a plugin: a network may be behind it
 _THREAD_BYTES = 1 << 18  # 256 KB are read in about 2 ms: for less, a thread costs more than it saves
 
 
-class Session:
+class Session(BaseSession):
     """The history of one conversation. Made by ``JsonlSessionStore.open``, which also takes its lock; ``release`` it
     after the turn.
 
@@ -70,71 +66,17 @@ class Session:
     """
 
     def __init__(self, sessions: "JsonlSessionStore", key: str, agent_id: str, cwd: str) -> None:
-        self.key = key
-        self.agent_id = agent_id
-        self.id = ""
+        super().__init__(key, agent_id, "", clock=sessions.clock)
         self.path = Path()
-        self.notices: tuple[str, ...] = ()
         self.used_at = sessions.clock.monotonic()
         self._sessions = sessions
         self._cwd = cwd
-        self._past = SessionHistory.of([])
         self._opening = asyncio.Lock()
         self._holders = 0
         self._lock: Lock | None = None
         self._fd = -1
         self._file_state: tuple[int, ...] = ()
-        self._next_id = int.from_bytes(os.urandom(4), "big")
         self._line_is_open = self._unsynced = self._is_new_file = False
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The history as a model may be sent it: the path to the newest record, every call with its result."""
-        return self._past.sendable()
-
-    @property
-    def unpaired_messages(self) -> Sequence[Message]:
-        """The path to the newest record, unpaired: calls may lack results."""
-        return self._past.messages
-
-    def messages_before(self, at: int) -> tuple[Message, ...]:
-        """Return what a model may be sent of the first ``at`` messages of ``spoken``."""
-        return sendable(self._past.messages[:at])
-
-    @property
-    def last_user_at(self) -> float | None:
-        """Time of the newest message of a person, seconds since 1970; None when there is none."""
-        return self._past.time_of(lambda said: isinstance(said, User) and not said.kind)
-
-    @property
-    def now(self) -> float:
-        """The time, by the clock that stamps its records."""
-        return self._sessions.clock.now()
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All records of the file, in file order."""
-        return tuple(self._past.entries)
-
-    @property
-    def usage(self) -> SessionUsage:
-        """Total cost of the session, and the size of its newest prompt."""
-        return self._past.usage
-
-    @property
-    def history(self) -> SessionHistory:
-        """The history with the values that compaction uses. Read it; only ``append`` adds to it."""
-        return self._past
-
-    def id_of(self, message: Message) -> str:
-        """Return the id of the record that holds this very message; empty when none does."""
-        record = self._past.newest(lambda said: said is message)
-        return record.id if record else ""
-
-    @property
-    def last_answer_at(self) -> float | None:
-        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
-        return self._past.time_of(lambda said: isinstance(said, Assistant))
 
     @property
     def size_bytes(self) -> int:
@@ -146,35 +88,19 @@ class Session:
         """True if a turn holds it, or is about to."""
         return self._holders > 0 or self._opening.locked()
 
-    def append(self, message: Message) -> str:
-        """Write a message behind the newest record, at once, in one system call; return the record's id.
-
-        After this it survives a killed process; after the turn's ``flush``, a power cut.
+    def write(self, entry: Record, line: bytes) -> None:
+        """Append a record to the file, at once, in one system call. After this it survives a killed process; after the
+        turn's ``flush``, a power cut.
 
         :raises ClawError: the disk refused; the file is as it was.
         """
-        return self.append_entry(MessageRecord(message=message))
-
-    def append_entry(self, entry: Record) -> str:
-        """Append a record of any kind; its id, parent and time are filled in here."""
         if not self._holders:
             raise RuntimeError("the session was released: open it again before writing")
-        past = self._past
-        self._next_id = (self._next_id + 1) & 0xFFFFFFFF
-        while (name := f"{self._next_id:08x}") in past.ids:
-            self._next_id = (self._next_id + 1) & 0xFFFFFFFF
-        parent = past.entries[-1].id if past.entries else None
-        moment = iso_time(self._sessions.clock.now())
-        entry, line = encode_record(
-            msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=moment)
-        )
         try:
             self._sessions.disk.append(self._fd, b"\n" + line if self._line_is_open else line)
         except OSError as refused:
             raise cannot_write(self.path, refused) from refused
         self._line_is_open, self._unsynced = False, True
-        past.add(entry)
-        return name
 
     async def flush(self) -> None:
         """Sync appended records to the medium, off the event loop, and wait for it.
@@ -345,6 +271,41 @@ class Session:
         said = _DAMAGED if bad_lines else _NO_HEADER
         self.notices += (t(said, count=len(bad_lines), place=backup),)
         return self._open_file()
+
+
+@dataclass(frozen=True)
+class ChosenSessionStore:
+    """The session store of a plugin, chosen by the slot ``sessions``, in the place of core's files.
+
+    :param store: as :class:`claw.SessionStore`.
+    :param overrides: the settings that people chose for single conversations; they stay in ``state.db``.
+    """
+
+    store: Any
+    plugin: str
+    overrides: Overrides
+    clock: Clock
+
+    async def open(self, session_key: str, agent_id: str) -> BaseSession:
+        """Open a session for one turn.
+
+        :raises ClawError: the store failed; the error names its plugin.
+        """
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                session = await self.store.open(session_key, agent_id)
+            if not isinstance(session, BaseSession):
+                raise TypeError(f"open answered with {type(session).__name__}, which is no BaseSession")
+        except ClawError:
+            raise
+        except Exception as why:
+            reason = f"{type(why).__name__}: {why}"
+            problem = "its session store cannot open a session: {why}"
+            raise PluginError(self.plugin, "run", problem, why=reason) from why
+        return session
+
+    def close(self) -> None:
+        """Leave the store open: the host closes what plugins brought."""
 
 
 @dataclass
