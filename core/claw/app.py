@@ -190,7 +190,7 @@ class App:
     def _make_runtime(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
-        brought, home = self.registry.turn_log, self.config.home
+        brought = self.registry.turn_log
         lanes = dict(self.config.settings.messages.lanes)
         log = runtime.turn_log if runtime else brought.value if brought else NoTurnLog(self._database)
         return Runtime(

@@ -259,7 +259,7 @@ BUDGETS = {
     "claw.host": 2290,
     "claw.policy": 1134,
     "claw.security": 2005,
-    "claw.storage": 1440,
+    "claw.storage": 1500,
     "claw_admin": 2690,
     "claw_anthropic": 406,
     "claw_approvals": 650,
