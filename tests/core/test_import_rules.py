@@ -252,7 +252,7 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
 
 BUDGETS = {
     "claw": 720,
-    "claw.agent": 2575,
+    "claw.agent": 2587,
     "claw.cli": 1150,
     "claw.config": 2401,
     "claw.contracts": 1590,
