@@ -58,7 +58,7 @@ from claw.security.secret_patterns import is_secret_name
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM_DISK, Disk
-from claw.storage.sessions import ChosenSessionStore, JsonlSessionStore
+from claw.storage.sessions import JsonlSessionStore, session_store
 from claw.storage.turn_log import NoTurnLog, is_repeat
 
 
@@ -191,12 +191,13 @@ class App:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
         brought = self.registry.turn_log
+        files = JsonlSessionStore(self.config.home, self._database, self._clock, disk)
         lanes = dict(self.config.settings.messages.lanes)
         log = runtime.turn_log if runtime else brought.value if brought else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
             registry=self._guarded_registry(),
-            sessions=runtime.sessions if runtime else self._session_store(disk),
+            sessions=runtime.sessions if runtime else session_store(files, self.registry.store),
             turn_log=log,
             chat_api=getattr(log, "chat_api", None),
             session_queues=runtime.session_queues if runtime else SessionQueues(lanes),
@@ -244,16 +245,6 @@ class App:
             asking = self.host.specifying
             kept |= {key: new for key, new in registry.channels.items() if new.plugin in asking}
         return kept
-
-    def _session_store(self, disk: Disk) -> JsonlSessionStore | ChosenSessionStore:
-        """Return the session store that a plugin brings, or core's own."""
-        files, chosen = (
-            JsonlSessionStore(self.config.home, self._database, self._clock, disk),
-            self.registry.store,
-        )
-        if chosen is None:
-            return files
-        return ChosenSessionStore(chosen.value, chosen.plugin, files.overrides, self._clock)
 
     async def retire(self, after: "App") -> None:
         """Close what only this app uses, after a newer app has replaced it; state and network stay open."""

@@ -430,20 +430,13 @@ class TurnLog(Protocol):
 
 
 class SessionStore(Protocol):
-    """The transcripts of conversations. Core's own keeps one JSONL file for each.
-
-    It may have ``close()``, which is called when claw ends.
-    """
+    """The transcripts of conversations; core's own keeps one JSONL file for each. It may have ``close()``."""
 
     name: str
 
     async def open(self, key: str, agent_id: str) -> Any:
-        """Open a session for one turn, whose ``release()`` ends that.
-
-        :param key: the conversation. A chat command may open it while a turn has it open: return the same object.
-        :returns: an object of a class derived from :class:`claw.runtime.BaseSession`.
-        :raises ClawError: it cannot be opened; the turn ends with this error before a model is called.
-        """
+        """Return a session for one turn, of a class derived from ``claw.runtime.BaseSession``; while it is open, the same
+        object again."""
         ...
 
 

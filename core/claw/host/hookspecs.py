@@ -361,9 +361,8 @@ def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]"
 def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.SessionStore]":
     """Contribute a place for the transcripts of conversations.
 
-    ``name`` (text) and ``async open(key, agent_id)``, which returns a session for one turn: an object of a class
-    derived from :class:`claw.runtime.BaseSession` with ``write(entry, line)``, ``reset()`` and, as far as the store
-    needs them, ``flush()`` and ``release()``. It may have ``close()``.
+    ``name`` (text), ``async open(key, agent_id)``, which returns a session of a class derived from
+    :class:`claw.runtime.BaseSession` (``write``, ``reset``; perhaps ``flush``, ``release``), and perhaps ``close()``.
 
     :when: ``open`` at the start of each turn, and for commands that show or reset a conversation.
     :order: slot ``sessions``: one is in force.
@@ -395,8 +394,7 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
         ``/help`` and the menus of channels list all commands.
     :limits: 30 s, with ``is_long`` 1 h; it runs in the event loop of its plugin. The coroutine methods of the
         conversation run in claw's own loop, and ``conversation.call`` runs other work there.
-    :failure: the text of a ``ClawError`` is the answer; any other error, and a command that does not answer in time,
-        is an answer and a log line that name the plugin.
+    :failure: the text of a ``ClawError`` is the answer; any other failure is an answer and a log line with its plugin.
     :default: ``/help`` and ``/stop``; another command of claw says which package brings it. Since 0.2.
 
     Example::

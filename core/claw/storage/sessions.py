@@ -408,3 +408,11 @@ class JsonlSessionStore:
                 header = parse_session(file.readline(1 << 16)).header
                 if header and header.key and session_file(path.parent, header.id) == path:
                     self.assign(header.key, path.parent.parent.name, header.id)
+
+
+def session_store(files: JsonlSessionStore, chosen: Any) -> JsonlSessionStore | ChosenSessionStore:
+    """Return the session store to use: that of a plugin, else core's files.
+
+    :param chosen: the contribution of a plugin (``plugin``, ``value``), or None.
+    """
+    return ChosenSessionStore(chosen.value, chosen.plugin, files.overrides, files.clock) if chosen else files
