@@ -110,4 +110,4 @@ async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, agai
             await reloaded(harness, {**config, "owners": ["fake:boss", "fake:other"]})
         approvals = harness.serving.app.registry.approver.value
         assert approvals.refusal(request) == ""
-    assert "nobody can be asked here" in approvals.refusal(request)
+    assert "no one can be asked here" in approvals.refusal(request)

@@ -197,7 +197,7 @@ async def test_an_unknown_word_gets_the_nearest_one(line: str, told: str) -> Non
 async def test_for_a_word_that_is_like_none_of_them_nothing_is_guessed() -> None:
     async with Harness(FakeProvider(), config=TWO) as harness:
         told = await type_in(harness, "/think bogus") or ""
-    assert told.endswith("bogus is not one of off, minimal, low, medium, high, adaptive, default"), told
+    assert told.endswith("bogus is not one of: off, minimal, low, medium, high, adaptive, default"), told
 
 
 def test_a_model_is_found_by_its_last_part_when_that_is_its_own() -> None:

@@ -106,14 +106,14 @@ async def test_what_an_owner_denies_is_not_written_and_the_agent_is_told():
         await harness.send("be thorough")
 
         assert soul(harness) == SOUL
-        assert result(harness).is_error and "SOUL.md: not changed" in text_of(harness)
+        assert result(harness).is_error and "SOUL.md: change rejected" in text_of(harness)
 
 
 async def test_where_nobody_can_be_asked_nothing_changes():
     async with harness_of(WRITES, says("sorry")) as harness:
         await harness.send("be thorough")
 
-        assert soul(harness) == SOUL and "nobody can be asked" in text_of(harness)
+        assert soul(harness) == SOUL and "no one can be asked" in text_of(harness)
 
 
 PATCH = """*** Begin Patch
@@ -323,7 +323,7 @@ async def test_however_it_is_spelled_and_wherever_a_chat_could_stand(path: str):
         (harness.workspace / "sub").mkdir()
         await harness.send("do it")
 
-        assert soul(harness) == SOUL and result(harness).is_error and "not changed" in text_of(harness)
+        assert soul(harness) == SOUL and result(harness).is_error and "change rejected" in text_of(harness)
         assert list((harness.workspace / "sub").iterdir()) == []
 
 
