@@ -19,7 +19,7 @@ from claw.security.http_client import HttpClients
 from claw_gateway.process.reload import reread_config
 
 FUNCTIONS = (
-    "claw.config:load",
+    "claw.config:load_config",
     "claw.config.checks:check_installed",
     "claw_gateway.process.reload:reread_config",
     "claw.host.manager:Host.ask",
