@@ -6,7 +6,10 @@ from claw.agent.chat_commands import (
     parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
-from claw.agent.context import compact_conversation as compact_conversation, open_turn as open_turn
+from claw.agent.context import (
+    compact_conversation as compact_conversation,
+    open_turn as open_turn,
+)
 from claw.agent.models import (
     candidates as candidates,
     checked_answer as checked_answer,
@@ -32,8 +35,15 @@ from claw.agent.routing import (
     route_message as route_message,
     sender_of as sender_of,
 )
-from claw.agent.session_queue import SessionQueues as SessionQueues, SteeringQueue as SteeringQueue
-from claw.agent.turn import Turn as Turn, new_turn_id as new_turn_id, run_turn as run_turn
+from claw.agent.session_queue import (
+    SessionQueues as SessionQueues,
+    SteeringQueue as SteeringQueue,
+)
+from claw.agent.turn import (
+    Turn as Turn,
+    new_turn_id as new_turn_id,
+    run_turn as run_turn,
+)
 from claw.agent.turn_context import (
     TOOL_CHOICES as TOOL_CHOICES,
     Runtime as Runtime,
@@ -50,8 +60,12 @@ from claw.app import (
     load_setup as load_setup,
     terminal_message as terminal_message,
 )
-from claw.cli.config import file_of as file_of
-from claw.cli.errors import report_error as report_error
+from claw.cli.config import (
+    file_of as file_of,
+)
+from claw.cli.errors import (
+    report_error as report_error,
+)
 from claw.cli.output import (
     document as document,
     on_terminal as on_terminal,
@@ -59,8 +73,12 @@ from claw.cli.output import (
     table as table,
     utc_time as utc_time,
 )
-from claw.cli.plugin_commands import AsJson as AsJson
-from claw.cli.plugin_list import unknown_plugin_error as unknown_plugin_error
+from claw.cli.plugin_commands import (
+    AsJson as AsJson,
+)
+from claw.cli.plugin_list import (
+    unknown_plugin_error as unknown_plugin_error,
+)
 from claw.cli.tools import (
     AccountOption as AccountOption,
     AgentOption as AgentOption,
@@ -76,18 +94,35 @@ from claw.cli.tools import (
     probe_message as probe_message,
     run_data as run_data,
 )
-from claw.config.agents import AgentSettings as AgentSettings, is_interpreter as is_interpreter
-from claw.config.channels import QueueSettings as QueueSettings
-from claw.config.checks import webhooks_without_listener as webhooks_without_listener
-from claw.config.editor import set_value as set_value
-from claw.config.errors import ConfigErrors as ConfigErrors, ErrorFactory as ErrorFactory
+from claw.config.agents import (
+    AgentSettings as AgentSettings,
+    is_interpreter as is_interpreter,
+)
+from claw.config.channels import (
+    QueueSettings as QueueSettings,
+)
+from claw.config.checks import (
+    webhooks_without_listener as webhooks_without_listener,
+)
+from claw.config.editor import (
+    set_value as set_value,
+)
+from claw.config.errors import (
+    ConfigErrors as ConfigErrors,
+    ErrorFactory as ErrorFactory,
+)
 from claw.config.loader import (
     Config as Config,
     validate_section as validate_section,
     validate_source as validate_source,
 )
-from claw.config.models import Retention as Retention, Settings as Settings
-from claw.config.paths import format_key as format_key
+from claw.config.models import (
+    Retention as Retention,
+    Settings as Settings,
+)
+from claw.config.paths import (
+    format_key as format_key,
+)
 from claw.config.source import (
     CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
     ConfigSource as ConfigSource,
@@ -118,10 +153,20 @@ from claw.contracts.diagnostics import (
     LOADED as LOADED,
     QUARANTINED as QUARANTINED,
 )
-from claw.contracts.errors import BusyError as BusyError
-from claw.contracts.extensions import Statement as Statement
-from claw.contracts.prompt import RenderedSection as RenderedSection, size_of as size_of
-from claw.contracts.provider import AnswerBroken as AnswerBroken, KnownModels as KnownModels
+from claw.contracts.errors import (
+    BusyError as BusyError,
+)
+from claw.contracts.extensions import (
+    Statement as Statement,
+)
+from claw.contracts.prompt import (
+    RenderedSection as RenderedSection,
+    size_of as size_of,
+)
+from claw.contracts.provider import (
+    AnswerBroken as AnswerBroken,
+    KnownModels as KnownModels,
+)
 from claw.contracts.text import (
     escape_controls as escape_controls,
     to_json as to_json,
@@ -129,8 +174,12 @@ from claw.contracts.text import (
     truncate_blocks as truncate_blocks,
     with_ellipsis as with_ellipsis,
 )
-from claw.contracts.tool import fit_result as fit_result
-from claw.contracts.tool_schema import without_nulls as without_nulls
+from claw.contracts.tool import (
+    fit_result as fit_result,
+)
+from claw.contracts.tool_schema import (
+    without_nulls as without_nulls,
+)
 from claw.contracts.transcript import (
     CHARS_PER_TOKEN as CHARS_PER_TOKEN,
     IMAGE_CHARS as IMAGE_CHARS,
@@ -140,8 +189,13 @@ from claw.contracts.transcript import (
     pair as pair,
     sendable as sendable,
 )
-from claw.host.calls import describe_cost as describe_cost, run_filters as run_filters
-from claw.host.crash_guard import CrashGuard as CrashGuard
+from claw.host.calls import (
+    describe_cost as describe_cost,
+    run_filters as run_filters,
+)
+from claw.host.crash_guard import (
+    CrashGuard as CrashGuard,
+)
 from claw.host.discovery import (
     home_of as home_of,
     open_state as open_state,
@@ -169,7 +223,9 @@ from claw.host.isolation import (
     reserved_stdout as reserved_stdout,
     within as within,
 )
-from claw.host.manager import Host as Host
+from claw.host.manager import (
+    Host as Host,
+)
 from claw.host.manifest import (
     FIRST_PARTY as FIRST_PARTY,
     KIND_OF_HOOK as KIND_OF_HOOK,
@@ -198,8 +254,13 @@ from claw.host.registry import (
     account_of as account_of,
     channel_key as channel_key,
 )
-from claw.host.state import PluginState as PluginState, require_plugins as require_plugins
-from claw.host.worker import check_and_run as check_and_run
+from claw.host.state import (
+    PluginState as PluginState,
+    require_plugins as require_plugins,
+)
+from claw.host.worker import (
+    check_and_run as check_and_run,
+)
 from claw.policy import (
     LAYERS as LAYERS,
     Judgement as Judgement,
@@ -219,9 +280,16 @@ from claw.policy.engine import (
     OPENING_CHECKS as OPENING_CHECKS,
     restricts as restricts,
 )
-from claw.policy.explain import Explanation as Explanation, explain_tool as explain_tool
-from claw.policy.matching import ToolMatcher as ToolMatcher
-from claw.policy.subjects import is_core_tool as is_core_tool
+from claw.policy.explain import (
+    Explanation as Explanation,
+    explain_tool as explain_tool,
+)
+from claw.policy.matching import (
+    ToolMatcher as ToolMatcher,
+)
+from claw.policy.subjects import (
+    is_core_tool as is_core_tool,
+)
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,
     TERMINAL as TERMINAL,
@@ -231,9 +299,15 @@ from claw.security.admission import (
     is_owner as is_owner,
     paired_people as paired_people,
 )
-from claw.security.http_client import origin_of as origin_of
-from claw.security.redaction import Redactor as Redactor
-from claw.security.secret_patterns import is_secret_name as is_secret_name
+from claw.security.http_client import (
+    origin_of as origin_of,
+)
+from claw.security.redaction import (
+    Redactor as Redactor,
+)
+from claw.security.secret_patterns import (
+    is_secret_name as is_secret_name,
+)
 from claw.security.tls_errors import (
     STALE_CONNECTION as STALE_CONNECTION,
     error_chain as error_chain,
@@ -244,7 +318,9 @@ from claw.security.untrusted_text import (
     strip_metadata as strip_metadata,
     user_text as user_text,
 )
-from claw.security.workspace_fs import WorkspaceFiles as WorkspaceFiles
+from claw.security.workspace_fs import (
+    WorkspaceFiles as WorkspaceFiles,
+)
 from claw.storage.clock import (
     SYSTEM_CLOCK as SYSTEM_CLOCK,
     Clock as Clock,
@@ -253,7 +329,9 @@ from claw.storage.clock import (
     local_time as local_time,
     parse_duration as parse_duration,
 )
-from claw.storage.database import Database as Database
+from claw.storage.database import (
+    Database as Database,
+)
 from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
     Disk as Disk,
@@ -271,9 +349,16 @@ from claw.storage.files import (
     session_file as session_file,
     set_aside as set_aside,
 )
-from claw.storage.freshness import zone_of as zone_of
-from claw.storage.history import BaseSession as BaseSession, SessionHistory as SessionHistory
-from claw.storage.overrides import Overrides as Overrides
+from claw.storage.freshness import (
+    zone_of as zone_of,
+)
+from claw.storage.history import (
+    BaseSession as BaseSession,
+    SessionHistory as SessionHistory,
+)
+from claw.storage.overrides import (
+    Overrides as Overrides,
+)
 from claw.storage.provenance import (
     is_foreign as is_foreign,
     is_origin_mark as is_origin_mark,
@@ -299,6 +384,14 @@ from claw.storage.records import (
     parse_session as parse_session,
     without_bad_lines as without_bad_lines,
 )
-from claw.storage.sessions import JsonlSessionStore as JsonlSessionStore, Session as Session
-from claw.storage.turn_log import retry_until_written as retry_until_written
-from claw.storage.usage import SessionUsage as SessionUsage, total_usage as total_usage
+from claw.storage.sessions import (
+    JsonlSessionStore as JsonlSessionStore,
+    Session as Session,
+)
+from claw.storage.turn_log import (
+    retry_until_written as retry_until_written,
+)
+from claw.storage.usage import (
+    SessionUsage as SessionUsage,
+    total_usage as total_usage,
+)
