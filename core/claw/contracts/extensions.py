@@ -216,9 +216,7 @@ class TurnView(Protocol):
     :ivar past: the messages with which the turn began, each call followed by its result.
     :ivar start: index, in ``past`` and in what the call is given, of the first message of this turn.
     :ivar models: the models that are asked, the preferred one first; ``window_tokens`` is its context window.
-    :ivar system: the instructions. ``tools``: by name.
-    :ivar providers: by name.
-    :ivar memory_folder: the folder for notes of this chat.
+    :ivar system: the instructions. ``tools``, ``providers``: by name. ``memory_folder``: for notes of this chat.
     """
 
     id: str
@@ -238,10 +236,7 @@ class TurnView(Protocol):
     def providers(self) -> Mapping[str, Provider]: ...
 
     def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages as they are sent: those of this turn with sender, time and pictures.
-
-        The wrapped call adds them by itself to messages that it is given unchanged; what counts tokens needs them here.
-        """
+        """Return the messages as sent, with sender, time and pictures; the wrapped call adds these by itself as well."""
         ...
 
     def model_call(
@@ -250,11 +245,7 @@ class TurnView(Protocol):
         models: Sequence[ModelRef] = (),
         providers: Mapping[str, Provider] | None = None,
     ) -> ModelCall:
-        """Return a call beside the conversation: a failure leaves no mark on keys.
-
-        :param request: its instructions and tools; None = those of the turn.
-        :param models: empty = those of the turn. ``providers``: None = those of the turn.
-        """
+        """Return a call beside the conversation, by default as the turn makes it. A failure leaves no mark on keys."""
         ...
 
     def window_of(self, model: ModelRef) -> int:

@@ -206,13 +206,11 @@ def register_context_engines(config: "PluginConfig") -> "Iterable[extensions.Con
     message is always shown. An optional ``async keep_result(text, limit, folder, name)`` keeps a tool result that is too
     long, and returns the line that ends its cut text.
 
-    :when: ``wrap`` once for each turn; ``compact`` on ``/compact``; ``before_reset`` before a conversation that was left
-        for long starts anew (``session.reset``).
+    :when: ``wrap`` once for each turn; ``compact`` on ``/compact``; ``before_reset`` before ``session.reset`` is due.
     :order: slot ``context``: one is in force.
     :limits: none of its own; it runs in the turn's own loop and must not block.
     :failure: an error that names the plugin ends the turn; one of ``before_reset`` or ``keep_result`` is logged.
-    :default: the newest turns that fit into the model's window, tool results cut; ``/compact`` names the package that
-        summarises. Since 0.2.
+    :default: the newest turns that fit the window, results cut; ``/compact`` names claw-context. Since 0.2.
 
     Example::
 
