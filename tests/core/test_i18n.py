@@ -17,7 +17,7 @@ from core.source import CORE, ROOT, Source, sources, split_off
 
 # Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
 PLACES = {
-    "say": (0,),
+    "t": (0,),
     "ClawError": (0,),
     "UsageError": (0,),
     "BusyError": (0,),
@@ -27,8 +27,9 @@ PLACES = {
     "FenceError": (0,),
     "ConfigError": (1, 2),
     "PluginError": (2, 3),
-    "wrong": (0, 1),
-    "tell": (1, 2),
+    "validation_error": (0, 1),
+    "error": (1, 2),
+    "DeliveryError": (0,),
     "_ParseError": (0, 1),
 }
 # What an error adds to its values by itself.
@@ -196,7 +197,7 @@ def test_a_channel_speaks_chinese_as_claw_does(plugin: str) -> None:
         for source in sources(ROOT / "plugins" / plugin / f"claw_{plugin}")
         if source.path.parent.name != "tools"  # what they say is for the model
         for call, name, given in calls(source)
-        if name in ("say", "ConfigError")
+        if name in ("t", "ConfigError")
         for expression in given
         for template in literals(expression)
     }
