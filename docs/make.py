@@ -18,7 +18,7 @@ import msgspec
 import pytest_claw
 from claw.config.loader import add_owned_schemas
 from claw.config.models import Settings
-from claw.contracts import channel, extensions, prompt, provider, tool
+from claw.contracts import channel, diagnostics, extensions, prompt, provider, tool
 from claw.host import hookspecs
 from claw.host.discovery import states_of
 from claw.host.manifest import (
@@ -126,7 +126,7 @@ def _page_of(hook: str) -> str:
 def _contract_of(hook: Callable[..., Any]) -> str:
     """Return the source of the class of a hook's objects."""
     kind = re.search(r"(\w+)\]$", str(hook.__annotations__.get("return")))
-    modules = (extensions, channel, provider, tool, prompt)
+    modules = (extensions, channel, diagnostics, provider, tool, prompt)
     named = [getattr(module, kind[1]) for module in modules if hasattr(module, kind[1])] if kind else []
     return inspect.getsource(named[0]).rstrip() if named else ""
 

@@ -34,7 +34,7 @@ _NAMES = {
     "claw.contracts.channel": (
         "Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox OptionalChannelMethods StreamingReply"
     ),
-    "claw.contracts.diagnostics": "Finding",
+    "claw.contracts.diagnostics": "Diagnostic DiagnosticContext Finding",
     "claw.contracts.errors": (
         "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError "
         "ToolError UsageError nearest"
@@ -44,9 +44,9 @@ _NAMES = {
         "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ChatApprover ContextEngine Diagnostic MessageFilter ModelOptions "
-        "ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore SideTurn "
-        "ToolTraits TurnLog TurnView"
+        "Approver CallContext ChatApprover ContextEngine MessageFilter "
+        "ModelOptions ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore "
+        "SideTurn ToolTraits TurnLog TurnView"
     ),
     "claw.contracts.messages": (
         "AcceptedEvent Address ApprovalRequest Attachment Button Decision Inbound MessageContext "

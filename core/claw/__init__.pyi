@@ -28,6 +28,8 @@ from claw.contracts.channel import (
     StreamingReply as StreamingReply,
 )
 from claw.contracts.diagnostics import (
+    Diagnostic as Diagnostic,
+    DiagnosticContext as DiagnosticContext,
     Finding as Finding,
 )
 from claw.contracts.errors import (
@@ -64,7 +66,6 @@ from claw.contracts.extensions import (
     CallContext as CallContext,
     ChatApprover as ChatApprover,
     ContextEngine as ContextEngine,
-    Diagnostic as Diagnostic,
     MessageFilter as MessageFilter,
     ModelOptions as ModelOptions,
     ModelSelector as ModelSelector,

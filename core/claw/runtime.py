@@ -15,7 +15,7 @@ _NAMES = {
     "claw.agent.chat_commands": "ChatCommands ChatConversation parse_choice run_chat_command",
     "claw.agent.context": "compact_conversation open_turn",
     "claw.agent.models": (
-        "candidates checked_answer missing_key_error missing_provider_error unknown_key_error"
+        "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
@@ -29,7 +29,7 @@ _NAMES = {
     ),
     "claw.app": "App Setup command_host load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
-    "claw.cli.config": "file_of",
+    "claw.cli.config": "config_findings file_of",
     "claw.cli.errors": "report_error",
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
@@ -48,7 +48,7 @@ _NAMES = {
     "claw.config.models": "Retention Settings",
     "claw.config.paths": "format_key",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource read_config",
-    "claw.config.summary": "ANY_ENDPOINT ConfigOutline schema_violations",
+    "claw.config.summary": "ANY_ENDPOINT ConfigOutline outline_config schema_violations",
     "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
@@ -66,13 +66,14 @@ _NAMES = {
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
     "claw.host.crash_guard": "CrashGuard",
-    "claw.host.discovery": "home_of open_state owners_in plugin_states use_configured_locale",
+    "claw.host.discovery": "home_of open_state owners_in plugin_states providers_used use_configured_locale",
     "claw.host.integrity": (
         "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages find_record "
         "normalise_distribution unusable_lock"
     ),
     "claw.host.isolation": (
-        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout within"
+        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout "
+        "run_bounded within"
     ),
     "claw.host.manager": "Host",
     "claw.host.manifest": (
@@ -86,7 +87,7 @@ _NAMES = {
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy
-    "claw.policy": "LAYERS Judgement Layer RunFacts ToolFact group_scope",
+    "claw.policy": "Judgement LAYERS Layer RunFacts ToolFact group_scope judge_tools",
     "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
     "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS restricts",
     "claw.policy.explain": "Explanation explain_tool",

@@ -15,6 +15,7 @@ from claw.agent.models import (
     checked_answer as checked_answer,
     missing_key_error as missing_key_error,
     missing_provider_error as missing_provider_error,
+    select_models as select_models,
     unknown_key_error as unknown_key_error,
 )
 from claw.agent.outcome import (
@@ -61,6 +62,7 @@ from claw.app import (
     terminal_message as terminal_message,
 )
 from claw.cli.config import (
+    config_findings as config_findings,
     file_of as file_of,
 )
 from claw.cli.errors import (
@@ -131,6 +133,7 @@ from claw.config.source import (
 from claw.config.summary import (
     ANY_ENDPOINT as ANY_ENDPOINT,
     ConfigOutline as ConfigOutline,
+    outline_config as outline_config,
     schema_violations as schema_violations,
 )
 from claw.config.values import (
@@ -201,6 +204,7 @@ from claw.host.discovery import (
     open_state as open_state,
     owners_in as owners_in,
     plugin_states as plugin_states,
+    providers_used as providers_used,
     use_configured_locale as use_configured_locale,
 )
 from claw.host.integrity import (
@@ -221,6 +225,7 @@ from claw.host.isolation import (
     describe_exception as describe_exception,
     is_own_exit as is_own_exit,
     reserved_stdout as reserved_stdout,
+    run_bounded as run_bounded,
     within as within,
 )
 from claw.host.manager import (
@@ -268,6 +273,7 @@ from claw.policy import (
     RunFacts as RunFacts,
     ToolFact as ToolFact,
     group_scope as group_scope,
+    judge_tools as judge_tools,
 )
 from claw.policy.catalog import (
     PLUGINS_GROUP as PLUGINS_GROUP,

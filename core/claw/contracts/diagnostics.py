@@ -1,7 +1,8 @@
-"""Findings of ``claw doctor``."""
+"""Checks of ``claw doctor`` and their findings."""
 
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,42 @@ class Finding:
     mend: str = ""
     grave: bool = True
     edit: tuple[str, Any] | None = None
+
+
+class DiagnosticContext(Protocol):
+    """The subject of a check: this home, its config file and its plugins."""
+
+    @property
+    def setup(self) -> Any:
+        """The config file and the plugin states, a :class:`claw.runtime.Setup`."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+
+    @property
+    def online(self) -> bool:
+        """True if services may be asked over the network."""
+        ...
+
+    @property
+    def channel(self) -> str:
+        """The channel that alone is checked (``NAME`` or ``NAME/ACCOUNT``); empty = everything."""
+        ...
+
+
+class Diagnostic(Protocol):
+    """A check of ``claw doctor``.
+
+    It may have ``subject``: ``claw doctor CHANNEL`` asks only those with the subject ``channels``. It may have
+    ``status(context) -> Mapping[str, Any]``: facts for ``claw status``, name → value as plain data.
+    """
+
+    name: str
+
+    def check(self, context: DiagnosticContext) -> Sequence[Finding] | Awaitable[Sequence[Finding]]:
+        """Return what is wrong, each finding with a fix; empty when nothing is."""
+        ...
 
 
 LOADED, IDLE, DISABLED, BLOCKED = "loaded", "idle", "disabled", "blocked"

@@ -24,7 +24,6 @@ from claw.contracts.transcript import Message, ToolCall
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from claw.contracts.diagnostics import Finding
     from claw.contracts.events import Event
     from claw.contracts.tool import Tool
 
@@ -428,14 +427,4 @@ class SessionStore(Protocol):
     async def open(self, key: str, agent_id: str) -> Any:
         """Return a session for one turn, of a class derived from ``claw.runtime.BaseSession``; while it is open, the same
         object again."""
-        ...
-
-
-class Diagnostic(Protocol):
-    """A check of ``claw doctor``."""
-
-    name: str
-
-    def check(self, runtime: Any) -> "Sequence[Finding] | Awaitable[Sequence[Finding]]":
-        """Return what is wrong, each finding with a fix; empty when nothing is."""
         ...

@@ -29,7 +29,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from claw.config.plugin_view import PluginConfig
-    from claw.contracts import extensions
+    from claw.contracts import diagnostics, extensions
     from claw.contracts.channel import Channel, ChatCommand
     from claw.contracts.prompt import PromptSection
     from claw.contracts.provider import Provider
@@ -404,21 +404,22 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
 
 
 @hookspec
-def register_diagnostics(config: "PluginConfig") -> "Iterable[extensions.Diagnostic]":
+def register_diagnostics(config: "PluginConfig") -> "Iterable[diagnostics.Diagnostic]":
     """Contribute checks of ``claw doctor``.
 
-    ``name`` (text) and ``check(runtime)``, sync or async, which returns findings (:class:`claw.Finding`), each with a
-    fix. A check changes nothing.
+    ``name`` (text) and ``check(context)``, sync or async, which returns findings (:class:`claw.Finding`), each with a
+    fix. A check changes nothing, and asks the network only when ``context.online``. No other hook of yours is asked.
+    With ``subject = "channels"`` it is asked by ``claw doctor CHANNEL``; ``status(context)``: facts for ``claw status``.
 
-    :when: asked by ``claw doctor`` only.
+    :when: asked by ``claw doctor`` and ``claw status`` only, while the config file is valid.
     :order: ``position``.
-    :limits: none of its own; the check is part of a command that a person waits for.
+    :limits: 60 s; 10 minutes online.
     :failure: a check that raises is a finding about its plugin.
     :default: the checks of claw's own plugins. Since 0.2.
 
     Example::
 
-        def check(self, runtime):
+        def check(self, context):
             return [] if self.key else [Finding("acme", "no-key", "acme has no key", "set ACME_KEY")]
     """
     return ()
@@ -429,8 +430,7 @@ def register_commands(app: Any) -> None:
     """Add commands to ``app``, a typer application; the manifest names them in ``commands``.
 
     The name of a command is its words behind ``claw``. ``plugins audit`` joins the group ``claw plugins``, and any
-    other group, of core or of a plugin, is joined the same way. ``app.info.name`` is the command that was typed: a
-    plugin with many commands may import only that one's module.
+    other group, of core or of a plugin, is joined the same way. ``app.info.name`` is the command that was typed.
 
     :param app: ``app.command("greet")(greet)`` makes ``claw greet``; ``app.command("plugins audit")(audit)`` a
         sub-command; ``app.add_typer(group, name="acme")`` a group.

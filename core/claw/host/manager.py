@@ -5,7 +5,7 @@ quarantined and the others go on. With ``plugins.entries.ID.required: true`` the
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -55,6 +55,7 @@ class Host:
     :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
     :param plugins: plugin objects that are handed in by a test, by id.
     :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
+    :param hooks: those that plugins are asked; all by default.
     :param log: given each problem after the start; until then they are collected in ``diagnostics``.
     """
 
@@ -67,8 +68,9 @@ class Host:
         log: Callable[[str], None] = lambda line: None,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         slots: Mapping[str, str] | None = None,
+        hooks: Iterable[str] = WANTED,
     ) -> None:
-        self._slots = dict(slots or {})
+        self._slots, self._hooks = dict(slots or {}), tuple(hooks)
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
         self._standings = {state.id: state for state in plugin_states}
         self._view = view
@@ -209,7 +211,7 @@ class Host:
                 partial(self._answers_for, plugin)
             )
             brought: dict[str, list[Any]] = {}
-            for hook in WANTED:
+            for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     brought[hook] = answers
                     check(hook, answers)

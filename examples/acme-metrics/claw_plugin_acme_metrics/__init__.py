@@ -88,7 +88,7 @@ class MostCallsFail:
     def __init__(self, path):
         self._path = path
 
-    def check(self, runtime):
+    def check(self, context):
         counts = read(self._path)
         if counts.get("failures", 0) * 2 <= counts.get("calls", 0):
             return []

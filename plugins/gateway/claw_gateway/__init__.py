@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, PluginConfig, Service, TurnLog
+    from claw import ChatCommand, Diagnostic, PluginConfig, Service, TurnLog
 
 
 @hookimpl
@@ -32,6 +32,14 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     from claw_gateway.chat_commands import COMMANDS
 
     return COMMANDS
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Contribute the checks of channels and the gateway."""
+    from claw_gateway.diagnostics import ChannelDiagnostic
+
+    return [ChannelDiagnostic()]
 
 
 @hookimpl

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, ModelSelector, PluginConfig
+    from claw import ChatCommand, Diagnostic, ModelSelector, PluginConfig
 
 
 @hookimpl
@@ -31,6 +31,14 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     from claw_models.chat_commands import COMMANDS
 
     return COMMANDS
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Contribute the checks of keys and models."""
+    from claw_models.diagnostics import ModelDiagnostic
+
+    return [ModelDiagnostic()]
 
 
 @hookimpl

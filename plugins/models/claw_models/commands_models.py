@@ -15,8 +15,8 @@ from claw_models.commands_auth import key_rows, require_provider
 if TYPE_CHECKING:
     from claw import Credential, ModelRef, Provider
     from claw.runtime import App, Setup
-    from claw_admin.doctor.model_checks import ModelCapabilities
 
+    from claw_models.capabilities import ModelCapabilities
     from claw_models.key_pool import KeyPool
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which models answer, and how they are.")
@@ -242,9 +242,9 @@ def _lack_of(setup: "Setup", agent: str, ref: "ModelRef") -> str:
 
 
 def _capabilities(setup: "Setup", refs: "Iterable[ModelRef]") -> "dict[ModelRef, ModelCapabilities]":
-    from claw_admin.doctor import model_checks
+    from claw_models.capabilities import capabilities_of
 
-    return model_checks.capabilities_of(setup, {ref: _plugin_of(setup, ref.provider) for ref in refs})
+    return capabilities_of(setup, {ref: _plugin_of(setup, ref.provider) for ref in refs})
 
 
 def _capability_data(one: "ModelCapabilities") -> dict[str, Any]:
@@ -257,9 +257,9 @@ def _cells(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _warn(setup: "Setup", capabilities: "dict[ModelRef, ModelCapabilities]") -> None:
-    from claw_admin.doctor import model_checks
+    from claw_models.capabilities import capability_findings
 
-    for one in model_checks.capability_findings(setup.config.settings, capabilities.items()):
+    for one in capability_findings(setup.config.settings, capabilities.items()):
         typer.echo(f"{one.about}: {one.problem}" + (f" ({one.mend})" if one.mend else ""), err=True)
 
 

@@ -1,8 +1,9 @@
 """Conformance tests of a check of ``claw doctor``."""
 
 import inspect
+import os
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class DiagnosticSuite(HookSuite):
         async def found() -> list[Any]:
             async with Harness(FakeProvider(), config=self.config, home=folder / "home") as harness:
                 try:
-                    answer = diagnostic.check(harness.app)
+                    answer = diagnostic.check(CheckContext(harness.app.setup, os.environ))
                     return list(await answer if inspect.isawaitable(answer) else answer)
                 except Exception as error:  # noqa: BLE001 - the check's code
                     pytest.fail(f"it raised {error!r}")
@@ -58,8 +59,18 @@ class DiagnosticSuite(HookSuite):
         return listed
 
 
+@dataclass(frozen=True)
+class CheckContext:
+    """The subject of a check, as ``claw doctor`` hands it over (``claw.DiagnosticContext``)."""
+
+    setup: Any
+    environ: Mapping[str, str]
+    online: bool = False
+    channel: str = ""
+
+
 class _NoCheck:
-    def check(self, runtime: Any) -> list[Finding]:
+    def check(self, context: Any) -> list[Finding]:
         return []
 
 

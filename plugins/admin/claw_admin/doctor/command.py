@@ -43,15 +43,17 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
-    from claw_admin.doctor import checks
+    from claw.runtime import load_setup
 
-    if channel:
-        found = checks.channel_findings(channel)
+    from claw_admin.doctor import checks, diagnostics
+
+    found = [] if channel else [*checks.offline_findings()]
+    if any(one.kind == "config" and one.grave for one in found):  # plugins have no config to check
+        why = t("the checks of plugins wait for a valid config file")
+        found.append(Finding("plugins", "unasked", why, grave=False))
     else:
-        found = [*checks.offline_findings()]
-        if online and not any(one.kind == "config" and one.grave for one in found):
-            found += [*checks.channel_findings(), *checks.model_findings()]
-            found = list(dict.fromkeys(found))
+        context = diagnostics.DoctorContext(load_setup(), os.environ, online, channel)
+        found = list(dict.fromkeys([*found, *diagnostics.plugin_findings(context)]))
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
         document("doctor", {"findings": [_finding_data(one) for one in left], "mended": fixed})

@@ -17,7 +17,7 @@ from claw.contracts.messages import Address, Inbound, Sender
 from claw.host.discovery import home_of, open_state
 from claw.i18n import t
 from claw.policy.fixes import ConfigEdit
-from claw_gateway.pairing import Pairing
+from claw.runtime import paired_people
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Where a message would go, and whether it may."
@@ -59,7 +59,7 @@ def explain(
 
 def _paired(address: Address) -> frozenset[str]:
     with open_state(home_of(os.environ)) as database:
-        return Pairing(database).paired(address.channel, address.account) if database else frozenset()
+        return paired_people(database, address.channel, address.account) if database else frozenset()
 
 
 def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple[ConfigEdit, ...]:

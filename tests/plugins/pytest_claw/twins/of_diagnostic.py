@@ -12,7 +12,7 @@ class NoKey:
 
     name = "no-key"
 
-    async def check(self, runtime: Any) -> Any:
+    async def check(self, context: Any) -> Any:
         return [Finding("acme", "no-key", "acme has no key", "set ACME_KEY")]
 
 
@@ -33,7 +33,7 @@ class TestHasNoName(TestSound):
 
 
 class Textual(NoKey):
-    async def check(self, runtime: Any) -> Any:
+    async def check(self, context: Any) -> Any:
         return ["acme has no key"]
 
 
@@ -45,7 +45,7 @@ class TestReturnsText(TestSound):
 
 
 class Helpless(NoKey):
-    async def check(self, runtime: Any) -> Any:
+    async def check(self, context: Any) -> Any:
         return [Finding("acme", "no-key", "acme has no key")]
 
 
@@ -54,9 +54,9 @@ class TestKnowsNoFix(TestSound):
 
 
 class Meddling(NoKey):
-    async def check(self, runtime: Any) -> Any:
-        (runtime.config.home / "checked.txt").touch()
-        return await super().check(runtime)
+    async def check(self, context: Any) -> Any:
+        (context.setup.config.home / "checked.txt").touch()
+        return await super().check(context)
 
 
 class TestWritesAFile(TestSound):

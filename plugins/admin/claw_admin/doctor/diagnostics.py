@@ -1,0 +1,117 @@
+"""The diagnostics of plugins (hook ``register_diagnostics``), asked in isolation."""
+
+import asyncio
+import inspect
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from claw import ClawError, Diagnostic, Finding, HttpClients, PluginConfig, UsageError, t
+from claw.runtime import (
+    QUARANTINED,
+    Contribution,
+    Host,
+    Setup,
+    describe_exception,
+    run_bounded,
+    within,
+)
+
+HOOK = "register_diagnostics"
+SECONDS, ONLINE_SECONDS = 60.0, 600.0
+"""Time limits of one check."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorContext:
+    """The subject of the checks (``claw.DiagnosticContext``)."""
+
+    setup: Setup
+    environ: Mapping[str, str]
+    online: bool = False
+    channel: str = ""
+
+
+@contextmanager
+def diagnostics_host(setup: Setup) -> Iterator[Host]:
+    """Yield a host that asks plugins for their diagnostics and nothing else; it writes nothing to the home."""
+    network, home = HttpClients(), setup.config.home
+
+    def view(plugin: str) -> PluginConfig:
+        return PluginConfig(setup.config, plugin, network.client, home / "plugins" / plugin)
+
+    with tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes:
+        yield Host(setup.plugin_states, view, Path(notes), hooks=(HOOK,))
+
+
+def plugin_findings(context: DoctorContext) -> list[Finding]:
+    """Ask the diagnostics of every usable plugin, in order.
+
+    A plugin that does not load, and a check that raises or hangs, is a finding about its plugin.
+
+    :raises UsageError: a channel is named that does not exist, or no plugin checks channels.
+    """
+    with diagnostics_host(context.setup) as host:
+        broken = {one.id for one in host.standings if one.state == QUARANTINED}
+        asked = host.on_demand(HOOK)
+        found = [
+            Finding(one.id, one.stage, one.why, one.fix)
+            for one in host.standings
+            if one.state == QUARANTINED and one.id not in broken
+        ]
+        if context.channel:
+            asked = tuple(one for one in asked if getattr(one.value, "subject", "") == "channels")
+            if not asked:
+                fix = "pip install claw-gateway"
+                raise UsageError("no plugin in use checks channels: claw-gateway does", fix=fix)
+        return asyncio.run(_ask_all(asked, context, found))
+
+
+async def _ask_all(
+    asked: tuple[Contribution[Diagnostic], ...], context: DoctorContext, found: list[Finding]
+) -> list[Finding]:
+    for one in asked:
+        found += await _ask(one, context)
+    return found
+
+
+async def _ask(one: Contribution[Diagnostic], context: DoctorContext) -> list[Finding]:
+    """Return what one diagnostic finds; plugin code, so it gets a limit, and an error is a finding."""
+    seconds = ONLINE_SECONDS if context.online or context.channel else SECONDS
+    name = one.value.name
+    try:
+        check = one.value.check
+        if inspect.iscoroutinefunction(check):
+            answer = await within(seconds, check(context))
+        else:
+            answer = await asyncio.to_thread(run_bounded, lambda: check(context), seconds)
+            if inspect.isawaitable(answer):
+                answer = await within(seconds, answer)
+        return [finding for finding in answer if isinstance(finding, Finding)]
+    except UsageError:
+        if context.channel:
+            raise
+        return [Finding(one.plugin, "check", t("its check {name} failed", name=name))]
+    except ClawError as why:
+        problem = t("its check {name} failed: {why}", name=name, why=why.problem)
+        return [Finding(one.plugin, "check", problem, why.fix)]
+    except Exception as why:  # noqa: BLE001 - plugin code
+        problem = t("its check {name} failed: {why}", name=name, why=describe_exception(why))
+        fix = t("update it, or disable it: claw config set plugins.entries.{id}.enabled false", id=one.plugin)
+        return [Finding(one.plugin, "check", problem, fix)]
+
+
+def status_facts(context: DoctorContext) -> dict[str, Any]:
+    """Return the facts for ``claw status`` of every diagnostic that has some; one that fails is left out."""
+    facts: dict[str, Any] = {}
+    with diagnostics_host(context.setup) as host:
+        for one in host.on_demand(HOOK):
+            if status := getattr(one.value, "status", None):
+                try:
+                    facts |= run_bounded(lambda status=status: dict(status(context)), SECONDS)  # type: ignore[misc]
+                except Exception as why:  # noqa: BLE001 - plugin code
+                    facts[one.plugin] = describe_exception(why)
+    return facts

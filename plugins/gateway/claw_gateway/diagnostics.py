@@ -1,0 +1,153 @@
+"""Checks of channels and the gateway for ``claw doctor``, and both for ``claw status``."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from claw import Address, Channel, ClawError, DiagnosticContext, Finding, UsageError, t
+from claw.runtime import (
+    DISABLED,
+    App,
+    Config,
+    Setup,
+    account_setting,
+    configured_owners,
+    describe_exception,
+    within,
+)
+
+from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
+from claw_gateway.process.report import configured_accounts
+from claw_gateway.process.status import read_status
+
+CHECK_SECONDS = 60.0
+"""Time limit of the check of one account of a channel."""
+
+
+class ChannelDiagnostic:
+    """The diagnostic of this plugin."""
+
+    name = subject = "channels"
+    position = 50  # before those of models, as a person reads them
+
+    async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
+        """Check what the gateway reports and who may write; online, ask the services. Nothing is sent to anybody."""
+        if context.channel:
+            return await service_findings(context.setup, context.channel)
+        found = [*gateway_findings(context.setup.config.home), *closed_channel_findings(context.setup)]
+        return [*found, *await service_findings(context.setup)] if context.online else found
+
+    def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
+        """Return the state of the gateway, and how many of its channels are in which state."""
+        gateway = read_status(context.setup.config.home)
+        channels = dict(Counter(one["state"] for one in gateway_data(gateway)["channels"]))
+        return {"gateway": status_line(gateway), **({"channels": channels} if channels else {})}
+
+
+def gateway_findings(home: Path) -> Iterator[Finding]:
+    """Find what is wrong with the gateway that runs, by its own status."""
+    seen = read_status(home)
+    if is_hung(seen):
+        yield Finding("gateway", "gateway", status_line(seen), t("claw logs; then claw gateway restart"))
+    for one in gateway_data(seen)["channels"]:
+        if one["state"] in ("failed", "waiting"):
+            key = _key(one["channel"], one["account"])
+            yield Finding(key, one["state"], one["detail"], grave=one["state"] == "failed")
+
+
+def closed_channel_findings(setup: Setup) -> Iterator[Finding]:
+    """Find accounts that admit nobody: a missing or empty list admits nobody, and senders get no answer."""
+    for row in configured_accounts(setup.config.settings, setup.plugin_states):
+        address = Address(row["channel"], "", account=row["account"])
+        if row["state"] not in (DISABLED, "absent") and not _admits_someone(address, setup.config):
+            key = _key(address.channel, address.account)
+            why = t("no one may write there: its allow lists are empty")
+            yield Finding(
+                key, "nobody", why, t("claw config set '{key}.allowFrom[]' ID", key=key), grave=False
+            )
+
+
+def _admits_someone(address: Address, config: Config) -> bool:
+    """Return true if ``claw.security.admission`` may admit someone's message, in a direct chat or in a group."""
+    setting = partial(account_setting, address, config)
+    has_owner = any(_may_be_on(one, address.channel) for one in configured_owners(config.settings))
+
+    def is_open(people: Sequence[str] | None) -> bool:
+        return people is None or has_owner or any(one.strip() for one in people)
+
+    if setting("dm_policy") == "pairing" or (
+        setting("dm_policy") != "disabled" and is_open(setting("allow_from"))
+    ):
+        return True
+    if setting("group_policy") == "disabled":
+        return False
+    everywhere = setting("group_allow_from")
+    lists = [everywhere] if setting("group_policy") == "open" else []
+    for one in setting("groups").values():
+        if one.enabled:
+            lists.append(everywhere if one.allow_from is None else one.allow_from)
+    return any(map(is_open, lists))
+
+
+def _may_be_on(owner: str, channel: str) -> bool:
+    """Return true if an owner belongs to this channel, or is a phone number, which may be on any."""
+    return owner.strip().startswith("+") or owner.partition(":")[0].strip().lower() == channel
+
+
+def _key(channel: str, account: str) -> str:
+    return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
+
+
+async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
+    """Ask the services of the configured channels about our accounts there.
+
+    :param only: the name of a channel, or ``NAME/ACCOUNT``.
+    :raises UsageError: the file has no such channel.
+    :raises ClawError: the config cannot be used.
+    """
+    found: list[Finding] = []
+    async with App(setup) as app:
+        for row in _selected(list(configured_accounts(setup.config.settings, app.host.standings)), only):
+            name, account = row["channel"], row["account"]
+            key = _key(name, account)
+            channel = app.registry.channel(name, account)
+            if channel is not None:
+                diagnosed = await _diagnose(channel)
+                found += [
+                    replace(one, about=one.about or key, problem=app.redact(one.problem)) for one in diagnosed
+                ]
+            elif row["state"] != DISABLED or only:
+                why = row["why"] or t("its plugin has no such account")
+                found.append(Finding(key, row["state"], why, row["fix"]))
+    return found
+
+
+def _selected(rows: list[dict[str, Any]], only: str) -> list[dict[str, Any]]:
+    if not only:
+        return rows
+    chosen = [row for row in rows if only in (row["channel"], f"{row['channel']}/{row['account']}")]
+    if not chosen:
+        near = "".join(get_close_matches(only, sorted({row["channel"] for row in rows}), 1))
+        fix = "did you mean {near}?" if near else "claw channels list shows those of the file"
+        raise UsageError("no channel {name} is configured", fix=fix, name=only, near=near)
+    return chosen
+
+
+async def _diagnose(channel: Channel) -> list[Finding]:
+    """Return what a channel's own check finds; third-party code, so it gets a limit, and an error is a
+    finding."""
+    diagnose = getattr(channel, "diagnose", None)
+    if diagnose is None:
+        return [Finding("", "unchecked", t("this channel has no check"), grave=False)]
+    try:
+        return [one for one in await within(CHECK_SECONDS, diagnose()) if isinstance(one, Finding)]
+    except ClawError as why:
+        return [Finding("", "check", why.problem, why.fix)]
+    except TimeoutError:
+        return [Finding("", "check", t("it did not answer within {seconds} s", seconds=CHECK_SECONDS))]
+    except Exception as why:  # noqa: BLE001 - third-party code
+        return [Finding("", "check", t("its check failed: {why}", why=describe_exception(why)))]

@@ -1,0 +1,120 @@
+"""Checks of models for ``claw doctor``: keys, capabilities, and online one call each; the key for ``claw status``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from claw import (
+    CallAccount,
+    ClawError,
+    DiagnosticContext,
+    Finding,
+    ModelOptions,
+    ModelRef,
+    Request,
+    SystemPrompt,
+    Text,
+    User,
+    bill_to,
+    t,
+)
+from claw.runtime import (
+    App,
+    InstalledPlugin,
+    Setup,
+    outline_config,
+    providers_of,
+    providers_used,
+    select_models,
+    variables_of,
+)
+
+from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
+from claw_models.credentials import ProfileFile
+
+_QUESTION = User((Text("Answer with the word: yes"),))
+
+
+class ModelDiagnostic:
+    """The diagnostic of this plugin."""
+
+    name = "models"
+
+    async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
+        """Check keys and capabilities; online, call each model of the default agent with one word."""
+        setup: Setup = context.setup
+        found = [*key_findings(setup, context.environ)]
+        if context.online:
+            return [*found, *await model_findings(setup)]
+        settings = setup.config.settings
+        known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
+        return [*found, *capability_findings(settings, known)]
+
+    def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
+        """Return where the key of the default model comes from."""
+        config = context.setup.config
+        agent = config.agent()
+        choice = agent.settings.model
+        model = (choice.primary if choice else None) or context.setup.default_model
+        provider = config.settings.models.aliases.get(model, model).partition("/")[0]
+        return {"key": key_source(config, context.setup.found, provider, context.environ)}
+
+
+def key_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find providers that a model of the file needs and that have no key."""
+    config = setup.config
+    for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+        if key_source(config, setup.found, provider, environ) == t("none"):
+            variables = variables_of(setup.found, provider)
+            fix = t("export {variable}=…", variable=variables[0]) if variables else ""
+            yield Finding(f"providers.{provider}", "key", t("it has no API key"), fix)
+
+
+async def model_findings(setup: Setup) -> list[Finding]:
+    """Check the capabilities of the default agent's models, and call each one with one word, which costs a
+    few tokens.
+    """
+    async with App(setup) as app:
+        refs, settings = setup.models(), app.config.settings
+        providers = app.runtime.registry.providers
+        known = ((ref, providers.get(ref.provider)) for ref in refs)
+        capabilities = [(ref, provider_capabilities(one.value, settings, ref)) for ref, one in known if one]
+        found = [*capability_findings(settings, capabilities)]
+        for ref in refs:
+            try:
+                await _call_model(app, ref)
+            except ClawError as why:
+                found.append(Finding(str(ref), "model", why.problem, why.fix))
+    return found
+
+
+async def _call_model(app: App, ref: ModelRef) -> None:
+    registry = app.runtime.registry
+    options = ModelOptions(detached=True, key_variables=registry.key_variables)
+    request = Request("", SystemPrompt(""), (), max_tokens=64)
+    bill_to(CallAccount(app.config.agent().id, purpose="probe"))
+    async for _ in select_models(registry, (ref,), request, options)((_QUESTION,), "none"):
+        pass
+
+
+def key_source(
+    config: Any, found: Sequence[InstalledPlugin], provider: str, environ: Mapping[str, str]
+) -> str:
+    """Return where the key of ``provider`` comes from, never the key: a place in the file, a variable, or
+    none."""
+    if any(line.fallback for line in providers_of(found) if line.name == provider):
+        return t("not needed")
+    own = ProfileFile(config.agent().dir)
+    if own.tree().get("profiles", {}).get(provider):
+        return str(own.path)
+    section = config.settings.providers.get(provider)
+    if section is not None and (section.api_key or any(profile.api_key for profile in section.auth_profiles)):
+        return f"providers.{provider}"
+    variables = variables_of(found, provider)
+    for variable in variables or ():
+        if environ.get(variable, "").strip():
+            return variable
+    if section is not None and section.base_url:
+        return t("none; the endpoint is {url}", url=section.base_url)
+    if variables == ():
+        return t("not needed")
+    return t("none")
