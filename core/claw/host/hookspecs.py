@@ -409,7 +409,7 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[diagnostics.Diagno
 
     ``name`` (text) and ``check(context)``, sync or async, which returns findings (:class:`claw.Finding`), each with a
     fix. A check changes nothing, and asks the network only when ``context.online``. No other hook of yours is asked.
-    With ``subject = "channels"`` it is asked by ``claw doctor CHANNEL``; ``status(context)``: facts for ``claw status``.
+    With ``subject = "channels"``, ``claw doctor CHANNEL`` asks it; ``status(context)`` adds facts to ``claw status``.
 
     :when: asked by ``claw doctor`` and ``claw status`` only, while the config file is valid.
     :order: ``position``.
@@ -429,11 +429,8 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[diagnostics.Diagno
 def register_commands(app: Any) -> None:
     """Add commands to ``app``, a typer application; the manifest names them in ``commands``.
 
-    The name of a command is its words behind ``claw``. ``plugins audit`` joins the group ``claw plugins``, and any
-    other group, of core or of a plugin, is joined the same way. ``app.info.name`` is the command that was typed.
-
     :param app: ``app.command("greet")(greet)`` makes ``claw greet``; ``app.command("plugins audit")(audit)`` a
-        sub-command; ``app.add_typer(group, name="acme")`` a group.
+        sub-command of any group; ``app.add_typer(group, name="acme")`` a group. ``app.info.name``: the command typed.
     :when: one of the commands in the manifest is typed; only its plugin is imported. Lists and help read manifests.
     :order: a name that core or the owner of a group has stays with it; then load order, the first plugin has the name.
     :limits: none: a person waits for the command.
