@@ -44,9 +44,9 @@ _NAMES = {
         "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
     ),
     "claw.contracts.extensions": (
-        "Approver CallContext ChatApprover ContextEngine MessageFilter "
-        "ModelOptions ModelSelector Observer ProviderMiddleware Review Reviewer Service SessionStore "
-        "SideTurn ToolTraits TurnLog TurnView"
+        "Approver CallContext ChatApprover ContextEngine MessageFilter ModelOptions ModelSelector "
+        "Observer ProviderMiddleware Review Reviewer Service SessionStore SideTurn ToolTraits "
+        "TurnLog TurnView"
     ),
     "claw.contracts.messages": (
         "AcceptedEvent Address ApprovalRequest Attachment Button Decision Inbound MessageContext "

@@ -19,8 +19,8 @@ _NAMES = {
     ),
     "claw.agent.outcome": "parse_reply silent_tokens visible_part",
     "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of parse_key "
-        "queue_kind_of route_message sender_of"
+        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of "
+        "parse_key queue_kind_of route_message sender_of"
     ),
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
@@ -44,10 +44,10 @@ _NAMES = {
     "claw.config.checks": "webhooks_without_listener",
     "claw.config.editor": "set_value",
     "claw.config.errors": "ConfigErrors ErrorFactory",
-    "claw.config.loader": "Config validate_section validate_source",
+    "claw.config.loader": "Config load_config validate_section validate_source",
     "claw.config.models": "Retention Settings",
-    "claw.config.paths": "format_key",
-    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource read_config",
+    "claw.config.paths": "format_key split_key value_at",
+    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
     "claw.config.summary": "ANY_ENDPOINT ConfigOutline outline_config schema_violations",
     "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
@@ -63,13 +63,14 @@ _NAMES = {
     "claw.contracts.transcript": (
         "CHARS_PER_TOKEN IMAGE_CHARS estimate_tokens limit_turns newest_turns_within pair sendable"
     ),
+    "claw.i18n": "LANGUAGES",
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
     "claw.host.crash_guard": "CrashGuard",
     "claw.host.discovery": "home_of open_state owners_in plugin_states providers_used use_configured_locale",
     "claw.host.integrity": (
-        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages find_record "
-        "normalise_distribution unusable_lock"
+        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages "
+        "find_record normalise_distribution unusable_lock"
     ),
     "claw.host.isolation": (
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout "
@@ -87,10 +88,11 @@ _NAMES = {
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy
-    "claw.policy": "Judgement LAYERS Layer RunFacts ToolFact group_scope judge_tools",
+    "claw.policy": "LAYERS Judgement Layer RunFacts ToolFact group_scope judge_tools",
     "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
     "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS restricts",
     "claw.policy.explain": "Explanation explain_tool",
+    "claw.policy.fixes": "ConfigEdit",
     "claw.policy.matching": "ToolMatcher",
     "claw.policy.subjects": "is_core_tool",
     # Security: admission, secrets, workspace files, text of other people

@@ -115,6 +115,7 @@ from claw.config.errors import (
 )
 from claw.config.loader import (
     Config as Config,
+    load_config as load_config,
     validate_section as validate_section,
     validate_source as validate_source,
 )
@@ -124,10 +125,14 @@ from claw.config.models import (
 )
 from claw.config.paths import (
     format_key as format_key,
+    split_key as split_key,
+    value_at as value_at,
 )
 from claw.config.source import (
     CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
     ConfigSource as ConfigSource,
+    find_config as find_config,
+    parse_config as parse_config,
     read_config as read_config,
 )
 from claw.config.summary import (
@@ -266,6 +271,9 @@ from claw.host.state import (
 from claw.host.worker import (
     check_and_run as check_and_run,
 )
+from claw.i18n import (
+    LANGUAGES as LANGUAGES,
+)
 from claw.policy import (
     LAYERS as LAYERS,
     Judgement as Judgement,
@@ -289,6 +297,9 @@ from claw.policy.engine import (
 from claw.policy.explain import (
     Explanation as Explanation,
     explain_tool as explain_tool,
+)
+from claw.policy.fixes import (
+    ConfigEdit as ConfigEdit,
 )
 from claw.policy.matching import (
     ToolMatcher as ToolMatcher,

@@ -22,19 +22,19 @@ TREES = st.dictionaries(
 
 def refusal(text: str, *, json_only: bool = False) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        source.parse(text, json_only=json_only, file="config")
+        source.parse_config(text, json_only=json_only, file="config")
     return caught.value
 
 
 def test_every_key_has_its_line_and_list_entries_too() -> None:
-    tree, lines = source.parse("agents:\n  list:\n  - id: a\n  - id: b\n    name: B\n")
+    tree, lines = source.parse_config("agents:\n  list:\n  - id: a\n  - id: b\n    name: B\n")
     assert tree == {"agents": {"list": [{"id": "a"}, {"id": "b", "name": "B"}]}}
     assert lines[("agents", "list", 1)] == 4
     assert lines[("agents", "list", 1, "name")] == 5
 
 
 def test_json_has_lines_as_yaml_has() -> None:
-    tree, lines = source.parse('{\n  "a": {"b": [1,\n 2]},\n  "c{": "}"\n}', json_only=True)
+    tree, lines = source.parse_config('{\n  "a": {"b": [1,\n 2]},\n  "c{": "}"\n}', json_only=True)
     assert tree == {"a": {"b": [1, 2]}, "c{": "}"}
     assert (lines[("a", "b", 1)], lines[("c{",)]) == (3, 4)
 
@@ -58,7 +58,7 @@ def test_json_has_lines_as_yaml_has() -> None:
     ],
 )
 def test_a_word_without_quotes_means_what_yaml_1_2_says(written: str, meant: object) -> None:
-    assert source.parse(f"key: {written}")[0] == {"key": meant}
+    assert source.parse_config(f"key: {written}")[0] == {"key": meant}
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_a_file_that_is_none_is_told_by_name(tmp_path: Path, make: object, word:
 
 @given(TREES)
 def test_json_reads_back_as_it_was_written(tree: dict[str, object]) -> None:
-    assert source.parse(json.dumps(tree), json_only=True)[0] == tree
+    assert source.parse_config(json.dumps(tree), json_only=True)[0] == tree
 
 
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")), st.booleans())
 def test_any_text_is_read_or_refused(text: str, json_only: bool) -> None:
     try:
-        tree, lines = source.parse(text, json_only=json_only)
+        tree, lines = source.parse_config(text, json_only=json_only)
     except ConfigError:
         return
     assert isinstance(tree, dict)
@@ -158,6 +158,6 @@ def test_any_text_is_read_or_refused(text: str, json_only: bool) -> None:
 @given(st.text(alphabet="{}[]:,-#&*!|>\"'\\ \n\tab0%@`?"), st.booleans())
 def test_any_knot_of_signs_is_read_or_refused(text: str, json_only: bool) -> None:
     try:
-        source.parse(text, json_only=json_only)
+        source.parse_config(text, json_only=json_only)
     except ConfigError:
         pass

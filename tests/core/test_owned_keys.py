@@ -8,7 +8,7 @@ import pytest
 from claw.config import ConfigErrors, validate_source
 from claw.config.editor import set_value
 from claw.config.loader import Config, schema
-from claw.config.source import ConfigSource, parse
+from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
@@ -66,7 +66,7 @@ def owner(weather: str = "acme_weather.settings:Weather") -> InstalledPlugin:
 
 
 def read(text: str, *found: InstalledPlugin, seconds: float = 20) -> Config:
-    tree, lines = parse(text)
+    tree, lines = parse_config(text)
     states = decide_states(found, outline_config(tree), ())
     owners = owned_models(states, seconds)
     return validate_source(ConfigSource(None, text, tree, lines), Path("/home"), {}, lambda source: owners)

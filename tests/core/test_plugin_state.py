@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from claw.config import validate_source
-from claw.config.source import ConfigSource, parse
+from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
@@ -93,7 +93,7 @@ def test_a_list_of_allowed_plugins_need_not_name_the_parts_of_claw_itself():
 
 def key_errors(file: str, *found) -> list[ConfigError]:
     """The keys without an owner in a file, under the plugins that are installed."""
-    tree, lines = parse(file)
+    tree, lines = parse_config(file)
     states = decide_states(found, outline_config(tree), ())
     read = ConfigSource(text=file, tree=tree, lines=lines)
     config = validate_source(read, Path("/home"), {}, lambda read: owned_models(states))

@@ -120,7 +120,7 @@ def _validate(
     path = old.path or Path()
     wanted = copy.deepcopy(dict(old.tree))
     _set_at(wanted, place, value, dict)
-    tree, _ = source.parse(text, json_only=path.suffix == ".json", file=str(path))
+    tree, _ = source.parse_config(text, json_only=path.suffix == ".json", file=str(path))
     if tree != wanted:
         problem = "cannot be changed without touching other keys"
         raise ConfigError(format_key(place), problem, "Change it in an editor", file=str(path))
@@ -310,6 +310,6 @@ def _align_comment(old: str, new: str) -> str:
 
 def _parses_equal(one: str, other: str) -> bool:
     try:
-        return source.parse(one)[0] == source.parse(other)[0]
+        return source.parse_config(one)[0] == source.parse_config(other)[0]
     except ConfigError:
         return False

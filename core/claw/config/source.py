@@ -80,11 +80,13 @@ def read_config(path: Path) -> ConfigSource:
     except UnicodeDecodeError as cause:
         line = data[: cause.start].count(b"\n") + 1
         raise ConfigError("", "is not UTF-8 text", "Save it as UTF-8", file=file, line=line) from cause
-    tree, lines = parse(text, json_only=path.suffix == ".json", file=file)
+    tree, lines = parse_config(text, json_only=path.suffix == ".json", file=file)
     return ConfigSource(path, text, tree, lines)
 
 
-def parse(text: str, *, json_only: bool = False, file: str = "") -> tuple[dict[str, Any], dict[KeyPath, int]]:
+def parse_config(
+    text: str, *, json_only: bool = False, file: str = ""
+) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """Parse ``text`` into a tree and the line of each key.
 
     :raises ConfigError: it cannot be parsed; ``line`` is set where it is known.

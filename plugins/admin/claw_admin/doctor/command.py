@@ -7,13 +7,17 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.cli.plugin_list import unknown_plugin_error
-from claw.contracts.diagnostics import BLOCKED, DISABLED, INCOMPATIBLE, Finding
-from claw.contracts.errors import ClawError
-from claw.host.state import PluginState
-from claw.i18n import t
+from claw import ClawError, Finding, t
+from claw.runtime import (
+    BLOCKED,
+    DISABLED,
+    INCOMPATIBLE,
+    AsJson,
+    PluginState,
+    document,
+    table,
+    unknown_plugin_error,
+)
 
 from claw_admin.doctor.plugin_checks import (
     check_unloaded,
@@ -77,8 +81,7 @@ def plugins_doctor(
 
     Exit 1 when something is wrong.
     """
-    from claw.app import load_setup
-    from claw.config.summary import outline_config
+    from claw.runtime import load_setup, outline_config
 
     setup = load_setup()
     wanted = outline_config(setup.config.raw)
@@ -127,9 +130,7 @@ def _may_load(state: PluginState, named: bool) -> bool:
 
 def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
     """Fix what can be fixed; return what is left, and what was done."""
-    from claw.cli.config import file_of
-    from claw.config.editor import set_value
-    from claw.host.discovery import owners_in
+    from claw.runtime import file_of, owners_in, set_value
 
     from claw_admin.doctor.checks import fix_permissions
 

@@ -6,18 +6,29 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from claw.agent.routing import LOCAL_SENDER, TERMINAL, Admission, Route, decide_admission, route_message
-from claw.app import load_setup
-from claw.cli import tools as tools_cli
-from claw.cli.output import document
-from claw.cli.plugin_commands import AsJson
-from claw.config import Config
-from claw.config.paths import format_key, split_key, value_at
-from claw.contracts.messages import Address, Inbound, Sender
-from claw.host.discovery import home_of, open_state
-from claw.i18n import t
-from claw.policy.fixes import ConfigEdit
-from claw.runtime import paired_people
+from claw import Address, Inbound, Sender, t
+from claw.runtime import (
+    LOCAL_SENDER,
+    TERMINAL,
+    AccountOption,
+    Admission,
+    AsJson,
+    ChannelOption,
+    Config,
+    ConfigEdit,
+    GroupOption,
+    Route,
+    decide_admission,
+    document,
+    format_key,
+    home_of,
+    load_setup,
+    open_state,
+    paired_people,
+    route_message,
+    split_key,
+    value_at,
+)
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Where a message would go, and whether it may."
@@ -31,10 +42,10 @@ def _top() -> None:
 
 @app.command()
 def explain(
-    *, channel: tools_cli.ChannelOption = TERMINAL, account: tools_cli.AccountOption = "default",
+    *, channel: ChannelOption = TERMINAL, account: AccountOption = "default",
     chat: Annotated[str, typer.Option("--chat", help="Id of the chat; default: a direct chat with the sender.")] = "",
     sender: Annotated[str, typer.Option("--sender", help="Id of the person.")] = "",
-    group: tools_cli.GroupOption = "",
+    group: GroupOption = "",
     chat_type: Annotated[str, typer.Option("--chat-type", help="direct, group or channel.")] = "",
     thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
     mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,

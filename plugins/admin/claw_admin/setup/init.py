@@ -8,14 +8,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import nearest
-from claw.cli.config import file_of
-from claw.config import source
-from claw.contracts.errors import ClawError, UsageError
-from claw.host.discovery import home_of, owners_in
-from claw.host.manifest import InstalledPlugin, ProviderDeclaration, installed_plugins, providers_of
-from claw.i18n import LANGUAGES, t
-from claw.storage import files
+from claw import ClawError, UsageError, nearest, t
+from claw.runtime import (
+    LANGUAGES,
+    ConfigSource,
+    InstalledPlugin,
+    ProviderDeclaration,
+    cannot_write,
+    file_of,
+    find_config,
+    home_of,
+    installed_plugins,
+    make_folder,
+    owners_in,
+    parse_config,
+    providers_of,
+    replace_file,
+)
 
 STARTERS = {
     "AGENTS.md": "# How to work here\n\nRules that always apply go in this file. Keep it short: it "
@@ -53,7 +62,7 @@ def init(
     """Write the first config file (0600) and the agent's files; nothing that is there is overwritten."""
     home = home_of(os.environ)
     found = installed_plugins()
-    existing = source.find_config(home)
+    existing = find_config(home)
     if existing is None:
         if key == "-":
             key = sys.stdin.readline().strip()
@@ -125,29 +134,29 @@ def write_config(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]
     :raises ConfigError: the choice makes no valid file.
     """
     import yaml
-    from claw.config import validate_source
+    from claw.runtime import validate_source
 
     head = t(
         "# Configuration of claw. Check it with: claw config validate. The JSON Schema for "
         "editors: claw config schema."
     )
     text = f"{head}\n{yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False)}"
-    read = source.ConfigSource(path, text, *source.parse(text, file=str(path)))
+    read = ConfigSource(path, text, *parse_config(text, file=str(path)))
     validate_source(read, path.parent, environ, owners_in(environ))
-    files.make_folder(path.parent)
-    files.replace_file(path, text.encode())
+    make_folder(path.parent)
+    replace_file(path, text.encode())
 
 
 def create_agent_files(home: Path) -> list[Path]:
     """Create the default agent's own files, keep those that exist, and return the new ones."""
     folder = home / "agents" / _default_agent(home) / "agent"
-    files.make_folder(folder)
+    make_folder(folder)
     new = [folder / name for name in STARTERS if not (folder / name).exists()]
     for path in new:
         try:
-            files.replace_file(path, t(STARTERS[path.name]).encode())
+            replace_file(path, t(STARTERS[path.name]).encode())
         except OSError as refused:
-            raise files.cannot_write(path, refused) from refused
+            raise cannot_write(path, refused) from refused
     return new
 
 
@@ -158,7 +167,7 @@ def _language(environ: Mapping[str, str]) -> str:
 
 
 def _default_agent(home: Path) -> str:
-    from claw.config import load_config
+    from claw.runtime import load_config
 
     try:
         return load_config(home, os.environ, owners_in(os.environ)).default_agent_id
