@@ -193,3 +193,11 @@ def test_the_fakes_for_tests_say_which_package_brings_them(tmp_path: Path) -> No
     done = environment.run("-c", "from claw.testing import Harness")
     assert done.returncode == 1
     assert "pip install pytest-claw" in done.stderr
+
+
+def test_an_upgrade_names_all_distributions_that_are_released_together(tmp_path: Path) -> None:
+    environment = Environment(tmp_path, projects())
+    done = environment.claw("upgrade")
+    assert done.returncode == 0, done.stderr
+    for name in ("claw-core", "claw-admin", "claw-gateway", "claw-telegram"):
+        assert name in done.stdout

@@ -35,6 +35,8 @@ def next_release(member: Path, folder: Path) -> str:
     """The wheel 0.2.0 of a member: of core with plugin API 2, of a plugin with a range that admits it."""
     source = folder / member.name
     shutil.copytree(member, source, ignore=shutil.ignore_patterns("__pycache__"))
+    project = source / "pyproject.toml"
+    project.write_text(project.read_text().replace(" ==0.1.*", " ==0.2.*"))  # one release train
     if member.name == "core":
         edited(source / "claw/__init__.py", {'__version__ = "0.1.0"': '__version__ = "0.2.0"'})
         edited(source / "claw/host/manifest.py", {"API_VERSION = (1, 0)": "API_VERSION = (2, 0)"})

@@ -33,7 +33,7 @@ class Wall:
 
 
 @dataclass
-class Desk:
+class ApprovalsBench:
     """Approvals over one state.db, and what was shown."""
 
     path: Path
@@ -73,26 +73,28 @@ def by(approvals: Approvals, id: str, verdict: str, sender: Sender = OWNER, chan
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "state.db")
+def bench(tmp_path: Path) -> ApprovalsBench:
+    return ApprovalsBench(tmp_path / "state.db")
 
 
 # --- one question, one answer
 
 
 @pytest.mark.parametrize(("verdict", "allowed"), [("once", True), ("always", True), ("deny", False)])
-async def test_the_owner_answers_and_the_request_goes_on(desk: Desk, verdict: str, allowed: bool) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_the_owner_answers_and_the_request_goes_on(
+    bench: ApprovalsBench, verdict: str, allowed: bool
+) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
 
     assert by(approvals, id, verdict).accepted
     assert (await task).allowed is allowed
     assert approvals.pending() == ()
 
 
-async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
 
     assert by(approvals, id, "deny").accepted
     late = by(approvals, id, "once")
@@ -100,27 +102,27 @@ async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(desk: De
     assert not (await task).allowed
 
 
-async def test_once_is_once_the_same_call_is_asked_again(desk: Desk) -> None:
-    approvals = desk.open()
+async def test_once_is_once_the_same_call_is_asked_again(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
     for _ in range(2):
-        task, id = await desk.ask(approvals, request())
+        task, id = await bench.ask(approvals, request())
         by(approvals, id, "once")
         assert (await task).allowed
-    assert len({question.id for question in desk.shown}) == 2
+    assert len({question.id for question in bench.shown}) == 2
 
 
-async def test_two_equal_calls_at_the_same_time_need_an_answer_each(desk: Desk) -> None:
-    approvals = desk.open()
-    first, one = await desk.ask(approvals, request())
-    second, two = await desk.ask(approvals, request())
+async def test_two_equal_calls_at_the_same_time_need_an_answer_each(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    first, one = await bench.ask(approvals, request())
+    second, two = await bench.ask(approvals, request())
     by(approvals, one, "once")
     by(approvals, two, "deny")
     assert ((await first).allowed, (await second).allowed) == (True, False)
 
 
-async def test_nobody_answers_so_the_answer_is_no(desk: Desk) -> None:
-    approvals = desk.open(timeout_seconds=0.05)
-    task, id = await desk.ask(approvals, request())
+async def test_nobody_answers_so_the_answer_is_no(bench: ApprovalsBench) -> None:
+    approvals = bench.open(timeout_seconds=0.05)
+    task, id = await bench.ask(approvals, request())
 
     decision = await task
     assert (decision.allowed, decision.reason) == (
@@ -130,20 +132,22 @@ async def test_nobody_answers_so_the_answer_is_no(desk: Desk) -> None:
     assert by(approvals, id, "once").text == f"request {id} has expired or was stopped"
 
 
-async def test_what_was_stopped_and_is_wanted_again_is_asked_again(desk: Desk) -> None:
-    approvals = desk.open()
-    task, first = await desk.ask(approvals, request())
+async def test_what_was_stopped_and_is_wanted_again_is_asked_again(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, first = await bench.ask(approvals, request())
     task.cancel()
     approvals.withdraw("agent:a:main")
     await asyncio.wait({task})
-    again, second = await desk.ask(approvals, request())
+    again, second = await bench.ask(approvals, request())
     by(approvals, second, "once")
     assert (await again).allowed and first != second
 
 
-async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothing_was_run(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothing_was_run(
+    bench: ApprovalsBench,
+) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     task.cancel()
     await asyncio.wait({task})
     assert approvals.pending() == ()
@@ -151,25 +155,25 @@ async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothin
     assert (told.accepted, told.text) == (False, f"request {id} is no longer waiting; nothing was run")
 
 
-async def test_a_question_is_of_its_turn_alone(desk: Desk) -> None:
-    first = desk.open()
-    task, old = await desk.ask(first, request())
+async def test_a_question_is_of_its_turn_alone(bench: ApprovalsBench) -> None:
+    first = bench.open()
+    task, old = await bench.ask(first, request())
     task.cancel()
     await asyncio.wait({task})
     over: set[str] = set()
-    later = desk.open(is_over=over.__contains__)
+    later = bench.open(is_over=over.__contains__)
     assert [one.id for one in later.pending()] == [old]
     over.add("t1")
     assert later.pending() == ()
-    again, new = await desk.ask(later, request(turn="t2"))
+    again, new = await bench.ask(later, request(turn="t2"))
     assert new != old and "is no longer waiting" in by(later, old, "once").text
     by(later, new, "once")
     assert (await again).allowed
 
 
-async def test_a_stopped_turn_takes_its_open_questions_with_it(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_a_stopped_turn_takes_its_open_questions_with_it(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     assert approvals.withdraw("agent:other:main") == 0
     assert approvals.withdraw("agent:a:main") == 1
     assert not (await task).allowed
@@ -196,9 +200,9 @@ WRONG: list[tuple[str, Sender]] = [
 
 @pytest.mark.parametrize(("channel", "sender"), WRONG, ids=repr)
 @pytest.mark.parametrize("verdict", ["once", "always", "deny"])
-async def test_nobody_else_decides(desk: Desk, channel: str, sender: Sender, verdict: str) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_nobody_else_decides(bench: ApprovalsBench, channel: str, sender: Sender, verdict: str) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
 
     outcome = by(approvals, id, verdict, sender, channel)
     assert (outcome.accepted, outcome.text[:23]) == (False, "you may not decide that")
@@ -206,25 +210,25 @@ async def test_nobody_else_decides(desk: Desk, channel: str, sender: Sender, ver
     await task
 
 
-async def test_with_approvers_named_an_owner_is_none(desk: Desk) -> None:
-    approvals = desk.open(approvers=("telegram:7",))
-    task, id = await desk.ask(approvals, request())
+async def test_with_approvers_named_an_owner_is_none(bench: ApprovalsBench) -> None:
+    approvals = bench.open(approvers=("telegram:7",))
+    task, id = await bench.ask(approvals, request())
 
     assert not approvals.decide(id, "once", channel="feishu", sender=OWNER, owner=True).accepted
     assert by(approvals, id, "once", Sender("7"), "telegram").accepted
     assert (await task).allowed
 
 
-async def test_who_is_no_approver_learns_nothing_of_what_is_asked(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_who_is_no_approver_learns_nothing_of_what_is_asked(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     assert by(approvals, id, "once", OTHER).text == by(approvals, "nothing", "once", OTHER).text
     by(approvals, id, "deny")
     await task
 
 
-async def test_an_unknown_id_and_an_unknown_verdict_get_a_clear_line(desk: Desk) -> None:
-    approvals = desk.open()
+async def test_an_unknown_id_and_an_unknown_verdict_get_a_clear_line(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
     assert by(approvals, "zzzz", "once").text == "there is no request zzzz"
     assert by(approvals, "zzzz", "yes").text == "yes is not an answer: use once, always or deny"
 
@@ -232,52 +236,52 @@ async def test_an_unknown_id_and_an_unknown_verdict_get_a_clear_line(desk: Desk)
 # --- nobody can be asked
 
 
-async def test_where_nobody_can_show_it_the_answer_is_no_at_once(desk: Desk) -> None:
-    approvals = desk.open()
+async def test_where_nobody_can_show_it_the_answer_is_no_at_once(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
     approvals.show_request = None
     decision = await approvals.ask(request())
     assert decision.verdict == "nobody" and not decision.allowed
     assert "no one can be asked here" in decision.reason
 
 
-async def test_where_the_settings_name_nobody_the_answer_is_no_at_once(desk: Desk) -> None:
-    decision = await desk.open(owners=()).ask(request())
-    assert (decision.verdict, desk.shown) == ("nobody", [])
+async def test_where_the_settings_name_nobody_the_answer_is_no_at_once(bench: ApprovalsBench) -> None:
+    decision = await bench.open(owners=()).ask(request())
+    assert (decision.verdict, bench.shown) == ("nobody", [])
     assert "neither approvers nor owners" in decision.reason
 
 
-async def test_the_person_at_the_terminal_may_always_decide(desk: Desk) -> None:
-    approvals = desk.open(owners=())
-    task, id = await desk.ask(approvals, request(address=Address("terminal", "local")))
+async def test_the_person_at_the_terminal_may_always_decide(bench: ApprovalsBench) -> None:
+    approvals = bench.open(owners=())
+    task, id = await bench.ask(approvals, request(address=Address("terminal", "local")))
     assert by(approvals, id, "once", Sender("local"), "terminal").accepted
     assert (await task).allowed
 
 
 @pytest.mark.parametrize("failure", [False, RuntimeError("the wire is cut")])
-async def test_a_question_that_cannot_be_shown_is_a_no(desk: Desk, failure: Any) -> None:
+async def test_a_question_that_cannot_be_shown_is_a_no(bench: ApprovalsBench, failure: Any) -> None:
     async def present(question: PendingApproval) -> bool:
         if isinstance(failure, Exception):
             raise failure
         return False
 
-    approvals = desk.open()
+    approvals = bench.open()
     approvals.show_request = present
     decision = await approvals.ask(request())
     assert not decision.allowed
     assert "could not be shown" in decision.reason
 
 
-async def test_what_is_too_long_to_be_shown_whole_cannot_be_allowed(desk: Desk) -> None:
-    approvals = desk.open()
+async def test_what_is_too_long_to_be_shown_whole_cannot_be_allowed(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
     decision = await approvals.ask(request("x" * (MAX_SHOWN_CHARS + 1)))
-    assert (decision.verdict, desk.shown) == ("deny", [])
+    assert (decision.verdict, bench.shown) == ("deny", [])
     assert "too long to show in full" in decision.reason
 
 
 # --- restart
 
 
-async def cut_off(conversation: Desk, approvals: Approvals, asked: ApprovalRequest) -> str:
+async def cut_off(conversation: ApprovalsBench, approvals: Approvals, asked: ApprovalRequest) -> str:
     """Ask, and die while waiting."""
     task, id = await conversation.ask(approvals, asked)
     task.cancel()
@@ -285,72 +289,72 @@ async def cut_off(conversation: Desk, approvals: Approvals, asked: ApprovalReque
     return id
 
 
-async def test_after_a_restart_it_is_the_same_question_and_not_shown_twice(desk: Desk) -> None:
-    id = await cut_off(desk, desk.open(), request())
+async def test_after_a_restart_it_is_the_same_question_and_not_shown_twice(bench: ApprovalsBench) -> None:
+    id = await cut_off(bench, bench.open(), request())
 
-    again = desk.open()
+    again = bench.open()
     task = asyncio.create_task(again.ask(request()))
     await asyncio.sleep(0.01)
     assert by(again, id, "once").accepted
     assert (await task).allowed
-    assert [question.id for question in desk.shown] == [id]
+    assert [question.id for question in bench.shown] == [id]
 
 
 @pytest.mark.parametrize(("verdict", "allowed"), [("once", True), ("deny", False)])
 async def test_an_answer_given_while_the_turn_was_away_counts_once(
-    desk: Desk, verdict: str, allowed: bool
+    bench: ApprovalsBench, verdict: str, allowed: bool
 ) -> None:
-    id = await cut_off(desk, desk.open(), request())
-    again = desk.open()
+    id = await cut_off(bench, bench.open(), request())
+    again = bench.open()
     assert by(again, id, verdict).accepted
 
     assert (await again.ask(request())).allowed is allowed
-    later, other = await desk.ask(again, request())
+    later, other = await bench.ask(again, request())
     assert other != id, "it was used up"
     by(again, other, "deny")
     await later
 
 
-async def test_what_is_not_the_same_call_or_session_is_another_question(desk: Desk) -> None:
-    id = await cut_off(desk, desk.open(), request())
-    again = desk.open()
+async def test_what_is_not_the_same_call_or_session_is_another_question(bench: ApprovalsBench) -> None:
+    id = await cut_off(bench, bench.open(), request())
+    again = bench.open()
     by(again, id, "once")
     for other in (request("rm -r src"), request(session_key="agent:a:feishu:direct:x")):
-        task, new = await desk.ask(again, other)
+        task, new = await bench.ask(again, other)
         assert new != id
         by(again, new, "deny")
         assert not (await task).allowed
 
 
-async def test_an_answer_is_no_good_after_its_time(desk: Desk) -> None:
-    id = await cut_off(desk, desk.open(), request())
-    again = desk.open()
-    desk.wall.seconds += 601
+async def test_an_answer_is_no_good_after_its_time(bench: ApprovalsBench) -> None:
+    id = await cut_off(bench, bench.open(), request())
+    again = bench.open()
+    bench.wall.seconds += 601
     assert not by(again, id, "once").accepted
-    task, new = await desk.ask(again, request())
+    task, new = await bench.ask(again, request())
     assert new != id
     by(again, new, "deny")
     await task
 
 
-async def test_a_jump_of_the_wall_clock_ends_no_question_that_is_waited_for(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
-    desk.wall.seconds += 24 * 3600
+async def test_a_jump_of_the_wall_clock_ends_no_question_that_is_waited_for(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
+    bench.wall.seconds += 24 * 3600
     assert by(approvals, id, "once").accepted
     assert (await task).allowed
 
 
-async def test_another_process_may_take_the_answer(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
-    assert by(desk.open(), id, "once").accepted
+async def test_another_process_may_take_the_answer(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
+    assert by(bench.open(), id, "once").accepted
     assert (await task).allowed
 
 
-async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) -> None:
-    first, second = desk.open(), desk.open()
-    one, id = await desk.ask(first, request())
+async def test_of_two_processes_that_wait_for_one_answer_one_runs(bench: ApprovalsBench) -> None:
+    first, second = bench.open(), bench.open()
+    one, id = await bench.ask(first, request())
     other = asyncio.create_task(second.ask(request()))
     await asyncio.sleep(0.01)
 
@@ -358,7 +362,7 @@ async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) ->
     decisions = [(await task) for task in (one, other)]
 
     assert sorted(decision.allowed for decision in decisions) == [False, True]
-    assert len(desk.shown) == 1
+    assert len(bench.shown) == 1
     [refused] = [decision for decision in decisions if not decision.allowed]
     assert refused.reason == "the one-time approval was already used"
 
@@ -366,13 +370,15 @@ async def test_of_two_processes_that_wait_for_one_answer_one_runs(desk: Desk) ->
 # --- always
 
 
-async def test_always_is_for_exactly_that_call_of_that_agent_and_survives_a_restart(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_always_is_for_exactly_that_call_of_that_agent_and_survives_a_restart(
+    bench: ApprovalsBench,
+) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     by(approvals, id, "always")
     await task
 
-    again = desk.open()
+    again = bench.open()
     assert (await again.ask(request(session_key="agent:a:other", turn="t9"))).allowed
     again.show_request = None
     assert (await again.ask(request())).allowed, "nobody needs to be there"
@@ -380,9 +386,9 @@ async def test_always_is_for_exactly_that_call_of_that_agent_and_survives_a_rest
         assert not (await again.ask(other)).allowed
 
 
-async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     by(approvals, id, "always")
     await task
 
@@ -399,25 +405,25 @@ async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(desk:
     assert not (await approvals.ask(request())).allowed
 
 
-async def test_always_is_forgotten_after_ninety_unused_days_and_use_renews_it(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request())
+async def test_always_is_forgotten_after_ninety_unused_days_and_use_renews_it(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
     by(approvals, id, "always")
     await task
     approvals.show_request = None
 
     for _ in range(2):
-        desk.wall.seconds += (UNUSED_DAYS - 1) * 24 * 3600
+        bench.wall.seconds += (UNUSED_DAYS - 1) * 24 * 3600
         assert (await approvals.ask(request())).allowed
-    desk.wall.seconds += UNUSED_DAYS * 24 * 3600
+    bench.wall.seconds += UNUSED_DAYS * 24 * 3600
     assert not (await approvals.ask(request())).allowed
-    assert desk.open().grants() == ()
+    assert bench.open().grants() == ()
 
 
-async def test_what_may_not_last_is_never_offered_nor_taken_as_always(desk: Desk) -> None:
-    approvals = desk.open()
-    task, id = await desk.ask(approvals, request(grant=""))
-    assert desk.shown[-1].verdicts == ("once", "deny")
+async def test_what_may_not_last_is_never_offered_nor_taken_as_always(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request(grant=""))
+    assert bench.shown[-1].verdicts == ("once", "deny")
     assert not by(approvals, id, "always").accepted
     assert by(approvals, id, "once").accepted
     assert (await task).allowed
@@ -475,9 +481,9 @@ def test_a_plain_command_and_any_other_tool_may_last() -> None:
 # --- races
 
 
-async def test_a_thousand_races_of_allow_deny_and_expiry_have_one_outcome_each(desk: Desk) -> None:
+async def test_a_thousand_races_of_allow_deny_and_expiry_have_one_outcome_each(bench: ApprovalsBench) -> None:
     rounds, rng = 1000, random.Random(6)
-    approvals = desk.open(timeout_seconds=0.4)
+    approvals = bench.open(timeout_seconds=0.4)
     won: dict[str, list[str]] = {}
     lock = threading.Lock()
 
@@ -489,7 +495,7 @@ async def test_a_thousand_races_of_allow_deny_and_expiry_have_one_outcome_each(d
     async def one(at: int) -> tuple[str, bool]:
         asked = request(f"rm {at}", session_key=f"agent:a:{at}", grant="")
         task = asyncio.create_task(approvals.ask(asked))
-        while not (mine := [q.id for q in desk.shown if q.request.shown == asked.shown]):
+        while not (mine := [q.id for q in bench.shown if q.request.shown == asked.shown]):
             await asyncio.sleep(0.005)
         await asyncio.sleep(rng.uniform(0.3, 0.45))
         threads = [asyncio.to_thread(decide, mine[0], rng.choice(["once", "deny"])) for _ in range(2)]
@@ -497,11 +503,11 @@ async def test_a_thousand_races_of_allow_deny_and_expiry_have_one_outcome_each(d
         return mine[0], (await task).allowed
 
     for start in range(0, rounds, 250):
-        desk.shown.clear()
+        bench.shown.clear()
         for id, allowed in await asyncio.gather(*(one(at) for at in range(start, start + 250))):
             assert won.get(id, ["expired"]) == ["once"] if allowed else len(won.get(id, [])) <= 1
             assert allowed == (won.get(id) == ["once"])
-    counted = Database(desk.path).read("SELECT verdict, count(*) FROM approvals GROUP BY verdict")
+    counted = Database(bench.path).read("SELECT verdict, count(*) FROM approvals GROUP BY verdict")
     assert sum(count for _, count in counted) == rounds
     assert {verdict for verdict, _ in counted} <= {"once", "deny", "expired"}
 

@@ -102,7 +102,7 @@ def test_an_item_that_cannot_be_read_leaves_nothing_half_made() -> None:
     assert growing.get(ITEMS[:2]).items == ITEMS[:2]
 
 
-def test_as_many_conversations_as_a_busy_house_has_at_once_are_not_read_anew() -> None:
+def test_as_many_conversations_as_a_busy_gateway_has_at_once_are_not_read_anew() -> None:
     growing, chats = IncrementalCache(Seen), [[object() for _ in range(20)] for _ in range(200)]
     for chat in chats:
         growing.get(chat)

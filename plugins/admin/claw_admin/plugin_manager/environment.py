@@ -32,17 +32,22 @@ class PythonEnvironment:
         """The kind and the prefix, on one line."""
         return f"{self.kind}{', container' if self.container else ''}: {self.prefix}"
 
-    def command_for(self, verb: Literal["upgrade", "uninstall"], distribution: str) -> str:
-        """Return the command that upgrades or uninstalls ``distribution`` here; empty in a managed environment."""
+    def command_for(self, verb: Literal["upgrade", "uninstall"], distribution: str, *others: str) -> str:
+        """Return the command that upgrades or uninstalls ``distribution`` here; empty in a managed environment.
+
+        :param others: distributions that must get the same release in one step.
+        """
         if self.kind == "managed":
             return ""
         if self.kind == "uv tool":
             return f"uv tool upgrade {CORE}" if verb == "upgrade" else f"uv tool install --reinstall {CORE}"
         if self.kind == "pipx":
+            if others:
+                return f"pipx upgrade --include-injected {CORE}"
             inside = {"upgrade": "inject --force", "uninstall": "uninject"}[verb]
             return f"pipx {verb} {CORE}" if distribution == CORE else f"pipx {inside} {CORE} {distribution}"
         verb_words = ["install", "-U"] if verb == "upgrade" else [verb]
-        return shlex.join([*pip_command(), *verb_words, distribution])
+        return shlex.join([*pip_command(), *verb_words, distribution, *others])
 
 
 def current_environment() -> PythonEnvironment:

@@ -24,19 +24,22 @@ def upgrade(
     if not check:
         if to:
             raise UsageError("--to needs --check", fix="claw upgrade --check --to {to}", to=to)
-        command = current_environment().command_for("upgrade", CORE)
+        command = current_environment().command_for("upgrade", CORE, *_release_train())
         if as_json:
             document("upgrade", {"environment": current_environment().description, "command": command})
         else:
             typer.echo(command or t("claw was installed by the system's package manager: upgrade it there"))
         return
-    from claw.runtime import installed_plugins
+    from claw.runtime import FIRST_PARTY, installed_plugins
 
     from claw_admin.plugin_manager.pip import parse_requirement
     from claw_admin.plugin_manager.rehearsal import rehearse_upgrade
 
     target = parse_requirement(f"{CORE}=={to}" if to[:1].isdigit() and "/" not in to else to or CORE)
-    rehearsed = rehearse_upgrade(target, installed_plugins(), os.environ, lambda line: None)
+    third_party = [
+        one for one in installed_plugins() if one.id not in FIRST_PARTY
+    ]  # ours are released with core
+    rehearsed = rehearse_upgrade(target, third_party, os.environ, lambda line: None)
     broken = [one for one in rehearsed.trials if one.problem]
     if as_json:
         rows = [
@@ -48,3 +51,10 @@ def upgrade(
         cells = [[one.plugin, one.version, one.problem or t("works")] for one in rehearsed.trials]
         table([t("plugin"), t("version"), t("with the new version")], cells)
     raise typer.Exit(code=1 if broken else 0)
+
+
+def _release_train() -> tuple[str, ...]:
+    """Return the installed plugins of claw itself as distributions: each release of them needs the same one of core."""
+    from claw.runtime import FIRST_PARTY, installed_plugins
+
+    return tuple(sorted({one.distribution for one in installed_plugins() if one.id in FIRST_PARTY}))
