@@ -17,6 +17,7 @@ import pytest
 from claw import Sender, ToolCall
 from claw.agent.models import FirstModel
 from claw.storage.database import Database
+from claw.storage.sessions import JsonlSessionStore
 from claw.storage.turn_log import NoTurnLog
 from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
 from pytest_claw import (
@@ -27,6 +28,7 @@ from pytest_claw import (
     ModelSelectorSuite,
     ReviewerSuite,
     ServiceSuite,
+    SessionStoreSuite,
     TurnLogSuite,
 )
 
@@ -123,3 +125,10 @@ class TestApprovals(ApproverSuite):
         for question in approver.pending():
             verdict = "once" if allow else "deny"
             approver.decide(question.id, verdict, channel="fake", sender=Sender("boss"), owner=True)
+
+
+class TestJsonlSessions(SessionStoreSuite):
+    is_named = False  # no slot chooses the default of core
+
+    def make(self, folder: Path) -> Any:
+        return JsonlSessionStore(folder, Database(folder / "state.db"))

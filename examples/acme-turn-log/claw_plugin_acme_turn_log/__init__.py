@@ -1,11 +1,18 @@
-"""A turn log: what a restart must know of the turns before it, in three tables of ``state.db``."""
+"""A turn log and a session store: turns, calls, messages and transcripts in tables of ``state.db``."""
+
+from uuid import uuid4
 
 from claw import hookimpl
+from claw.runtime import BaseSession, SessionHeader, parse_session
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS acme_turns (turn TEXT PRIMARY KEY, session TEXT, outcome TEXT)",
     "CREATE TABLE IF NOT EXISTS acme_calls (turn TEXT, call TEXT, PRIMARY KEY (turn, call))",
     "CREATE TABLE IF NOT EXISTS acme_messages (turn TEXT, number INTEGER, PRIMARY KEY (turn, number))",
+)
+SESSION_TABLES = (
+    "CREATE TABLE IF NOT EXISTS acme_sessions (key TEXT, id TEXT)",
+    "CREATE TABLE IF NOT EXISTS acme_records (id TEXT, line BLOB)",
 )
 
 
@@ -41,6 +48,48 @@ class AcmeTurnLog:
         return bool(rows and rows[0][0])
 
 
+class AcmeSession(BaseSession):
+    """A session whose records are rows, one line of JSON each."""
+
+    def __init__(self, database, key, agent_id):
+        self._database = database
+        rows = database.read("SELECT id FROM acme_sessions WHERE key = ? ORDER BY rowid DESC LIMIT 1", key)
+        id = rows[0][0] if rows else self._began(key)
+        lines = database.read("SELECT line FROM acme_records WHERE id = ? ORDER BY rowid", id)
+        parsed = parse_session(b"".join(line for (line,) in lines), SessionHeader(id))
+        super().__init__(key, agent_id, id, parsed.entries)
+
+    def write(self, entry, line):
+        self._database.write("INSERT INTO acme_records VALUES (?, ?)", self.id, line.rstrip(b"\n") + b"\n")
+
+    async def reset(self):
+        self.start_over(self._began(self.key))  # the rows of the old session stay
+
+    def _began(self, key):
+        id = str(uuid4())
+        self._database.write("INSERT INTO acme_sessions VALUES (?, ?)", key, id)
+        return id
+
+
+class AcmeSessions:
+    name = "acme-turn-log"
+
+    def __init__(self, database):
+        self._database, self._open = database, {}
+        database.tables("acme-sessions", *SESSION_TABLES)
+
+    async def open(self, key, agent_id):
+        # A chat command may open a session while a turn has it open: both get the same object.
+        if key not in self._open:
+            self._open[key] = AcmeSession(self._database, key, agent_id)
+        return self._open[key]
+
+
 @hookimpl
 def register_turn_logs(config):
     return [AcmeTurnLog(config.database)]
+
+
+@hookimpl
+def register_session_stores(config):
+    return [AcmeSessions(config.database)]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_claw.section import SectionSuite as SectionSuite
     from pytest_claw.selector import ModelSelectorSuite as ModelSelectorSuite
     from pytest_claw.service import ServiceSuite as ServiceSuite
+    from pytest_claw.session_store import SessionStoreSuite as SessionStoreSuite
     from pytest_claw.tool import ToolSuite as ToolSuite
     from pytest_claw.turn_log import TurnLogSuite as TurnLogSuite
 
@@ -52,6 +53,7 @@ _MODULES = {
     "SectionSuite": "section",
     "ServiceSide": "channel",
     "ServiceSuite": "service",
+    "SessionStoreSuite": "session_store",
     "ToolSuite": "tool",
     "TurnLogSuite": "turn_log",
 }
@@ -70,6 +72,7 @@ SUITE_OF_HOOK = {
     "register_observers": "ObserverSuite",
     "register_services": "ServiceSuite",
     "register_turn_logs": "TurnLogSuite",
+    "register_session_stores": "SessionStoreSuite",
     "register_chat_commands": "ChatCommandSuite",
     "register_diagnostics": "DiagnosticSuite",
 }
