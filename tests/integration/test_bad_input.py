@@ -72,7 +72,7 @@ class TestHome:
         for words in (("chat", "hi"), ("plugins", "list")):
             refused(machine.claw(*words, plain=True), 3, str(machine.home), "Permission denied", "CLAW_HOME")
         machine.home.chmod(0o500)
-        refused(machine.claw("chat", "hi", plain=True), 1, str(machine.home), "may not write", "CLAW_HOME")
+        refused(machine.claw("chat", "hi", plain=True), 1, str(machine.home), "not writable", "CLAW_HOME")
         machine.home.chmod(0o700)
 
     def test_a_config_file_that_may_not_be_read_is_named(self, machine: Machine) -> None:
@@ -144,9 +144,9 @@ class TestConfig:
 
 class TestUsage:
     def test_a_wrong_word_gets_the_nearest_right_one(self, machine: Machine) -> None:
-        refused(machine.claw("chta", "hi"), 2, "no command chta", "claw chat?")
-        refused(machine.claw("plugins", "lst"), 2, "no command plugins lst", "claw plugins list?")
-        refused(machine.claw("plugins", "info", "tool-std"), 2, "no plugin tool-std", "tools-std?")
+        refused(machine.claw("chta", "hi"), 2, "unknown command chta", "claw chat?")
+        refused(machine.claw("plugins", "lst"), 2, "unknown command plugins lst", "claw plugins list?")
+        refused(machine.claw("plugins", "info", "tool-std"), 2, "plugin tool-std is not installed", "tools-std?")
         refused(
             machine.claw("chat", "--agent", "defalt", "hi"), 2, "there is no agent defalt", "mean default?"
         )
@@ -207,7 +207,7 @@ class TestModel:
         refused(
             machine.claw("chat", "--model", "anthropic/claude-x", "hi"),
             1,
-            "anthropic has no key",
+            "anthropic has no API key",
             "claw auth add anthropic",
             "ANTHROPIC_API_KEY",
         )
@@ -240,7 +240,7 @@ class TestModel:
                 ["failed (HTTP 502)", "fallbacks"],
             ),
             (AnthropicService, ServiceReply(status=401), ["rejected the key", "providers.anthropic.apiKey"]),
-            (OpenAIService, ServiceReply(status=429), ["slow down", "try again later", "fallbacks"]),
+            (OpenAIService, ServiceReply(status=429), ["rate limiting", "try again later", "fallbacks"]),
             (OpenAIService, ServiceReply(status=500), ["the service failed", "try again later", "fallbacks"]),
             (
                 OpenAIService,

@@ -67,11 +67,11 @@ async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
             stop = asyncio.Event()
             serving = ChannelServer(harness.app)
             running = asyncio.ensure_future(serving.run(stop))
-            [line] = await until(lambda: [line for line in harness.log_lines if "taken" in line])
+            [line] = await until(lambda: [line for line in harness.log_lines if "in use" in line])
             assert serving.report().channels[0].state.state == "failed"
             stop.set()
             await running
-            assert [one for one in harness.log_lines if "taken" in one] == [line], "once"
+            assert [one for one in harness.log_lines if "in use" in one] == [line], "once"
     assert "gateway.port" in line and "tried again" in line
 
 

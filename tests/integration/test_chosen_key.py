@@ -53,7 +53,7 @@ async def test_a_conversation_keeps_the_key_that_was_chosen_until_reset():
         assert await type_in(harness, "/model fake/m1@work") == "model: fake/m1@work, until /reset"
         await harness.send("one")
         await harness.send("two")
-        assert "chosen here: model fake/m1@work" in (await type_in(harness, "/status") or "")
+        assert "set in this chat: model fake/m1@work" in (await type_in(harness, "/status") or "")
         await harness.send("elsewhere", session="another")
         await type_in(harness, "/reset")
         await harness.send("three")

@@ -41,14 +41,14 @@ async def test_what_surrounds_a_message_goes_with_it_and_does_not_stay_in_the_pa
     model = FakeProvider(says("1"), says("2"))
     async with harness_of(model) as home:
         await home.send(wrote("first", around=MessageContext(quoted=QuotedMessage("as I said", "Al"))))
-        await home.send(wrote("second", message_id="m2", event_id="e2"))
+        await home.send(wrote("second", message_id="om-second", event_id="e2"))
 
         past, now = model.requests[1].request.messages[0], words(model.requests[1].request)
         assert words(model.requests[0].request)[-1].endswith("]\nfirst")
         assert "Replied message" in words(model.requests[0].request)[0]
         assert [block.text for block in past.content] == ["first"]
-        assert now[0].endswith("\n[message_id: m2]\nsecond")
-        assert "m2" not in model.requests[1].request.system.whole
+        assert now[0].endswith("\n[message_id: om-second]\nsecond")
+        assert "om-second" not in model.requests[1].request.system.whole
 
 
 async def test_of_a_group_the_system_prompt_holds_its_title_as_data_and_no_message():

@@ -134,7 +134,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "run": {
             "channel": Cell(ASIDE, "failed 5 times: AttributeError: 'int'", "await door.submit(42)"),
             "provider": Cell(TOLD, "holds 42, which is no model event", "yield 42"),
-            "tool": Cell(TOLD, "answered with int", "return 42"),
+            "tool": Cell(TOLD, "returned int", "return 42"),
             "section": Cell(TOLD, "answered with int, not text", "return 42"),
             "reviewer": Cell(TOLD, "AttributeError: 'int'", "return 42"),
             "filter": Cell(TOLD, "Inbound or None, not int", "return 42"),

@@ -240,7 +240,7 @@ def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(
         until(lambda: b"disabled" in (home.home / LAST_GOOD).read_bytes())
 
         running.process.send_signal(signal.SIGHUP)
-        until(lambda: sum("is in force" in line["text"] for line in home.log()) == 2)
+        until(lambda: sum("configuration is active" in line["text"] for line in home.log()) == 2)
         assert running.end()[0] == 0
 
 
@@ -283,7 +283,8 @@ def test_what_the_log_is_to_hear_and_keep_is_taken_up_too(home):  # noqa: F811
         path.write_text(
             json.dumps({**json.loads(path.read_text()), "logging": {"level": "error", "maxSize": 10_000}})
         )
-        until(lambda: b"maxSize" in (home.home / LAST_GOOD).read_bytes())
+        last_good = home.home / LAST_GOOD
+        until(lambda: last_good.exists() and b"maxSize" in last_good.read_bytes())
         before = len(home.log())
         path.write_text("{")
         until(lambda: problem_of(home))

@@ -247,7 +247,7 @@ async def test_walls_round_commands_are_told() -> None:
 
     boxed = {"agents": {"defaults": {"sandbox": {"mode": "all"}}}}
     async with Harness(FakeProvider(), plugins={"paper": Bringing()}, config=boxed) as home:
-        assert "## Sandbox\nCommands run inside walls: paper, writing only below" in await whole(home)
+        assert "## Sandbox\nCommands run in a sandbox: paper, writing only below" in await whole(home)
 
 
 async def test_documentation_of_ones_own_is_named() -> None:

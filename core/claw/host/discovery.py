@@ -199,9 +199,16 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
     found = scan_uncached()
     manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
     newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
-    if home.is_dir() and any(home.iterdir()) and newest < time.time_ns() - MIN_AGE_NS:
+    if _is_in_use(home) and newest < time.time_ns() - MIN_AGE_NS:
         _write(place, _Index(sys.version, __version__, folders, manifests, [_row_of(one) for one in found]))
     return found
+
+
+def _is_in_use(home: Path) -> bool:
+    """Return true for a folder with something in it; one that cannot be read is reported by who reads the file."""
+    with suppress(OSError):
+        return any(home.iterdir())
+    return False
 
 
 def _is_valid(index: _Index, folders: list[FileStamp]) -> bool:
