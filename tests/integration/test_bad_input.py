@@ -146,7 +146,9 @@ class TestUsage:
     def test_a_wrong_word_gets_the_nearest_right_one(self, machine: Machine) -> None:
         refused(machine.claw("chta", "hi"), 2, "unknown command chta", "claw chat?")
         refused(machine.claw("plugins", "lst"), 2, "unknown command plugins lst", "claw plugins list?")
-        refused(machine.claw("plugins", "info", "tool-std"), 2, "plugin tool-std is not installed", "tools-std?")
+        refused(
+            machine.claw("plugins", "info", "tool-std"), 2, "plugin tool-std is not installed", "tools-std?"
+        )
         refused(
             machine.claw("chat", "--agent", "defalt", "hi"), 2, "there is no agent defalt", "mean default?"
         )

@@ -72,7 +72,7 @@ async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
             stop.set()
             await running
             assert [one for one in harness.log_lines if "in use" in one] == [line], "once"
-    assert "gateway.port" in line and "tried again" in line
+    assert "gateway.port" in line and "Retrying" in line
 
 
 def test_what_a_channel_that_is_up_has_to_say_stands_in_the_table():

@@ -227,7 +227,7 @@ class TestComingBack:
         assert channel.state.state == "waiting" and "Cannot connect" in channel.state.last_error
         await service.start()
         await until(lambda: channel.state.state == "up", 20)  # discord.py makes a pause of its own
-        assert channel.state.detail == "" and caplog.messages[-1] == "discord: hears again"
+        assert channel.state.detail == "" and caplog.messages[-1] == "discord: receiving messages again"
 
     async def test_an_outage_of_everything_is_waited_out(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path

@@ -119,7 +119,7 @@ async def test_an_outage_is_told_once_in_the_log_as_it_is_and_so_is_its_end(
         await feishu.until(lambda: said in us.state.detail)
         await feishu.until(lambda: us.state.state == "up")
     lost, again = [line for line in caplog.messages if line.startswith("feishu: ")]
-    assert "lost" in lost and again == "feishu: hears again"
+    assert "lost" in lost and again == "feishu: receiving messages again"
 
 
 async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:

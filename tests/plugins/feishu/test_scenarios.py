@@ -372,7 +372,7 @@ async def test_a_file_that_is_too_large_is_refused_on_both_ways(tmp_path: Path) 
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x"})
         await feishu.until(lambda: door.heard)
         feishu.fail("/resources/", FakeAnswer(body=b"x", headers={"Content-Length": str(200 << 20)}))
-        with pytest.raises(DeliveryError, match="more than"):
+        with pytest.raises(DeliveryError, match="at most"):
             _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
         with pytest.raises(DeliveryError, match="File not in msg"):
             _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]

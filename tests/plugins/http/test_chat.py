@@ -411,7 +411,7 @@ async def test_the_state_tells_the_address_and_a_taken_port_how_to_mend_it():
         assert harness.channel.state.detail == f"http://127.0.0.1:{harness.port}"
         await harness.ask("GET", "/health")
         assert harness.channel.state.last_frame_at
-        with pytest.raises(Exception, match=r"is taken.*claw config set gateway.port"):
+        with pytest.raises(Exception, match=r"is in use.*claw config set gateway.port"):
             async with listening(gateway={"port": harness.port}):
                 pass
 

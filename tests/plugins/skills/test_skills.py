@@ -282,7 +282,7 @@ def test_the_manifest_says_what_the_plugin_brings():
     manifest = parse_manifest((folder / "claw-plugin.json").read_text(encoding="utf-8"), "skills")
 
     assert manifest.prompt_sections == (skills_section({}).name,)
-    assert manifest.commands == ("skills",)
+    assert tuple(manifest.commands) == ("skills",)
     assert manifest.loads_at_start
 
 

@@ -150,7 +150,7 @@ async def test_keep_alives_are_no_progress():
 
 @pytest.mark.parametrize("empty", [b'data: ""\n\n', b"event: ping\ndata: {}\n\n", b": here\n\n", b"\n", b"d"])
 async def test_what_holds_no_word_is_no_beginning(empty):
-    with pytest.raises(ProviderError, match=r"not begin to answer within 0\.2 s.*acme\.beginTimeoutSeconds"):
+    with pytest.raises(ProviderError, match=r"not start to answer within 0\.2 s.*acme\.beginTimeoutSeconds"):
         await heard(Said(*[piece for _ in range(100) for piece in (0.02, empty)]), begin_seconds=0.2)
 
 
@@ -169,7 +169,7 @@ async def test_slow_progress_is_progress():
 async def test_a_call_as_a_whole_has_its_limit_too():
     endless = Said(*[piece for _ in range(100) for piece in (0.02, b'data: "a"\n\n')])
 
-    with pytest.raises(ProviderError, match=r"not done with its answer within 0\.3 s.*acme\.timeoutSeconds"):
+    with pytest.raises(ProviderError, match=r"not finish its answer within 0\.3 s.*acme\.timeoutSeconds"):
         await heard(endless, total_seconds=0.3)
 
 
