@@ -1,10 +1,10 @@
 """claw: a plugin host for chat agents.
 
 The layers; a module imports only from its own layer and the layers above it in this list
-(``tests/core/test_import_rules.py``, which names the imports that still break the rule in ``still_to_invert.txt``):
+(``tests/core/test_import_rules.py``):
 
     i18n         texts for people, in English and Chinese
-    contracts    what plugins and core say to each other: messages, transcript, tools, providers, events, errors
+    contracts    types that plugins and core exchange: messages, transcript, tools, providers, events, errors
     storage      durable files, SQLite, session transcripts, the clock
     config       the config file: read, checked, edited, shown to each plugin
     security     admission, workspace files, redaction, child processes, untrusted text, the HTTP client

@@ -1,15 +1,13 @@
-"""The imports of this repository that break a rule. ``PYTHONPATH=tests python -m core.import_graph`` writes the list."""
+"""The imports of this repository that break a rule."""
 
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import claw
 from claw import runtime
 from core.source import CORE, Source, layers, plugin_packages, sources
 
-LIST = Path(__file__).with_name("still_to_invert.txt")
 OUTSIDE = ("", "__main__")  # the package itself and the start of the process import what they start
 SAME_LAYER = {"runtime": "app", "terminal": "app", "testing": "app"}
 TIERS = {"claw": claw._MODULES, "claw.runtime": runtime._MODULES}
@@ -110,16 +108,3 @@ def circular() -> set[Edge]:
 def broken() -> set[Edge]:
     """Every import that breaks a rule."""
     return upward() | to_plugins() | private() | circular()
-
-
-def listed() -> list[Edge]:
-    """The imports that are known to break a rule, and are to go."""
-    lines = LIST.read_text(encoding="utf-8").splitlines()
-    return [(words[0], words[1]) for line in lines if (words := line.split()) and not line.startswith("#")]
-
-
-if __name__ == "__main__":
-    head = (
-        "# Imports that break a rule of test_import_rules.py: a module and what it imports. Lines only go.\n"
-    )
-    LIST.write_text(head + "".join(f"{a} {b}\n" for a, b in sorted(broken())), encoding="utf-8")
