@@ -69,7 +69,7 @@ class RunningTurn:
         metadata: TurnMetadata | None = None,
         notices: list[str] | None = None,
     ) -> None:
-        context = caller.stage
+        context = caller.context
         self.caller, self.session, self.past, self.start = caller, session, past, start
         self.metadata = metadata or TurnMetadata({})
         self.notices = [] if notices is None else notices
@@ -84,7 +84,7 @@ class RunningTurn:
     @property
     def providers(self) -> Mapping[str, Provider]:
         """The providers by name."""
-        return {name: one.value for name, one in self.caller.rooms.registry.providers.items()}
+        return {name: one.value for name, one in self.caller.runtime.registry.providers.items()}
 
     def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages as they are sent."""
@@ -97,7 +97,7 @@ class RunningTurn:
         providers: Mapping[str, Provider] | None = None,
     ) -> ModelCall:
         """Return a call beside the conversation."""
-        context, runtime = self.caller.stage, self.caller.rooms
+        context, runtime = self.caller.context, self.caller.runtime
         options = model_options(context, runtime, detached=True)
         if request is None:
             return model_call(context, runtime, options)
@@ -105,25 +105,25 @@ class RunningTurn:
 
     def window_of(self, model: ModelRef) -> int:
         """Return the context window of a model in tokens."""
-        return context_window_of(model, self.caller.rooms)
+        return context_window_of(model, self.caller.runtime)
 
     def memory_files(self) -> WorkspaceFiles:
         """Return files of which the workspace can be read, and the memory of this chat appended to."""
-        context = self.caller.stage
+        context = self.caller.context
         roots = [Root(context.workspace), Root(context.notes, append_only=True, marks_provenance=True)]
         if context.is_private:  # words of others do not belong in that file
             own = context.agent.dir / "agent" / MEMORY
             roots.append(Root(own, append_only=True, marks_provenance=True))
-        return workspace_files(roots, context.workspace, self.caller.rooms.config.home)
+        return workspace_files(roots, context.workspace, self.caller.runtime.config.home)
 
     async def run_aside(self, turn: SideTurn) -> None:
         """Run a turn beside the conversation. A call that needs a person is refused: nobody is asked."""
         caller, files = self.caller, turn.files
-        context = replace(caller.stage, tools=turn.tools)
+        context = replace(caller.context, tools=turn.tools)
         if files is not None:
             context = replace(context, open_fence=lambda: files)
         aside = replace(
-            caller, turn=f"{caller.turn}f", stage=context, may_ask=False,
+            caller, turn=f"{caller.turn}f", context=context, may_ask=False,
             emit=ignore_event, once=lambda call: True, heard=caller.heard | caller.untrusted_in(turn.messages),
         )  # fmt: skip
         steps = LoopCallbacks(
@@ -139,7 +139,7 @@ class RunningTurn:
         """Leave the session to other processes inside the block."""
         self.release()
         yield
-        self.session = await self.caller.rooms.sessions.open(self.session_key, self.agent.id)
+        self.session = await self.caller.runtime.sessions.open(self.session_key, self.agent.id)
         self._is_held = True
 
     def release(self) -> None:
@@ -159,7 +159,7 @@ class RunningTurn:
 
     def log(self, line: str) -> None:
         """Log a line for the operator."""
-        self.caller.rooms.log(line)
+        self.caller.runtime.log(line)
 
 
 @asynccontextmanager
@@ -197,7 +197,7 @@ async def compact_conversation(
 
 async def before_reset(turn: RunningTurn) -> None:
     """Let the engine in force save what must outlive the conversation; a failure is logged."""
-    if engine := turn.caller.rooms.registry.engine:
+    if engine := turn.caller.runtime.registry.engine:
         try:
             await _isolated(engine.plugin, engine.value.before_reset(turn))
         except ClawError as why:
@@ -210,7 +210,7 @@ def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
     def send(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         return call(turn.with_metadata(messages), tool_choice)
 
-    engine = turn.caller.rooms.registry.engine or _OWN_ENGINE
+    engine = turn.caller.runtime.registry.engine or _OWN_ENGINE
     try:
         shown = engine.value.wrap(send, turn)
     except ClawError:

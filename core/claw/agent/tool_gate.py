@@ -54,8 +54,8 @@ class Caller:
 
     turn: str
     inbound: Inbound
-    stage: TurnContext
-    rooms: Runtime
+    context: TurnContext
+    runtime: Runtime
     emit: Emit
     used_tokens: int = 0
     once: Callable[[str], bool] = lambda call: True
@@ -67,7 +67,7 @@ class Caller:
     @cached_property
     def environment(self) -> dict[str, str]:
         """The environment variables that programs of this turn's tools get."""
-        config, tools = self.rooms.config, self.stage.agent.settings.tools
+        config, tools = self.runtime.config, self.context.agent.settings.tools
         settings = (tools and tools.exec) or config.settings.tools.exec
         return child_environment(config.environ, settings.env_allow)
 
@@ -78,8 +78,8 @@ class Caller:
 
 async def prepare(call: ToolCall, caller: Caller) -> PreparedCall | ToolResult:
     """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on."""
-    tool, arguments, problem = _looked_up(call, caller.stage, caller.rooms)
-    context, runtime = call_context(tool, caller, problem), caller.rooms
+    tool, arguments, problem = _looked_up(call, caller.context, caller.runtime)
+    context, runtime = call_context(tool, caller, problem), caller.runtime
     checked, review = await run_reviewers(
         ToolCall(call.id, call.name, arguments),
         context,
@@ -105,14 +105,14 @@ async def prepare(call: ToolCall, caller: Caller) -> PreparedCall | ToolResult:
 
 
 def _looked_up(
-    call: ToolCall, stage: TurnContext, runtime: Runtime
+    call: ToolCall, context: TurnContext, runtime: Runtime
 ) -> tuple[Tool | None, dict[str, Any], str]:
     """Return the tool of a call, its arguments, and why it cannot run; empty when it can."""
     if call.name == UNREADABLE_CALL:
         return None, call.arguments, describe_malformed(call, runtime.registry.middleware)
-    tool = stage.tools.get(call.name)
+    tool = context.tools.get(call.name)
     if tool is None:
-        return None, call.arguments, _why_not(call.name, stage.judgement)
+        return None, call.arguments, _why_not(call.name, context.judgement)
     arguments, problem = validate(tool, call.arguments)
     return tool, call.arguments if problem else arguments, problem
 
@@ -139,14 +139,14 @@ def _noted(result: ToolResult, review: Review, runtime: Runtime) -> ToolResult:
 async def _prepared(
     checked: ToolCall, tool: Tool, review: Review, context: CallContext, caller: Caller
 ) -> PreparedCall | ToolResult:
-    stage, runtime = caller.stage, caller.rooms
+    turn, runtime = caller.context, caller.runtime
     environment = dict(caller.environment)
     asking = CallApproval(tool, checked.arguments, caller, context, environment)
     refused = await asking.ask_before_call(review.why) if review.verdict == "ask" else ""
     rule_files = RuleFileGuard(
-        stage.fence,
+        turn.fence,
         runtime.rule_file_watch,
-        stage.agent.settings.rule_files,
+        turn.agent.settings.rule_files,
         _provenance(caller),
         runtime.log,
     )
@@ -157,9 +157,9 @@ async def _prepared(
         return await _not_run(checked, _refused(refused), context, runtime)
     given_context = replace(
         context_of(checked.id, tool, caller, environment, asking),
-        files=stage.fence.for_call(rule_files.request),
+        files=turn.fence.for_call(rule_files.request),
     )
-    limit = result_limit(stage.window_tokens)
+    limit = result_limit(turn.window_tokens)
 
     async def ready() -> ToolResult:
         given = copy.deepcopy(checked.arguments)  # nobody else holds what runs
@@ -195,7 +195,7 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
 
     :param problem: why the call cannot run.
     """
-    context, inbound = caller.stage, caller.inbound
+    context, inbound = caller.context, caller.inbound
     traits = None
     if tool:
         traits = ToolTraits(
@@ -217,7 +217,7 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
 
 async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller: Caller) -> str | None:
     """Return the last line of a result that is too long: where the engine keeps the whole. None when nothing is kept."""
-    context, engine = caller.stage, caller.rooms.registry.engine
+    context, engine = caller.context, caller.runtime.registry.engine
     text = _joined(result)
     keep = getattr(engine.value, "keep_result", None) if engine else None
     if keep is None or len(text) <= limit or _READ not in context.tools or tool.name == _READ:
@@ -227,7 +227,7 @@ async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller
         return str(await keep(text, limit, folder, f"{caller.turn}-{call}"))
     except Exception as failed:  # noqa: BLE001 - the code of a plugin; the result is cut all the same
         why = describe_exception(failed)
-        caller.rooms.log(t("the tool's result was too long and could not be saved in full: {why}", why=why))
+        caller.runtime.log(t("the tool's result was too long and could not be saved in full: {why}", why=why))
         return None
 
 
@@ -237,7 +237,7 @@ def _joined(result: ToolResult) -> str:
 
 def _provenance(caller: Caller) -> str:
     """Return the mark of a note that is written in this turn."""
-    context, clock = caller.stage, caller.rooms.sessions.clock
+    context, clock = caller.context, caller.runtime.sessions.clock
     day = datetime.fromtimestamp(clock.now(), zone_of(context.agent.settings.user_timezone)).strftime(
         "%Y-%m-%d"
     )
@@ -252,7 +252,7 @@ def _texts(change: Callable[[str], str], result: ToolResult) -> ToolResult:
 
 
 def _why_not(name: str, judgement: Judgement) -> str:
-    """Why a call has no tool, for the model: the key that decided, or that there is no such tool."""
+    """Return the reason why a call has no tool, for the model: the key that decided, or that there is no such tool."""
     ruling = judgement.rulings.get(name)
     if ruling is None or ruling.allowed:
         return f"Tool {name} not found"
@@ -320,12 +320,12 @@ class CallApproval:
     async def _decide(self, request: ApprovalRequest) -> Decision:
         if not self._caller.may_ask:
             return Decision("nobody", t("it needs approval, and no one can be asked here"))
-        runtime = self._caller.rooms
+        runtime = self._caller.runtime
         return await ask_approver(request, runtime.registry.approver, runtime.log)
 
     @cached_property
     def _digest_context(self) -> tuple[str, ...]:
-        context, tool = self._caller.stage, self._tool
+        context, tool = self._caller.context, self._tool
         sandbox = context.sandbox.name if context.sandbox else ""
         return context.agent.id, tool.name, tool.plugin, str(context.workspace), sandbox
 
@@ -333,7 +333,7 @@ class CallApproval:
         return digest_of(self._digest_context, dict(arguments), dict(self._environment))
 
     def _request(self, shown: str, title: str) -> ApprovalRequest:
-        context, inbound, redact = self._context, self._caller.inbound, self._caller.rooms.redact
+        context, inbound, redact = self._context, self._caller.inbound, self._caller.runtime.redact
         return ApprovalRequest(
             session_key=context.session_key,
             agent=context.agent,
@@ -357,7 +357,7 @@ def context_of(
     call_id: str, tool: Tool, caller: Caller, environment: dict[str, str], asking: CallApproval
 ) -> ToolContext:
     """Return the context that ``tool`` gets when it runs for ``caller``."""
-    context, runtime, inbound = caller.stage, caller.rooms, caller.inbound
+    context, runtime, inbound = caller.context, caller.runtime, caller.inbound
     loop = asyncio.get_running_loop()
 
     def progress(text: str) -> None:  # may be called from a tool's thread

@@ -1,4 +1,4 @@
-"""The path of one message, readable from top to bottom; every other module of a turn is one line of this one."""
+"""The path of one message, from admission to the end of its turn, readable from top to bottom."""
 
 import asyncio
 import uuid
@@ -38,20 +38,22 @@ from claw.storage.turn_log import reached, retry_until_written
 
 @dataclass
 class Turn:
-    """One turn, as the process that runs it sees it.
+    """The state of one running turn.
 
-    :param turn: its id, never used before unless ``resumed``.
-    :param taken: what it answers, oldest first; the newest one's chat gets the answer.
-    :param mailbox: where ``AcceptedEvent`` messages wait that came while it runs.
-    :param resumed: a death cut it off; the session may hold a part of it.
-    :param begun: the journal has it; before, who stops it settles what it took. ``over``: it ends, and is not stopped.
-    :param parked: set before the task is cancelled: the turn is to be taken up by another process, not ended.
-    :param preface: told to the model before the words of the first message; ``summed`` is what it speaks of.
-    :param answer: the words of its end, whole, once it has ended.
-    :param thinking: what the model thought; ``tokens`` what it read and wrote, as far as its service said.
-    :param excuse: what anybody may hear of why there is no answer; empty = that something went wrong.
-    :param shortened: that the past was made shorter on the way, in words for the person.
-    :param ran_out: the model had made all the calls that it may, and would have gone on.
+    :param id: never used before, unless ``resumed``.
+    :param taken: the events that it answers, oldest first; the answer goes to the chat of the newest one.
+    :param steering: the queue of messages that arrive while it runs.
+    :param resumed: a crash interrupted it; the session may hold a part of it.
+    :param begun: the turn log has it. Before that, whoever stops it settles the events in ``taken``.
+    :param over: it is ending and can no longer be stopped.
+    :param parked: set before the task is cancelled: another process resumes the turn, so it does not end here.
+    :param preface: a text for the model before the first message, about the messages in ``summarised``.
+    :param answer: the whole final text, once it has ended.
+    :param thinking: the model's reasoning.
+    :param tokens: input and output tokens, as far as the service reported them.
+    :param excuse: the reason for a missing answer that everyone in the chat may read; empty = "something went wrong".
+    :param notices: lines for the owner that are sent beside the answer, such as a switch of model.
+    :param ran_out: the model used all its calls and would have continued.
     """
 
     id: str
@@ -74,12 +76,12 @@ class Turn:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers, in the turn log, of the events that it answers."""
+        """Return the numbers in the turn log of the events that it answers."""
         return [one.number for one in (*self.summarised, *self.taken) if one.number]
 
     @property
     def message(self) -> Inbound:
-        """The newest of what it answers."""
+        """Return the newest message that it answers."""
         return self.taken[-1].inbound
 
 
@@ -87,8 +89,8 @@ class Turn:
 class TurnResult:
     """The end of a turn.
 
-    :param owed: the messages that say so, in the ledger already when the turn came from a channel.
-    :param failed: why it failed, when it did.
+    :param replies: the messages to send; for a turn of a channel they are in the outbox already.
+    :param failed: the error, when it failed.
     """
 
     event: TurnEnded
@@ -103,10 +105,10 @@ MakeReplies = Callable[[Turn, TurnEnded, TurnContext | None], Awaitable[tuple[Ou
 async def take_turn(
     inbound: Inbound, options: TurnOptions, *, runtime: Runtime, emit: Emit
 ) -> Outbound | None:
-    """Carry one message from a person at a terminal to an answer.
+    """Answer one message of the person at the terminal.
 
-    :returns: what to say; None when the sender may not talk, a filter dropped it, or the agent stays silent.
-    :raises ClawError: the turn failed; ``TurnEnded`` was told, and what was said until then is in the session.
+    :returns: the answer; None when the sender is not admitted, a filter dropped the message, or the agent stays silent.
+    :raises ClawError: the turn failed; ``TurnEnded`` was emitted, and the session holds all messages until then.
     """
     message = await run_filters(inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log)
     if message is None:
@@ -117,125 +119,124 @@ async def take_turn(
     key = route.session_key
     async with runtime.session_queues.turn(key, queue_kind_of(key)) as steering:  # one at a time in a session
         turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], steering, options)
-        ended = await run_turn(turn, runtime, emit, partial(_whole, runtime))
+        ended = await run_turn(turn, runtime, emit, partial(_terminal_reply, runtime))
     if ended.failed:
         raise ended.failed
     return ended.replies[0] if ended.replies else None
 
 
 def new_turn_id() -> str:
-    """An id for a turn: 12 hex digits."""
+    """Return a new id for a turn: 12 hex digits."""
     return uuid.uuid4().hex[:12]
 
 
-async def run_turn(errand: Turn, runtime: Runtime, emit: Emit, replies: MakeReplies) -> TurnResult:
-    """Run one turn to its end, in a session that this process holds meanwhile.
+async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplies) -> TurnResult:
+    """Run one turn to its end, in a session that this process locks meanwhile.
 
-    It always ends: answered, silent, failed or stopped, and what it owes is in the ledger together with that. Only a
-    turn that is parked ends nowhere.
+    It always ends answered, silent, failed or stopped; its replies are written in the same commit. Only a parked turn
+    does not end here.
     """
-    turn, told = errand.id, partial(_tell, emit, runtime)
-    ending, context = TurnEnded(turn, "failed", ""), None
+    emit_all = partial(_emit_to_all, emit, runtime)
+    ending, context = TurnEnded(turn.id, "failed", ""), None
     failed: Exception | None = None
-    began = partial(
-        runtime.turn_log.began, turn, errand.route.session_key, errand.numbers, again=errand.resumed
-    )
-    await retry_until_written(began, runtime.log if errand.numbers else None)
-    errand.begun = True
+    began = partial(runtime.turn_log.began, turn.id, turn.route.session_key, turn.numbers, again=turn.resumed)
+    await retry_until_written(began, runtime.log if turn.numbers else None)
+    turn.begun = True
     reached(runtime.turn_log, "turn-began")
     try:
         context = await resolve_turn(
-            errand.message, errand.route, runtime, errand.options
+            turn.message, turn.route, runtime, turn.options
         )  # models, nine layers, prompt
-        session = await runtime.sessions.open(errand.route.session_key, errand.route.agent_id)  # the past
+        session = await runtime.sessions.open(turn.route.session_key, turn.route.agent_id)  # the past
         bill = account_of_turn(
-            errand.message, errand.route, runtime.registry.channel_plugin(errand.message), turn
+            turn.message, turn.route, runtime.registry.channel_plugin(turn.message), turn.id
         )
         bill_to(replace(bill, conversation=session.id))  # who pays for its model calls
         try:
-            await _begin_anew_if_stale(errand, context, session, runtime, told)
+            await _reset_if_stale(turn, context, session, runtime, emit_all)
             bill_to(replace(bill, conversation=session.id))
-            await _greet(turn, context, errand.route, session, told)
-            ending = await _converse(errand, context, session, runtime, told)
+            await _announce(turn.id, context, turn.route, session, emit_all)
+            ending = await _converse(turn, context, session, runtime, emit_all)
             reached(runtime.turn_log, "answer-recorded")
         finally:
             session.flush_soon(lambda refused: runtime.log(str(refused)))
             session.release()
     except asyncio.CancelledError:
-        if errand.parked:
+        if turn.parked:
             raise
-        ending = TurnEnded(turn, "stopped", "")
-        await _over(errand, ending, context, runtime, told, replies)
+        ending = TurnEnded(turn.id, "stopped", "")
+        await _end(turn, ending, context, runtime, emit_all, replies)
         raise
     except BudgetError as over:
-        errand.excuse = over.excuse
-        ending = TurnEnded(turn, "skipped", "") if over.skips else TurnEnded(turn, "failed", str(over))
+        turn.excuse = over.excuse
+        ending = TurnEnded(turn.id, "skipped", "") if over.skips else TurnEnded(turn.id, "failed", str(over))
         failed = None if over.skips else over
         if over.skips:
-            runtime.log(t("{job} was skipped: {why}", job=errand.route.session_key, why=over))
+            runtime.log(t("{job} was skipped: {why}", job=turn.route.session_key, why=over))
     except ClawError as why:
-        ending, failed = TurnEnded(turn, "failed", str(why)), why
+        ending, failed = TurnEnded(turn.id, "failed", str(why)), why
         if getattr(why, "reason", "") == "empty":
-            errand.excuse = t("The model gave an empty answer. Please ask again.")
-    except Exception as broken:  # noqa: BLE001 - a fault of ours, or a stranger's past every wall: the turn ends all the same
-        ending, failed = _broke(turn, broken), broken
-    return await _over(errand, ending, context, runtime, told, replies, failed)
+            turn.excuse = t("The model gave an empty answer. Please ask again.")
+    except Exception as broken:  # noqa: BLE001 - a fault of ours, or of a plugin that no isolation caught: the turn ends all the same
+        ending, failed = _internal_error(turn.id, broken), broken
+    return await _end(turn, ending, context, runtime, emit_all, replies, failed)
 
 
-def _broke(turn: str, why: Exception) -> TurnEnded:
+def _internal_error(turn: str, why: Exception) -> TurnEnded:
     return TurnEnded(turn, "failed", t("internal error in claw: {why}", why=describe_exception(why)))
 
 
-async def _over(
-    turn: Turn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, told: Emit, replies: MakeReplies,
+async def _end(
+    turn: Turn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, emit: Emit, replies: MakeReplies,
     failed: Exception | None = None,
 ) -> TurnResult:  # fmt: skip
-    """The end and what is owed for it, in one commit; then everybody hears it."""
-    owed: tuple[Outbound, ...] | None = None
+    """Write the end and its replies in one commit, then emit it."""
+    made: tuple[Outbound, ...] | None = None
     try:
-        owed = await replies(turn, ending, context)
+        made = await replies(turn, ending, context)
     except asyncio.CancelledError:
         ending = TurnEnded(turn.id, "stopped", "")
         raise
-    except Exception as broken:  # noqa: BLE001 - what it says cannot be put into messages: that is said
-        ending, failed = _broke(turn.id, broken), broken
-        owed = await replies(turn, ending, None)
+    except Exception as broken:  # noqa: BLE001 - the replies cannot be made: the turn fails with that
+        ending, failed = _internal_error(turn.id, broken), broken
+        made = await replies(turn, ending, None)
     finally:
-        if owed is not None or not turn.parked:  # else the next process says what the session holds
-            turn.over, is_owed = True, bool(turn.numbers)
+        if made is not None or not turn.parked:  # else the next process sends what the session holds
+            turn.over = True
+            is_logged = bool(turn.numbers)
             more = statements_at_end(runtime.registry.middleware, turn.id, runtime.log)
-            due = owed if owed and is_owed else ()
-            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, due, more)
-            await retry_until_written(end, runtime.log if is_owed else None)
+            owed = made if made and is_logged else ()
+            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, owed, more)
+            await retry_until_written(end, runtime.log if is_logged else None)
             reached(runtime.turn_log, "turn-ended")
-            await told(ending)
-    return TurnResult(ending, owed, failed)
+            await emit(ending)
+    return TurnResult(ending, made, failed)
 
 
 async def _converse(
-    errand: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, told: Emit
+    turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, emit: Emit
 ) -> TurnEnded:
-    """Model and tools, until there is an answer."""
-    turn, message = errand.id, errand.message
+    """Call model and tools until there is an answer."""
+    message = turn.message
     caller = Caller(
-        turn, message, context, runtime, told, session.usage.context_tokens, partial(runtime.turn_log.once, turn),
-        partial(runtime.turn_log.not_begun, turn))  # fmt: skip
-    prompt = message_of(errand.taken, runtime, errand.preface, errand.summarised)
-    start, untold = _fresh(session, prompt), list[AcceptedEvent]()
-    if errand.resumed:
-        start = _taken_up(session, start, set(map(str, errand.numbers)))
-        untold = _untold(session, errand) if start.prompt is None else []
+        turn.id, message, context, runtime, emit, session.usage.context_tokens,
+        partial(runtime.turn_log.once, turn.id), partial(runtime.turn_log.not_begun, turn.id))  # fmt: skip
+    prompt = message_of(turn.taken, runtime, turn.preface, turn.summarised)
+    start, not_in_session = _fresh_start(session, prompt), list[AcceptedEvent]()
+    if turn.resumed:
+        start = _resumed_start(session, start, set(map(str, turn.numbers)))
+        not_in_session = _not_in_session(session, turn) if start.prompt is None else []
         caller.heard.update(caller.untrusted_in(start.past[start.at :]))
-    metadata = metadata_of_turn(errand.taken, start.past[start.at :], prompt, context, runtime.config)
+    metadata = metadata_of_turn(turn.taken, start.past[start.at :], prompt, context, runtime.config)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:
         for one in waiting:
-            errand.taken.append(one)
+            turn.taken.append(one)
             if one.number:
-                runtime.turn_log.joined(turn, one.number)
-        return told_now(waiting)
+                runtime.turn_log.joined(turn.id, one.number)
+        return recorded(waiting)
 
-    def told_now(waiting: Sequence[AcceptedEvent]) -> list[User]:
+    def recorded(waiting: Sequence[AcceptedEvent]) -> list[User]:
         users = [message_of([one], runtime) for one in waiting]
         for user, one in zip(users, waiting, strict=True):
             if user.source:
@@ -243,54 +244,59 @@ async def _converse(
         return users
 
     def is_answered() -> bool:
-        """In a chat a whole answer ends the turn, so that it is sent; what comes now gets a turn of its own."""
+        """Return true when a complete answer ends a chat's turn: later messages get a turn of their own."""
         newest = session.unpaired_messages[-1] if session.unpaired_messages else None
-        return bool(errand.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
+        return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
     async def steered() -> Sequence[User]:
         if caller.end_turn:  # the results of the refused calls are in the session by now
             raise ClawError("{why}", why=caller.end_turn)
-        cut_off = told_now(untold)
-        untold.clear()
-        return cut_off or (() if is_answered() else joined(errand.steering.take()))
+        cut_off = recorded(not_in_session)
+        not_in_session.clear()
+        return cut_off or (() if is_answered() else joined(turn.steering.take()))
 
     async def followed() -> Sequence[User]:
-        return () if is_answered() else joined(errand.steering.close())
+        return () if is_answered() else joined(turn.steering.close())
 
     steps = LoopCallbacks(
-        ask=_asking(errand, start, metadata, caller, session),
+        ask=_call_of_turn(turn, start, metadata, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
-        emit=partial(_write_then_tell, session, told, errand, runtime.turn_log),  # written before it is told
+        emit=partial(
+            _record_then_emit, session, emit, turn, runtime.turn_log
+        ),  # written before it is emitted
         steer=steered,
         follow_up=followed,
         max_steps=context.agent.settings.max_turns,
-        tool_choice=_tool_choice(context, errand, start),
+        tool_choice=_tool_choice(context, turn, start),
     )
-    answer = (not untold and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
+    answer = (not not_in_session and start.answer) or await run_loop(
+        start.past, start.prompt, steps, start.pending
+    )
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
     return turn_outcome(
-        turn, answer, session.unpaired_messages, errand.message.address, tokens, errand.ran_out
+        turn.id, answer, session.unpaired_messages, turn.message.address, tokens, turn.ran_out
     )
 
 
-def _untold(session: BaseSession, turn: Turn) -> list[AcceptedEvent]:
+def _not_in_session(session: BaseSession, turn: Turn) -> list[AcceptedEvent]:
     """Return the events that had joined an interrupted turn and are not in the session yet."""
-    told = {
+    recorded = {
         number
         for said in session.unpaired_messages
         if isinstance(said, User)
         for number in said.source.split(",")
     }
-    return [one for one in turn.taken if one.number and str(one.number) not in told]
+    return [one for one in turn.taken if one.number and str(one.number) not in recorded]
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a turn begins.
+    """The point at which a turn starts or resumes.
 
-    :param prompt: what to say; None when ``past`` holds it already, from ``at`` on.
-    :param pending: calls of the past without a result.
-    :param answer: the answer, when the past holds that too.
+    :param past: the messages of the session.
+    :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
+    :param pending: calls in ``past`` without a result.
+    :param answer: the answer, when ``past`` holds it already.
     """
 
     past: Sequence[Message]
@@ -300,15 +306,15 @@ class _Start:
     answer: Assistant | None = None
 
 
-def _fresh(session: BaseSession, prompt: User) -> _Start:
+def _fresh_start(session: BaseSession, prompt: User) -> _Start:
     past = session.messages
     return _Start(past, prompt, len(past))
 
 
-def _taken_up(session: BaseSession, fresh: _Start, numbers: set[str]) -> _Start:
-    """Where a turn that was cut off stands. A half answer that was kept is left out: the model is asked again.
+def _resumed_start(session: BaseSession, fresh: _Start, numbers: set[str]) -> _Start:
+    """Return the point at which an interrupted turn resumes. A partial answer is left out: the model is asked again.
 
-    :param numbers: what it answers: the first message that came from one of them is where it began.
+    :param numbers: the events that it answers; the first message that came from one of them is its start.
     """
     said = list(session.unpaired_messages)
     at = next(
@@ -327,10 +333,10 @@ def _taken_up(session: BaseSession, fresh: _Start, numbers: set[str]) -> _Start:
     return _Start((*before, *tail), None, len(before), pending, answer)
 
 
-async def _begin_anew_if_stale(
-    turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, told: Emit
+async def _reset_if_stale(
+    turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, emit: Emit
 ) -> None:
-    """A conversation that has been left long enough starts anew, where the settings want that; the old one is kept."""
+    """Start a new conversation when the last one has expired (``session.reset``); the old one is archived."""
     message, last = turn.message, session.last_user_at
     kind = "thread" if message.address.thread else message.chat_type
     policy = reset_policy(runtime.config.settings.session, kind, message.address.channel)
@@ -339,78 +345,78 @@ async def _begin_anew_if_stale(
     if not is_fresh(policy, last, session.now, zone_of(context.agent.settings.user_timezone)):
         past = session.messages
         await before_reset(
-            RunningTurn(Caller(turn.id, message, context, runtime, told), session, past, len(past))
+            RunningTurn(Caller(turn.id, message, context, runtime, emit), session, past, len(past))
         )
         await session.reset()
-        await told(Notice(t("new conversation: the previous one had expired")))
+        await emit(Notice(t("new conversation: the previous one had expired")))
 
 
-async def _greet(turn: str, context: TurnContext, route: Route, session: BaseSession, told: Emit) -> None:
-    await told(TurnStarted(turn, context.agent.id, route.session_key, str(context.models[0])))
+async def _announce(turn: str, context: TurnContext, route: Route, session: BaseSession, emit: Emit) -> None:
+    await emit(TurnStarted(turn, context.agent.id, route.session_key, str(context.models[0])))
     for line in session.notices:
-        await told(Notice(line))
+        await emit(Notice(line))
 
 
-def _asking(
+def _call_of_turn(
     turn: Turn, start: _Start, metadata: TurnMetadata, caller: Caller, session: BaseSession
 ) -> ModelCall:
     """Return the model call of a turn: the history that fits, this message, the tools, through the models in order."""
     options = replace(
-        model_options(caller.stage, caller.rooms),
-        notice=partial(_switched, turn, caller.emit),
+        model_options(caller.context, caller.runtime),
+        notice=partial(_report_switch, turn, caller.emit),
         emit=caller.emit,
         may_be_empty=lambda messages: may_be_empty(messages, turn.message.address),
     )
-    call = model_call(caller.stage, caller.rooms, options)
+    call = model_call(caller.context, caller.runtime, options)
     return engine_call(call, RunningTurn(caller, session, start.past, start.at, metadata, turn.notices))
 
 
-async def _switched(turn: Turn, told: Emit, text: str) -> None:
+async def _report_switch(turn: Turn, emit: Emit, text: str) -> None:
     """Report a switch of model; in a chat the owner reads it beside the answer."""
     if turn.route.owner:
         turn.notices.append(text)
-    await told(Notice(text))
+    await emit(Notice(text))
 
 
 def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
-    """Of the first model call. A turn that is taken up behind its first one had it already."""
+    """Return the tool choice of the first model call; a turn that resumes behind its first call has used it already."""
     choice = turn.options.tool_choice or turn.message.tool_choice or context.agent.settings.tool_choice
     if choice != "none" and any(isinstance(said, Assistant) for said in start.past[start.at :]):
         return "auto"
     return check_tool_choice(choice, context)
 
 
-async def _tell(emit: Emit, runtime: Runtime, event: Event) -> None:
+async def _emit_to_all(emit: Emit, runtime: Runtime, event: Event) -> None:
     await emit(event)
     if runtime.registry.observers:
         await notify_observers(event, runtime.registry.observers, runtime.worker, runtime.log)
 
 
-async def _write_then_tell(session: BaseSession, told: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
+async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
     if isinstance(event, MessageRecorded):
         if turn.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
         session.append(event.message)
         if isinstance(event.message, Assistant):
-            _count(turn, event.message)
+            _count_usage(turn, event.message)
         if isinstance(event.message, User):
             reached(log, "user-recorded")
     elif isinstance(event, RunEnded):
         turn.ran_out = event.stop_reason == "max_steps"
-    await told(event)
+    await emit(event)
 
 
-def _count(turn: Turn, said: Assistant) -> None:
+def _count_usage(turn: Turn, said: Assistant) -> None:
     usage, (read, written) = said.usage, turn.tokens
     asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
     turn.tokens = (read + asked, written + (usage.output or 0))
     turn.thinking += "".join(block.text for block in said.content if isinstance(block, Thinking))
 
 
-async def _whole(
+async def _terminal_reply(
     runtime: Runtime, turn: Turn, ending: TurnEnded, context: TurnContext | None
 ) -> tuple[Outbound, ...]:
-    """A terminal's answer: one message, whatever its length."""
+    """Return the answer for the terminal: one message of any length."""
     if ending.outcome in ("silent", "failed") or not ending.text:
         return ()
     message = turn.message

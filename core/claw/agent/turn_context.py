@@ -149,7 +149,7 @@ class TurnContext:
 
     @property
     def notes(self) -> Path:
-        """Where the notes of a day are: the agent's own, or those of this chat alone."""
+        """Return the folder of daily notes: the agent's own, or those of this chat alone."""
         return notes_of(self.agent, self.route.session_key, self.is_private)
 
 
@@ -225,7 +225,7 @@ def _asked_for(
 
 
 def check_tool_choice(choice: str, context: TurnContext) -> str:
-    """A tool choice that a turn of this stage can follow.
+    """Return a tool choice that this turn can follow.
 
     :raises UsageError: it names a tool that the turn would not have.
     """
@@ -294,7 +294,7 @@ def model_call(context: TurnContext, runtime: Runtime, options: ModelOptions) ->
 
 
 def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Path, bool]:
-    """Where tools work, and whether that folder is the agent's own (its files there count as its own words)."""
+    """Return the working folder of tools, and true when it is the agent's own (files there count as its words)."""
     if options.workspace:
         return options.workspace, False
     if options.folder and inbound.address.channel == "terminal" and not agent.has_configured_workspace:
@@ -303,13 +303,13 @@ def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Pa
 
 
 def fence_of(agent_id: str, runtime: Runtime) -> WorkspaceFiles:
-    """The fence of an agent that works in its own workspace, as every channel but the terminal's."""
+    """Return the file access of an agent in its own workspace, as all channels but the terminal have it."""
     agent = runtime.config.agent(agent_id)
     return _fence(agent, agent.workspace, runtime)
 
 
 def notes_of(agent: Agent, session_key: str, private: bool) -> Path:
-    """Where an agent notes what a chat told it on a day. Other chats than an owner's own see nothing of each other."""
+    """Return the folder of an agent's daily notes; only an owner's private chat shares the agent's own."""
     memory = agent.dir / "agent" / "memory"
     return memory if private else memory / "chats" / safe_file_name(session_key)
 

@@ -23,6 +23,8 @@ class FolderApprover:
         self._folder = folder
 
     async def ask(self, request):
+        if request.for_owners:  # a file does not say who wrote it
+            return Decision("deny", "only an owner may allow this, and a file does not say who answered")
         self._folder.mkdir(parents=True, exist_ok=True)
         question = self._folder / f"{request.digest[:40]}.question"
         answer = question.with_suffix(".answer")

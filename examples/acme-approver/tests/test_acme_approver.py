@@ -3,7 +3,7 @@
 import asyncio
 
 import claw_plugin_acme_approver
-from claw import Review, hookimpl
+from claw import Address, ApprovalRequest, Review, hookimpl
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_plugin_acme_approver import FolderApprover
 from pytest_claw import ApproverSuite
@@ -47,4 +47,13 @@ def test_a_call_runs_once_a_person_wrote_yes(tmp_path):
 
     asyncio.run(turn())
     assert tool.calls == [{}]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_only_an_owner_may_allow_is_denied_at_once(tmp_path):
+    request = ApprovalRequest(
+        "agent:a:main", "a", "t", "write", "", "SOUL.md", "digest", Address("terminal", "me"), for_owners=True
+    )
+    decision = asyncio.run(FolderApprover(tmp_path).ask(request))
+    assert decision.verdict == "deny"
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from claw_channel_sdk import WebAnswer, WebRequest
 
 from claw_http import openai
 from claw_http.front import OwnRoute, StreamedAnswer, as_json
-from claw_http.openai import CompletionRequest, Picture, RequestRefused
+from claw_http.openai import BadRequest, CompletionRequest, Picture
 from claw_http.settings import CALLER, HttpSettings
 from claw_http.waiting import ID_HEAD, PendingRequest, PendingRequests
 
@@ -80,7 +80,7 @@ class OpenAIApi:
     async def _chat(self, request: WebRequest, known: bool) -> WebAnswer | StreamedAnswer:
         if not self._settings.admits_callers:
             told = "channels.http lets nobody in: see its dmPolicy and allowFrom"
-            raise RequestRefused(403, told, "permission_error", code="channel_closed")
+            raise BadRequest(403, told, "permission_error", code="channel_closed")
         agents = agents_of(self._config)
         if len(request.body) <= _SMALL_BYTES:  # faster than a worker thread
             asked = openai.read(request.body, agents)
@@ -93,7 +93,7 @@ class OpenAIApi:
         try:
             await self._with_timeout(call.until_ended())
             if call.problem:
-                raise RequestRefused(503, call.problem, "server_error", code="stopping")
+                raise BadRequest(503, call.problem, "server_error", code="stopping")
             return as_json(openai.completion(id, created, asked.model, call.text, _usage(call)))
         finally:
             self._forget_call(call)
@@ -133,15 +133,13 @@ class OpenAIApi:
             # Shielded: a caller that disconnects must not leave a message half submitted.
             taken = inbox is not None and await asyncio.shield(inbox.submit(inbound))
         except UsageError as why:
-            raise RequestRefused(400, str(why), param="tool_choice", code="unknown_tool") from None
+            raise BadRequest(400, str(why), param="tool_choice", code="unknown_tool") from None
         finally:
             if not taken:
                 self._forget_call(call)
         if not taken:
             headers = {"retry-after": "5"}
-            raise RequestRefused(
-                503, "nothing is taken in just now: try again", "server_error", headers=headers
-            )
+            raise BadRequest(503, "nothing is taken in just now: try again", "server_error", headers=headers)
         return call
 
     async def _streamed(
@@ -159,7 +157,7 @@ class OpenAIApi:
             async for piece in call.pieces(self._quiet):
                 yield chunk({"content": piece}) if piece else openai.STILL_HERE
             if call.problem:
-                yield openai.event({"error": RequestRefused(503, call.problem, "server_error").told})
+                yield openai.event({"error": BadRequest(503, call.problem, "server_error").told})
             else:
                 yield chunk({}, "stop")
                 if asked.counts:
@@ -173,7 +171,7 @@ class OpenAIApi:
         try:
             await asyncio.wait_for(waiting, self._settings.answer_seconds)
         except TimeoutError:
-            raise RequestRefused(
+            raise BadRequest(
                 504, _timeout_text(self._settings), "server_error", code="answer_timeout"
             ) from None
 

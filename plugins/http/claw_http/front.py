@@ -21,7 +21,7 @@ from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 from claw_http import bodies
 from claw_http.attempts import Attempts, canonical
 from claw_http.bodies import Incoming, Receive
-from claw_http.openai import RequestRefused, encoded
+from claw_http.openai import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import HttpSettings
 
@@ -89,7 +89,7 @@ class HttpApp:
         line = _ResponseWriter(send, incoming)
         try:
             await self._dispatch(head, incoming, line)
-        except RequestRefused as refused:
+        except BadRequest as refused:
             await line.send(WebAnswer(refused.status, refused.body, headers=refused.headers))
         except bodies.Disconnected:
             pass
@@ -103,13 +103,13 @@ class HttpApp:
             "content-length",
             "transfer-encoding",
         } <= head.headers.keys():  # a proxy may read the other one
-            raise RequestRefused(
+            raise BadRequest(
                 400, "the body has a length and comes in chunks: one of them", code="two_lengths"
             )
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:
-            raise RequestRefused(404, "there is nothing here", code="not_found")
+            raise BadRequest(404, "there is nothing here", code="not_found")
         self._judge_names(head, own is not None)
         if found is not None:
             await self._ask_route(*found, head, incoming, line)
@@ -123,10 +123,10 @@ class HttpApp:
         ours = host_fits(host, gateway.bind, names(self._settings.hosts, gateway.allow_origins))
         if is_own and not ours:
             told = "this name is not known here. List it in channels.http.hosts"
-            raise RequestRefused(403, told, "permission_error", code="host_not_allowed")
+            raise BadRequest(403, told, "permission_error", code="host_not_allowed")
         if not origin_fits(origin, host, ours, gateway.allow_origins):
             told = "pages of this origin may not call. List it in gateway.allowOrigins"
-            raise RequestRefused(403, told, "permission_error", code="origin_not_allowed")
+            raise BadRequest(403, told, "permission_error", code="origin_not_allowed")
 
     async def _ask_route(
         self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
@@ -161,7 +161,7 @@ class HttpApp:
                 why,
                 exc_info=why,
             )
-            raise RequestRefused(500, "this route failed", "server_error", code="internal_error") from None
+            raise BadRequest(500, "this route failed", "server_error", code="internal_error") from None
         return answer
 
     async def _ask_own(
@@ -176,7 +176,7 @@ class HttpApp:
         body = b""
         if head.method == "POST":
             if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                raise RequestRefused(
+                raise BadRequest(
                     415, "send JSON: Content-Type: application/json", code="unsupported_media_type"
                 )
             _judge_length(head, OWN_BODY_BYTES)
@@ -192,13 +192,11 @@ class HttpApp:
     ) -> WebAnswer | StreamedAnswer:
         try:
             return await own.answer(request, known)
-        except RequestRefused:
+        except BadRequest:
             raise
         except Exception:  # noqa: BLE001 - one request, not the listener
             _log.exception("%s failed", request.path)
-            raise RequestRefused(
-                500, "something broke inside claw; its log says what", "server_error"
-            ) from None
+            raise BadRequest(500, "something broke inside claw; its log says what", "server_error") from None
 
     def _authenticate(self, head: WebRequest, open_: bool) -> bool:
         """Check the token; return False only if none is required and none was sent."""
@@ -213,13 +211,13 @@ class HttpApp:
                 _log.error("gateway.auth.token: %s", why)
             token, self._unread = "", str(why)
         if not token.strip():
-            raise RequestRefused(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
+            raise BadRequest(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
         if shown is None:
             raise _unauthorized("say who you are: Authorization: Bearer TOKEN")
         if wait := self._attempts.wait_seconds(head.peer, self._now()):
             headers = {"retry-after": str(int(wait) + 1)}
             told = "too many wrong tokens: wait before the next try"
-            raise RequestRefused(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
+            raise BadRequest(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
         scheme, _, given = shown.partition(" ")
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         if right and scheme.lower() == "bearer":
@@ -279,9 +277,7 @@ def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
 def _judge_method(head: WebRequest, methods: frozenset[str]) -> None:
     if head.method not in methods:
         headers = {"allow": ", ".join(sorted(methods))}
-        raise RequestRefused(
-            405, f"{head.method} is not for here", code="method_not_allowed", headers=headers
-        )
+        raise BadRequest(405, f"{head.method} is not for here", code="method_not_allowed", headers=headers)
 
 
 def _judge_length(head: WebRequest, most_bytes: int) -> None:
@@ -296,16 +292,16 @@ async def _body(reading: Awaitable[bytes]) -> bytes:
     except bodies.TooLarge:
         raise _too_large() from None
     except bodies.TooSlow:
-        raise RequestRefused(408, "the body took too long", code="request_timeout") from None
+        raise BadRequest(408, "the body took too long", code="request_timeout") from None
 
 
-def _too_large() -> RequestRefused:
-    return RequestRefused(413, "the body is too large", code="request_too_large")
+def _too_large() -> BadRequest:
+    return BadRequest(413, "the body is too large", code="request_too_large")
 
 
-def _unauthorized(told: str) -> RequestRefused:
+def _unauthorized(told: str) -> BadRequest:
     headers = {"www-authenticate": "Bearer"}
-    return RequestRefused(401, told, "authentication_error", code="invalid_api_key", headers=headers)
+    return BadRequest(401, told, "authentication_error", code="invalid_api_key", headers=headers)
 
 
 def _check(answer: Any) -> None:

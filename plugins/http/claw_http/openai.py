@@ -24,7 +24,7 @@ _NEVER_OURS = {
 }
 
 
-class RequestRefused(Exception):
+class BadRequest(Exception):
     """A request that is answered with an error.
 
     :param kind: the ``type`` of the error, in OpenAI's words; ``param`` the field it is about.
@@ -97,24 +97,20 @@ def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
     agent's message or a tool result into it.
 
     :param agents: the ids that ``model`` may name.
-    :raises RequestRefused: the request is invalid or not supported.
+    :raises BadRequest: the request is invalid or not supported.
     """
     try:
         request = json.loads(body)
         body.decode("utf-8")
     except (ValueError, RecursionError):
-        raise RequestRefused(400, "the body is not JSON in UTF-8", code="invalid_json") from None
+        raise BadRequest(400, "the body is not JSON in UTF-8", code="invalid_json") from None
     if not isinstance(request, dict):
-        raise RequestRefused(400, "the body must be a JSON object", code="invalid_json")
+        raise BadRequest(400, "the body must be a JSON object", code="invalid_json")
     for name, why in _NEVER_OURS.items():
         if request.get(name):
-            raise RequestRefused(
-                400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter"
-            )
+            raise BadRequest(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
     if request.get("n") not in (None, 1):
-        raise RequestRefused(
-            400, "there is one answer: leave n away", param="n", code="unsupported_parameter"
-        )
+        raise BadRequest(400, "there is one answer: leave n away", param="n", code="unsupported_parameter")
     model = _text(request, "model") or DEFAULT_MODEL
     text, pictures = _new_turn(request.get("messages"))
     options = request.get("stream_options")
@@ -155,7 +151,7 @@ def _tool_choice(value: Any) -> str:
     if isinstance(value, str) and value in ("auto", "none", "required"):
         return value
     told = "tool_choice must be auto, none, required, or {type: function, function: {name: TOOL}}"
-    raise RequestRefused(400, told, param="tool_choice")
+    raise BadRequest(400, told, param="tool_choice")
 
 
 def _text(request: Mapping[str, Any], name: str) -> str:
@@ -163,22 +159,22 @@ def _text(request: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > USER_CHARS:
-        raise RequestRefused(400, f"{name} must be a text of at most {USER_CHARS} characters", param=name)
+        raise BadRequest(400, f"{name} must be a text of at most {USER_CHARS} characters", param=name)
     _valid_text(value, name)
     return value.strip()
 
 
 def _new_turn(messages: Any) -> tuple[str, tuple[Picture, ...]]:
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise RequestRefused(400, "messages must be a list of messages", param="messages")
+        raise BadRequest(400, "messages must be a list of messages", param="messages")
     last, at = messages[-1], f"messages[{len(messages) - 1}]"
     if last.get("role") != "user":
         told = "the last message must be the user's: what agents and tools said is kept here, nobody brings it along"
-        raise RequestRefused(400, told, param=f"{at}.role")
+        raise BadRequest(400, told, param=f"{at}.role")
     content = last.get("content")
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list):
-        raise RequestRefused(400, "content must be a text or a list of parts", param=f"{at}.content")
+        raise BadRequest(400, "content must be a text or a list of parts", param=f"{at}.content")
     texts: list[str] = []
     pictures: list[Picture] = []
     for number, part in enumerate(parts):
@@ -189,12 +185,12 @@ def _new_turn(messages: Any) -> tuple[str, tuple[Picture, ...]]:
         elif kind == "image_url":
             pictures.append(_picture(part.get("image_url"), here))
         else:
-            raise RequestRefused(400, "a part must be text or image_url", param=here)
+            raise BadRequest(400, "a part must be text or image_url", param=here)
     text = "\n".join(texts)
     if not text.strip() and not pictures:
-        raise RequestRefused(400, "the message is empty", param=f"{at}.content")
+        raise BadRequest(400, "the message is empty", param=f"{at}.content")
     if len(pictures) > IMAGES:
-        raise RequestRefused(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
+        raise BadRequest(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
     return text, tuple(pictures)
 
 
@@ -204,11 +200,11 @@ def _picture(image: Any, at: str) -> Picture:
     match = _DATA_URL.match(text)
     if match is None:
         told = "an image must be a data: URL (data:image/png;base64,…): addresses are not fetched for callers"
-        raise RequestRefused(400, told, param=f"{at}.image_url", code="invalid_image_url")
+        raise BadRequest(400, told, param=f"{at}.image_url", code="invalid_image_url")
     try:
         return Picture(match[1].lower(), base64.b64decode(text[match.end() :], validate=True))
     except (binascii.Error, ValueError):
-        raise RequestRefused(400, "the image is not base64", param=f"{at}.image_url") from None
+        raise BadRequest(400, "the image is not base64", param=f"{at}.image_url") from None
 
 
 def _valid_text(text: str, at: str) -> str:
@@ -216,7 +212,7 @@ def _valid_text(text: str, at: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise RequestRefused(400, "there is half a surrogate pair in the text", param=at) from None
+        raise BadRequest(400, "there is half a surrogate pair in the text", param=at) from None
     return text
 
 

@@ -18,7 +18,7 @@ _FILE = re.compile(r'File "([^"]+)"')
 
 
 @dataclass(frozen=True)
-class PythonEnvironment:
+class ServerEnvironment:
     """The environment of a Python program: its interpreter, and its package folders."""
 
     python: str
@@ -64,7 +64,7 @@ def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str
     return []
 
 
-def home_of(program: Path) -> PythonEnvironment | None:
+def home_of(program: Path) -> ServerEnvironment | None:
     """Return the Python environment of a program: its own when it is a Python, else that of its first
     lines.
     """
@@ -83,7 +83,7 @@ def home_of(program: Path) -> PythonEnvironment | None:
             return None
         python = found[1]
     folders = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages"))
-    return PythonEnvironment(python, folders[-1]) if folders else None
+    return ServerEnvironment(python, folders[-1]) if folders else None
 
 
 def install_words(python: str, *words: str) -> str:

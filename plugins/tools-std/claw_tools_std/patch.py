@@ -44,7 +44,7 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class PatchStep:
     """The change of one file. ``content`` is for an added file, ``hunks`` and ``target`` for an updated
     one.
     """
@@ -84,7 +84,7 @@ def apply_patch(context: ToolContext, input: str) -> ToolResult:
     return ToolResult(head + "\n".join(lines), {"files": [step.target or step.path for step in steps]})
 
 
-def parsed(patch: str) -> tuple[FileChange, ...]:
+def parsed(patch: str) -> tuple[PatchStep, ...]:
     """Parse the envelope.
 
     :raises ToolError: with the invalid line.
@@ -139,7 +139,7 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
 
 
 def _prepare(
-    step: FileChange, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
+    step: PatchStep, context: ToolContext, before: dict[str, bytes | None], after: dict[str, bytes | None]
 ) -> None:
     """Compute one step, on top of the steps before it, without writing anything."""
     data = _current(step.path, context, before, after)
@@ -191,11 +191,11 @@ def _write_or_remove(files: Any, path: str, data: bytes | None) -> None:
         files.remove(path)
 
 
-def _status_letter(step: FileChange) -> str:
+def _status_letter(step: PatchStep) -> str:
     return "R" if step.target else {"Add": "A", "Update": "M", "Delete": "D"}[step.kind]
 
 
-def _steps(lines: list[str]) -> Iterator[FileChange]:
+def _steps(lines: list[str]) -> Iterator[PatchStep]:
     at = 0
     while at < len(lines):
         if not lines[at].strip():
@@ -216,10 +216,10 @@ def _steps(lines: list[str]) -> Iterator[FileChange]:
         at = end
 
 
-def _step(kind: str, path: str, body: list[str], first: int) -> FileChange:
+def _step(kind: str, path: str, body: list[str], first: int) -> PatchStep:
     """:param first: number of the body's first line in the patch, for errors."""
     if kind == "Delete":
-        return FileChange("Delete", path)
+        return PatchStep("Delete", path)
     while body and not body[-1]:  # blank lines between two files
         body = body[:-1]
     if kind == "Add":
@@ -228,7 +228,7 @@ def _step(kind: str, path: str, body: list[str], first: int) -> FileChange:
                 raise ToolError(
                     "line {number} of the patch: a line of a new file begins with +", number=number
                 )
-        return FileChange("Add", path, "".join(f"{line[1:]}\n" for line in body))
+        return PatchStep("Add", path, "".join(f"{line[1:]}\n" for line in body))
     target = ""
     if body and body[0].startswith("*** Move to: "):
         target = posixpath.normpath(body[0].removeprefix("*** Move to: ").strip())
@@ -236,7 +236,7 @@ def _step(kind: str, path: str, body: list[str], first: int) -> FileChange:
     hunks = tuple(_hunks(body, first))
     if not hunks and not target:
         raise ToolError("{path}: nothing is changed; add a hunk that begins with @@", path=path)
-    return FileChange("Update", path, hunks=hunks, target=target)
+    return PatchStep("Update", path, hunks=hunks, target=target)
 
 
 def _hunks(body: list[str], first: int) -> Iterator[Hunk]:

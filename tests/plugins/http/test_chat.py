@@ -10,7 +10,7 @@ from claw import Address, Attachment, ConfigError, DeliveryError, Outbound
 from claw.testing import plugin_config
 from claw_http import hookspecs
 from claw_http.api import conversation_of
-from claw_http.openai import RequestRefused, agent_of, read
+from claw_http.openai import BadRequest, agent_of, read
 from claw_http.settings import HttpSettings
 from claw_http.waiting import more
 from hypothesis import given, strategies as st
@@ -182,7 +182,7 @@ def user(content):
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused_in_openais_words(body):
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(BadRequest) as refused:
         read(body, ())
     assert refused.value.status == 400
     assert json.loads(refused.value.body)["error"].keys() == {"message", "type", "param", "code"}
@@ -195,7 +195,7 @@ def test_what_is_no_request_is_refused_in_openais_words(body):
 def test_any_body_is_read_or_refused(body):
     try:
         assert read(body, ("a",)).text
-    except RequestRefused as refused:
+    except BadRequest as refused:
         assert refused.status == 400  # noqa: PT017
 
 

@@ -33,7 +33,7 @@ else:
 
 
 @dataclass(frozen=True)
-class ChannelTrial:
+class RehearsedChannel:
     """The result of one plugin with the next core.
 
     :param why: the reason of the failure; empty on success.
@@ -50,7 +50,7 @@ class UpgradeRehearsal:
 
     core: str
     api: str
-    trials: tuple[ChannelTrial, ...]
+    trials: tuple[RehearsedChannel, ...]
 
 
 def rehearse_upgrade(
@@ -77,7 +77,9 @@ def rehearse_upgrade(
         clashes = _install_requirements(pip, found, place, about["core"])
         told(t("importing each plugin"))
         trials = tuple(
-            ChannelTrial(one.id, one.version, clashes.get(one.id) or _failure_of(one, about, python, path))
+            RehearsedChannel(
+                one.id, one.version, clashes.get(one.id) or _failure_of(one, about, python, path)
+            )
             for one in found
         )
     return UpgradeRehearsal(about["core"], about["api"], trials)
