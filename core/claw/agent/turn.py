@@ -217,15 +217,14 @@ async def _converse(
     turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, emit: Emit
 ) -> TurnEnded:
     """Call model and tools until there is an answer."""
-    message = turn.message
     caller = Caller(
-        turn.id, message, context, runtime, emit, session.usage.context_tokens,
+        turn.id, turn.message, context, runtime, emit, session.usage.context_tokens,
         partial(runtime.turn_log.once, turn.id), partial(runtime.turn_log.not_begun, turn.id))  # fmt: skip
     prompt = message_of(turn.taken, runtime, turn.preface, turn.summarised)
-    start, not_in_session = _fresh_start(session, prompt), list[AcceptedEvent]()
+    start, missed = _fresh_start(session, prompt), list[AcceptedEvent]()
     if turn.resumed:
         start = _resumed_start(session, start, set(map(str, turn.numbers)))
-        not_in_session = _not_in_session(session, turn) if start.prompt is None else []
+        missed = _not_in_session(session, turn) if start.prompt is None else []
         caller.heard.update(caller.untrusted_in(start.past[start.at :]))
     metadata = metadata_of_turn(turn.taken, start.past[start.at :], prompt, context, runtime.config)
 
@@ -234,48 +233,45 @@ async def _converse(
             turn.taken.append(one)
             if one.number:
                 runtime.turn_log.joined(turn.id, one.number)
-        return recorded(waiting)
+        return as_users(waiting)
 
-    def recorded(waiting: Sequence[AcceptedEvent]) -> list[User]:
+    def as_users(waiting: Sequence[AcceptedEvent]) -> list[User]:
         users = [message_of([one], runtime) for one in waiting]
         for user, one in zip(users, waiting, strict=True):
             if user.source:
                 metadata.by_source[user.source] = message_metadata([one.inbound], context, runtime.config)
         return users
 
-    def is_answered() -> bool:
-        """Return true when a complete answer ends a chat's turn: later messages get a turn of their own."""
-        newest = session.unpaired_messages[-1] if session.unpaired_messages else None
-        return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
-
     async def steered() -> Sequence[User]:
         if caller.end_turn:  # the results of the refused calls are in the session by now
             raise ClawError("{why}", why=caller.end_turn)
-        cut_off = recorded(not_in_session)
-        not_in_session.clear()
-        return cut_off or (() if is_answered() else joined(turn.steering.take()))
+        cut_off = as_users(missed)
+        missed.clear()
+        return cut_off or (() if _is_answered(turn, session) else joined(turn.steering.take()))
 
     async def followed() -> Sequence[User]:
-        return () if is_answered() else joined(turn.steering.close())
+        return () if _is_answered(turn, session) else joined(turn.steering.close())
 
     steps = LoopCallbacks(
         ask=_call_of_turn(turn, start, metadata, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
-        emit=partial(
-            _record_then_emit, session, emit, turn, runtime.turn_log
-        ),  # written before it is emitted
+        emit=partial(_record_then_emit, session, emit, turn, runtime.turn_log),
         steer=steered,
         follow_up=followed,
         max_steps=context.agent.settings.max_turns,
         tool_choice=_tool_choice(context, turn, start),
     )
-    answer = (not not_in_session and start.answer) or await run_loop(
-        start.past, start.prompt, steps, start.pending
-    )
+    answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
     return turn_outcome(
         turn.id, answer, session.unpaired_messages, turn.message.address, tokens, turn.ran_out
     )
+
+
+def _is_answered(turn: Turn, session: BaseSession) -> bool:
+    """Return true when a complete answer ends a chat's turn: later messages get a turn of their own."""
+    newest = session.unpaired_messages[-1] if session.unpaired_messages else None
+    return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
 
 def _not_in_session(session: BaseSession, turn: Turn) -> list[AcceptedEvent]:
