@@ -13,9 +13,11 @@ EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/pyproject.toml")
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda one: one.name)
-def test_an_example_passes_its_own_tests(folder: Path) -> None:
+def test_an_example_passes_its_own_tests(folder: Path, tmp_path: Path) -> None:
+    # A temporary folder of its own: pytest removes those of other runs, which may be writing there.
+    own = f"--basetemp={tmp_path / 'own'}"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", own, "tests"],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=150,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

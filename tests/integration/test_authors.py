@@ -63,8 +63,9 @@ def package(project: Path) -> Path:
 def test_a_new_plugin_passes_its_own_tests_its_manifest_fits_and_there_is_nothing_to_mend(
     project: Path, kind: str
 ) -> None:
+    own = f"--basetemp={project.parent / 'own'}"  # pytest removes the temporary folders of other runs
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:xdist"],
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:xdist", own],
         cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

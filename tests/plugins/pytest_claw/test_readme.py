@@ -8,6 +8,7 @@ from pathlib import Path
 from core.source import ROOT
 
 PAGE = ROOT / "plugins/pytest-claw/README.md"
+QUIET = ("-p", "no:xdist", "-p", "no:cacheprovider")
 
 
 def test_every_suite_of_the_page_passes(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_every_suite_of_the_page_passes(tmp_path: Path) -> None:
         (tmp_path / f"test_{number}.py").write_text(program)
     (tmp_path / "pytest.ini").touch()  # the settings of no folder above
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:xdist", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", *QUIET, f"--basetemp={tmp_path}-own"],
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -29,7 +30,7 @@ def test_a_suite_without_its_subject_says_what_to_write(tmp_path: Path) -> None:
     (tmp_path / "test_empty.py").write_text(f"from pytest_claw import {', '.join(names)}\n\n{classes}")
     (tmp_path / "pytest.ini").touch()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", *QUIET, f"--basetemp={tmp_path}-own"],
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 1
