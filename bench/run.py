@@ -113,7 +113,7 @@ def processes(claw: list[str], folder: Path, runs: int) -> dict[str, Any]:
     found: dict[str, Any] = {"version": timed([*claw, "--version"], environ, runs)}
     found["version"]["modules"] = modules(sys.executable, ["--version"], environ)
     for count in (0, 50, 200):
-        path = make_plugins(folder / f"strangers-{count}", count)
+        path = make_plugins(folder / f"plugins-{count}", count)
         with_plugins = {**environ, "PYTHONPATH": str(path)}
         for noun in ("plugins", "tools"):
             found[f"{noun}_{count}"] = timed([*claw, noun, "list"], with_plugins, runs)

@@ -1,4 +1,4 @@
-"""What strangers, other people's words and a model that obeys them try on the whole program, and what comes of it."""
+"""Attacks on the whole program by unknown senders, by text of third parties, and by a model that obeys it."""
 
 import asyncio
 import io

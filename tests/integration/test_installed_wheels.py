@@ -14,7 +14,7 @@ from strangers import installed
 
 pytestmark = pytest.mark.xdist_group("wheels")
 SMALL = closure_of(["claw-core", "claw-openai"])
-"""What pip installs for core and one provider. It holds parts that core still depends on; the list gets shorter."""
+"""The distributions that pip installs for core and one provider."""
 
 PROBE = '''
 from claw import Assistant, Credential, Finished, Price, Review, Text, ToolCall, ToolResultMessage, User, hookimpl, tool

@@ -111,8 +111,8 @@ class Runtime:
 
     @cached_property
     def agents(self) -> Callable[[str, str, int | None], Agent]:
-        """An agent by its id with another thinking level and history limit; kept, as the rulings are: one that is made
-        anew for each turn is another one to whoever keeps something for it."""
+        """Return the agent of an id with another thinking level and history limit. The same object for the same
+        arguments, because caches are keyed by the agent's identity."""
 
         def other(agent_id: str, thinking: str, limit: int | None) -> Agent:
             agent = self.config.agent(agent_id)
@@ -266,7 +266,7 @@ def context_window_of(model: ModelRef, runtime: Runtime) -> int:
     try:
         known = provider.value.context_tokens(model.model) if provider else 0
         return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
-    except Exception as why:  # noqa: BLE001 - a stranger's code
+    except Exception as why:  # noqa: BLE001 - plugin code
         runtime.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
         return _UNKNOWN_WINDOW
 
@@ -333,7 +333,7 @@ def _fence(agent: Agent, workspace: Path, runtime: Runtime, *more: Root) -> Work
     for section in runtime.registry.sections:
         try:
             folders = section.readable(agent) if section.readable else ()
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             runtime.log(_left_out(RenderedSection(section, "", fault=describe_exception(why))))
             continue
         roots += [Root(folder, write=False) for folder in folders]

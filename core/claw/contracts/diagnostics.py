@@ -11,7 +11,7 @@ class Finding:
 
     :param about: id of a plugin, a key, or a file; a channel that checks itself may leave it empty.
     :param kind: one word for programs, the same in every language.
-    :param mend: the fix, as an instruction.
+    :param fix: an instruction that removes the cause.
     :param grave: the finding affects the exit code; otherwise it is only reported.
     :param edit: key and value of the config file that fix it without a question to anybody.
     """

@@ -73,7 +73,7 @@ async def run_reviewers(
                 raise TypeError(f"arguments are a dict, not {type(said.arguments).__name__}")
             if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
                 raise TypeError("note and end_turn of a review are text")
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             said = Review("deny", _failed("its reviewer failed: {why}", one, why, log))
             rank = _STRICTNESS.index("deny")
         if said.arguments is not None:
@@ -176,7 +176,7 @@ async def review_tool_result(
             if not isinstance(changed, ToolResult):
                 raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
             result = changed
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             result = ToolResult(_failed("its reviewer failed: {why}", one, why, log), is_error=True)
     return result
 
@@ -198,7 +198,7 @@ async def run_filters(
                 raise TypeError(
                     f"{way} answers with {type(message).__name__} or None, not {type(answer).__name__}"
                 )
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             _failed("its filter failed: {why}", one, why, log)
             continue
         if answer is None:
@@ -216,7 +216,7 @@ async def notify_observers(
             await worker.call(
                 one.value.on_event, event, seconds=worker.timeouts.observe_seconds, who=one.plugin
             )
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             _failed("its observer failed: {why}", one, why, log)
 
 
@@ -267,7 +267,7 @@ class SectionCache:
                 prepared = await worker.call(section.prepare, facts, seconds=seconds, who=section.plugin)
                 if not isinstance(prepared, PromptFacts):
                     raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
-            except Exception as why:  # noqa: BLE001 - a stranger's code
+            except Exception as why:  # noqa: BLE001 - plugin code
                 log(_section_fault(section, why))
                 continue
             for line in prepared.warnings:
@@ -342,7 +342,7 @@ async def _render_all(
             text = await isolated(text) if inspect.isawaitable(text) else text
             if not isinstance(text, str):
                 raise TypeError(f"render answered with {type(text).__name__}, not text")
-        except Exception as why:  # noqa: BLE001 - a stranger's code
+        except Exception as why:  # noqa: BLE001 - plugin code
             return RenderedSection(section, "", stable, _section_fault(section, why))
         except BaseException as why:
             if is_own_exit(why):
@@ -357,7 +357,7 @@ async def _render_all(
         pieces: list[RenderedSection] = await worker.call(
             everything, seconds=worker.timeouts.section_seconds, who=plugin
         )
-    except Exception as why:  # noqa: BLE001 - a stranger's code
+    except Exception as why:  # noqa: BLE001 - plugin code
         return [RenderedSection(one, "", stable, _section_fault(one, why)) for one, stable in sections]
     return pieces
 

@@ -220,7 +220,7 @@ class Host:
             for name, wrong in view.failed_providers.items():
                 brought.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
                 self._note(t("provider {name} cannot be used: {why}", name=name, why=wrong))
-        except BaseException as why:  # noqa: BLE001 - a stranger's code
+        except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False
         self._brought[plugin] = brought
@@ -253,7 +253,7 @@ class Host:
             for hook in self._specified:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     answered[hook] = answers
-        except BaseException as why:  # noqa: BLE001 - a stranger's code
+        except BaseException as why:  # noqa: BLE001 - plugin code
             self._brought.pop(plugin, None)
             self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
             self._drop(plugin, "register", why)

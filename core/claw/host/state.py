@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from claw.config.loader import OwnedModels
 
 IMPORT_SECONDS = 20.0
-"""How long the import of a plugin's config model may take, as that of the plugin itself."""
+"""Seconds that the import of a plugin's config model may take, as that of the plugin itself."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PluginState:
         call.
     :param why: the use that loads it, or the reason that nothing does; for a quarantined plugin, the cause.
     :param stage: of the fault; empty when there is none.
-    :param mend: the fix.
+    :param fix: the instruction that removes the cause.
     """
 
     found: InstalledPlugin
@@ -269,7 +269,7 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
     for one in plugin_states:
         if one.required and one.state not in (LOADED, IDLE):
             stage, problem, mend = one.fault_parts()
-            raise PluginError(one.id, stage, "is required, and {why}", "{mend}", why=problem, mend=mend)
+            raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=mend)
 
 
 CONFIG_KEY_PACKAGES = {

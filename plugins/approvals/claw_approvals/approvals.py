@@ -32,7 +32,7 @@ UNUSED_DAYS = 90  # spec P16: a permanent grant that is not used for this long e
 _KEPT_DAYS = 7
 _DAY_MS = 24 * 3600 * 1000
 _POLL_SECONDS = 1.0
-"""How often a waiting request checks for an answer that another process received."""
+"""Seconds between two checks of a waiting request for an answer that another process received."""
 _SHOWN_SECONDS = 2.0
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
 _ID_LETTERS = 9  # 44 bits

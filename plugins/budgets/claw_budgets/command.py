@@ -28,7 +28,7 @@ def usage(
     ] = "30d",
     as_json: AsJson = False,
 ) -> None:
-    """What model calls took and cost. Calls of a turn that runs are counted when it has ended."""
+    """Show the tokens and cost of model calls. The calls of a running turn are counted when it has ended."""
     from claw_budgets.ledger import GROUPINGS, UsageLedger
 
     if by not in GROUPINGS:

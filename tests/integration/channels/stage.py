@@ -255,6 +255,6 @@ async def served(
 
 
 def states(harness: Harness, channel: str) -> list[str]:
-    """How the accounts of a channel are doing, as claw reports it."""
+    """Return the states of a channel's accounts, as claw reports them."""
     report = harness.serving.report()  # type: ignore[attr-defined]
     return [one.state.state for one in report.channels if one.name == channel]

@@ -1,4 +1,4 @@
-"""What a chat service and claw owe each other, on every platform: its real plugin, in the real program."""
+"""The contract between a chat service and claw, on every platform: its real plugin, in the real program."""
 
 import asyncio
 import time

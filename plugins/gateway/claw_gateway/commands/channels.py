@@ -40,7 +40,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """How the channels of the running gateway are doing; exit 1 when none runs, it hangs, or a channel has failed."""
+    """Show the states of the running gateway's channels; exit 1 when none runs, it hangs, or a channel has failed."""
     from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
     from claw_gateway.process.status import read_status
 
