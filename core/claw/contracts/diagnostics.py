@@ -19,7 +19,7 @@ class Finding:
     about: str
     kind: str
     problem: str
-    mend: str = ""
+    fix: str = ""
     grave: bool = True
     edit: tuple[str, Any] | None = None
 

@@ -260,7 +260,7 @@ def _warn(setup: "Setup", capabilities: "dict[ModelRef, ModelCapabilities]") -> 
     from claw_models.capabilities import capability_findings
 
     for one in capability_findings(setup.config.settings, capabilities.items()):
-        typer.echo(f"{one.about}: {one.problem}" + (f" ({one.mend})" if one.mend else ""), err=True)
+        typer.echo(f"{one.about}: {one.problem}" + (f" ({one.fix})" if one.fix else ""), err=True)
 
 
 def _plugin_of(setup: "Setup", provider: str) -> str:

@@ -39,8 +39,8 @@ async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_connects_nowhere(
 async def test_a_token_that_nobody_has_is_told(discord: FakeDiscord, tmp_path: Path) -> None:
     [one] = await found(channel_of(discord, tmp_path, token="nobody-has-this"))
     assert (one.about, one.kind) == ("channels.discord.token", "credentials")
-    assert "developer portal" in one.mend
-    assert "nobody-has-this" not in one.problem + one.mend
+    assert "developer portal" in one.fix
+    assert "nobody-has-this" not in one.problem + one.fix
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_the_intent_for_message_texts_is_looked_for_when_it_is_wanted(
     discord.fail("GET /applications/@me", application(flags))
     told = await found(channel_of(discord, tmp_path, **keys))
     assert [one.kind for one in told] == kinds
-    assert all("applications/42/bot" in one.mend for one in told)
+    assert all("applications/42/bot" in one.fix for one in told)
 
 
 async def test_a_service_that_cannot_be_reached_is_told(discord: FakeDiscord, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ async def test_a_missing_scope_is_named_with_what_it_is_for_and_where_to_add_it(
         [one] = await found(feishu)
         assert (one.kind, one.grave) == ("scope", True)
         assert scope in one.problem and purpose in one.problem
-        assert f"{feishu.url}/app/{feishu.app_id}/auth?q={scope}&" in one.mend and "publish" in one.mend
+        assert f"{feishu.url}/app/{feishu.app_id}/auth?q={scope}&" in one.fix and "publish" in one.fix
 
 
 GROUPS: dict[str, Any] = {"groups": {"oc_team": {}}}
@@ -74,7 +74,7 @@ async def test_what_would_never_be_heard_is_named(
         feishu.missing_scopes.add(scope)
         [one] = await found(feishu, **settings)
         assert (one.kind, one.grave) == ("scope", grave)
-        assert purpose in one.problem and scope in one.mend
+        assert purpose in one.problem and scope in one.fix
 
 
 async def test_groups_are_heard_with_either_scope() -> None:
@@ -125,7 +125,7 @@ async def test_of_several_scopes_that_would_do_all_are_named() -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("/resources/", FakeAnswer(400, LISTED))
         [one] = await found(feishu)
-        assert "im:message, im:resource" in one.problem and "q=im:message,im:resource&" in one.mend
+        assert "im:message, im:resource" in one.problem and "q=im:message,im:resource&" in one.fix
 
 
 async def test_what_the_settings_do_not_want_needs_no_scope() -> None:
@@ -140,7 +140,7 @@ async def test_what_the_settings_do_not_want_needs_no_scope() -> None:
 async def test_wrong_credentials_are_the_only_finding() -> None:
     async with FakeFeishu() as feishu:
         [one] = await found(feishu, appSecret="wrong")
-        assert one.kind == "credentials" and "appSecret" in one.mend
+        assert one.kind == "credentials" and "appSecret" in one.fix
         assert "wrong" not in one.problem.split()
 
 
@@ -148,7 +148,7 @@ async def test_an_app_without_a_bot_is_told_where_to_add_it() -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("/bot/v3/info", FakeAnswer(body={"code": 0, "msg": "ok", "bot": {}}))
         [one] = await found(feishu)
-        assert "bot" in one.problem and "developer console" in one.mend
+        assert "bot" in one.problem and "developer console" in one.fix
 
 
 async def test_a_platform_that_cannot_be_reached_ends_the_questions() -> None:

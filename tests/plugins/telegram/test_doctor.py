@@ -25,13 +25,13 @@ async def test_a_token_that_nobody_has_is_named_by_its_key() -> None:
     async with FakeTelegram("1:another") as service:
         [one] = await found(service)
         assert (one.about, one.kind) == ("channels.telegram.botToken", "credentials")
-        assert TOKEN not in one.problem + one.mend
+        assert TOKEN not in one.problem + one.fix
 
 
 async def test_privacy_mode_is_told_when_a_group_is_to_be_heard_whole() -> None:
     async with FakeTelegram(TOKEN) as service:
         [one] = await found(service, groups={"-100": {"requireMention": False}})
-        assert one.kind == "privacy" and "-100" in one.problem and "/setprivacy" in one.mend
+        assert one.kind == "privacy" and "-100" in one.problem and "/setprivacy" in one.fix
 
 
 async def test_a_webhook_that_stands_beside_polling_is_told_and_counts_for_nothing() -> None:
@@ -44,7 +44,7 @@ async def test_a_webhook_that_stands_beside_polling_is_told_and_counts_for_nothi
 async def test_webhook_mode_without_a_webhook_hears_nothing() -> None:
     async with FakeTelegram(TOKEN) as service:
         [one] = await found(service, **HOOK)
-        assert one.grave and "channels.telegram.webhookUrl" in one.mend
+        assert one.grave and "channels.telegram.webhookUrl" in one.fix
         [other] = await found(service, webhookUrl="https://here.example/hook", **HOOK)
         assert not other.grave, "the next start replaces it"
         service.webhook["url"] = "https://here.example/hook"
@@ -55,7 +55,7 @@ async def test_a_webhook_that_answers_badly_is_told_with_what_telegram_says_of_i
     async with FakeTelegram(TOKEN) as service:
         service.webhook = {"url": "https://here.example/hook", "last_error_message": "Connection refused"}
         [one] = await found(service, webhookUrl="https://here.example/hook", **HOOK)
-        assert one.grave and "Connection refused" in one.problem and "/webhook/telegram/default" in one.mend
+        assert one.grave and "Connection refused" in one.problem and "/webhook/telegram/default" in one.fix
 
 
 async def test_a_token_of_no_shape_is_no_token() -> None:

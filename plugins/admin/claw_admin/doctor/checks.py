@@ -71,7 +71,7 @@ def fix_permissions(finding: Finding) -> str:
     """Fix what ``permissions`` found; return what was done."""
     path = Path(finding.about)
     path.chmod(0o700 if path.is_dir() else 0o600)
-    return finding.mend
+    return finding.fix
 
 
 def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -157,7 +156,7 @@ def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
         mark = t("problem") if one.grave else t("note")
         names_a_key = f" {one.about}." in f" {one.problem}"
         about = "" if names_a_key else f"{one.about}: "
-        typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.mend})" if one.mend else ""))
+        typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.fix})" if one.fix else ""))
     grave = sum(one.grave for one in found)
     typer.echo(
         t("{count:problem|problems} found", count=grave) if grave else t("no problems found"), err=True
@@ -179,7 +178,9 @@ def _costs(seen: dict[str, ProbeResult]) -> None:
 
 
 def _finding_data(finding: Finding) -> dict[str, Any]:
-    return {name: value for name, value in asdict(finding).items() if name != "edit"}
+    """Return the JSON form of a finding; ``mend`` is the key of its fix since the first version of the document."""
+    keys = {"about": "about", "kind": "kind", "problem": "problem", "fix": "mend", "grave": "grave"}
+    return {key: getattr(finding, name) for name, key in keys.items()}
 
 
 def _plugin_data(state: PluginState, seen: ProbeResult | None) -> dict[str, Any]:
