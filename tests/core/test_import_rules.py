@@ -257,7 +257,7 @@ BUDGETS = {
     "claw_author": 507,
     "claw_budgets": 666,
     "claw_channel_sdk": 446,
-    "claw_context": 1420,
+    "claw_context": 1500,
     "claw_discord": 2504,
     "claw_feishu": 4688,
     "claw_gateway": 4294,

@@ -121,6 +121,16 @@ async def test_the_next_summary_takes_up_the_one_before():
         assert sum(text.startswith(SUMMARY) for text in words(model.turns[-1])) == 1
 
 
+async def test_the_notice_says_that_a_long_message_was_read_in_part():
+    async with Harness(Model(), config=settings()) as harness:
+        await harness.send("a report " + "y" * 16_000)
+        await talk(harness, 8)
+
+        [text, *_] = [text for text in notices(harness) if "conversation compacted" in text]
+        assert records(harness)[0]["details"]["shortened"] == 1
+        assert text.endswith("; 1 long message was read in part")
+
+
 async def test_another_process_goes_on_from_the_summary(tmp_path):
     async with Harness(Model(), config=settings(), home=tmp_path) as harness:
         await talk(harness, 12)

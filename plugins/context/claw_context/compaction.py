@@ -5,9 +5,10 @@ append, so a crash leaves either the old or the new state. The session lock is n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from claw import (
     Assistant,
@@ -102,17 +103,31 @@ class CompactionResult:
             "after": f"{after:,}",
         }
         if details["by"] == "model":
-            return t(
+            text = t(
                 "conversation compacted: {count:older message|older messages} summarised, about "
                 "{before} → {after} tokens; the newest {kept} messages are unchanged",
                 **facts,
             )
+            return text + self._what_was_not_read()
         return t(
             "conversation compacted without a summary, because no model could write one: of "
             "{count:older message|older messages} the names, numbers and requests were kept, "
             "about {before} → {after} tokens; the newest {kept} messages are unchanged",
             **facts,
         )
+
+    def _what_was_not_read(self) -> str:
+        """Return what the model did not read of the summarised messages; empty when it has read all."""
+        details, texts = self.record.details, []
+        if unread := details.get("unread"):
+            template = (
+                "; no model read {count:message|messages} of them: names, numbers and requests were kept"
+            )
+            texts.append(t(template, count=unread))
+        if shortened := details.get("shortened"):
+            template = "; {count:long message was|long messages were} read in part"
+            texts.append(t(template, count=shortened))
+        return "".join(texts)
 
 
 def is_summary(message: Message, session: Session) -> bool:
@@ -198,7 +213,12 @@ async def summarise_plan(
     drops = settings.mode == "safeguard" and crowded
     summary, costs = None, list[Usage | None]()
     if has_summary_model(turn, aliases):
-        writing = _summarised(task, _writer(turn, aliases, most, costs), settings.max_history_share, drops)
+        write = _writer(turn, aliases, most, costs)
+        writing = (
+            summarise_within(task, write, asyncio.sleep, settings.max_history_share)
+            if drops
+            else summarise(task, write, asyncio.sleep)
+        )
         with suppress(TimeoutError):
             summary = await within(settings.timeout_seconds, with_purpose("summary", writing))
     if settings.mode == "safeguard" and not (summary and summary.successful_calls):
@@ -208,13 +228,7 @@ async def summarise_plan(
     after = estimate_tokens(Assistant((Text(SUMMARY + text),))) + kept
     if not text.strip() or after >= total:
         return None
-    details = {
-        "by": "model" if summary.successful_calls else "cut",
-        "calls": summary.calls,
-        "summarised": len(plan.removed),
-        "kept": plan.kept,
-        **({"focus": focus} if focus else {}),
-    }
+    details = _details(plan, summary) | ({"focus": focus} if focus else {})
     before = int(total * plan.density)
     record = CompactionRecord(
         summary=text,
@@ -224,6 +238,15 @@ async def summarise_plan(
         usage=total_usage(costs),
     )
     return CompactionResult(record, plan.first_kept, (before, int(after * plan.density)))
+
+
+def _details(plan: CompactionPlan, summary: Summary) -> dict[str, Any]:
+    """Return what a record says about a summary: who wrote it, and from how much."""
+    details = {"calls": summary.calls, "summarised": len(plan.removed), "kept": plan.kept}
+    if not summary.successful_calls:
+        return {"by": "cut", **details}
+    gaps = {"unread": summary.unread, "shortened": summary.shortened}
+    return {"by": "model", **details, **{name: count for name, count in gaps.items() if count}}
 
 
 async def compact_session(
@@ -253,18 +276,30 @@ async def compact_session(
     return done
 
 
-async def _summarised(task: SummaryTask, write: WriteSummary, share: float, drops: bool) -> Summary:
-    """Summarise; when the kept part crowds the window already, the oldest part is summarised first and seeds the rest."""
-    calls = written = 0
-    if drops:
-        pruned = prune_history(task.history, task.window_tokens, share)
-        if pruned.chunks:
-            oldest = replace(task, history=pruned.dropped, prefix=())
-            first = await summarise(oldest, write, asyncio.sleep, MAX_CALLS - 1)
-            calls, written = first.calls, first.successful_calls
-            task = replace(task, history=pruned.kept, previous=first.text)
-    last = await summarise(task, write, asyncio.sleep, MAX_CALLS - calls)
-    return Summary(last.text, calls + last.calls, written + last.successful_calls)
+async def summarise_within(
+    task: SummaryTask, write: WriteSummary, pause: Callable[[float], Awaitable[None]], share: float
+) -> Summary:
+    """Summarise a history for a window that the kept part crowds: its oldest part first, as the seed of the rest.
+
+    :param share: of the window, for the part that is summarised last.
+    """
+    pruned = prune_history(task.history, task.window_tokens, share)
+    kept = {id(message) for message in pruned.kept}
+    oldest = tuple(
+        message for message in task.history if id(message) not in kept
+    )  # with results of dropped calls
+    if not oldest:
+        return await summarise(task, write, pause)
+    first = await summarise(replace(task, history=oldest, prefix=()), write, pause, MAX_CALLS - 1)
+    rest = replace(task, history=pruned.kept, previous=first.text)
+    last = await summarise(rest, write, pause, MAX_CALLS - first.calls)
+    return Summary(
+        last.text,
+        first.calls + last.calls,
+        first.successful_calls + last.successful_calls,
+        first.unread + last.unread,
+        first.shortened + last.shortened,
+    )
 
 
 def density(real_tokens: int, estimated_tokens: int) -> float:

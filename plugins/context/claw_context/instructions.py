@@ -33,6 +33,12 @@ to be understood: what was asked for, word for word, what was done and found unt
 being done."""
 
 
+ENDS_IN_TURN = """\
+The last messages belong to a turn that is still going on; its end stays as it is. End with what it needs to be \
+understood: what was asked for, word for word, what was done and found until here, and what is in the middle of being \
+done."""
+
+
 def extra_instructions(policy: str | None, own_rule: str | None = None, focus: str | None = None) -> str:
     """Return the additions to the prompt: the rule on identifiers, then the focus of a person's request.
 

@@ -27,6 +27,18 @@ def split_by_size(costs: Sequence[int], max_tokens: int) -> tuple[range, ...]:
     return _cut(costs, max(1, int(max_tokens / MARGIN)), len(costs))
 
 
+def split_into(costs: Sequence[int], parts: int) -> tuple[range, ...]:
+    """Cut a conversation into at most ``parts`` pieces whose largest one is as small as possible."""
+    low, high = max(costs, default=0), sum(costs)
+    while low < high:
+        limit = (low + high) // 2
+        if len(_cut(costs, limit, len(costs))) > parts:
+            low = limit + 1
+        else:
+            high = limit
+    return _cut(costs, low, len(costs))
+
+
 def _cut(costs: Sequence[int], limit: float, most: int) -> tuple[range, ...]:
     """Cut into at most ``most`` pieces of up to ``limit`` tokens; the last one takes the rest."""
     chunks: list[range] = []

@@ -21,6 +21,10 @@ _PAUSES = (0.5, 2.0, 5.0)
 _OVERHEAD_TOKENS = 4096  # for the instructions and the answer
 _ECHO_SHARE = 0.9
 _REQUEST_CHARS = 400
+_MOST_SHARE = 0.6  # of the window, for the input of one call
+_MIN_PARAGRAPH_CHARS = 160
+_SHRINK = 0.85  # the step in which paragraphs are shortened
+_CUT_MARK = " [… cut]"
 
 WriteSummary = Callable[[str, str], Awaitable[str]]
 """Instructions and material → a text; raises ``Exception`` on failure."""
@@ -54,12 +58,16 @@ class Summary:
 
     :param text: the summary.
     :param calls: number of model calls.
-    :param written: number of calls that returned a text; 0 = the summary is made without a model.
+    :param successful_calls: number of calls that returned a text; 0 = the summary is made without a model.
+    :param unread: number of messages that no successful call has read; :func:`digest` covers them.
+    :param shortened: number of messages that a call has read in part, because they did not fit.
     """
 
     text: str
     calls: int
     successful_calls: int
+    unread: int = 0
+    shortened: int = 0
 
 
 @dataclass
@@ -72,6 +80,8 @@ class _BoundedWriter:
     most_calls: int
     calls: int = 0
     written: int = 0
+    unread: int = 0
+    shortened: int = 0
     reserved: int = 0
     has_given_up: bool = False
 
@@ -108,41 +118,95 @@ async def summarise(
     pause: Callable[[float], Awaitable[None]],
     most_calls: int = MAX_CALLS,
 ) -> Summary:
-    """Summarise in at most ``most_calls`` calls of ``write``, the rest without a model.
+    """Summarise in at most ``most_calls`` calls of ``write``; every message is in the material of one of them.
 
-    A history that fits takes one call; halves that fit take a call each and one to merge them; else the pieces are
-    summarised in order, each with the summary so far, and the oldest by :func:`digest` when there are too many.
+    A history that fits takes one call; halves that fit take a call each and one to merge them; else even pieces are
+    summarised in order, each with the summary so far. The beginning of a split turn has a call of its own only while
+    the history leaves one. What no call could summarise is kept by :func:`digest`.
 
     :param pause: waits between tries, in seconds.
     """
-    writer = _BoundedWriter(write, pause, task, most_calls, reserved=int(bool(task.prefix and task.history)))
-    text = await _summarise_history(writer) if task.history else task.previous
+    writer = _BoundedWriter(write, pause, task, most_calls)
+    history, prefix = task.history, task.prefix
+    joined = bool(history and prefix) and len(_by_ratio(task, history)) >= most_calls
+    if joined:
+        history, prefix = (*history, *prefix), ()
+    writer.reserved = int(bool(history and prefix))
+    text = task.previous
+    if history:
+        last_rule = instructions.ENDS_IN_TURN if joined else ""
+        text = await _summarise_messages(writer, history, task.previous, last_rule=last_rule)
     writer.reserved = 0
     if task.prefix:
-        text = "\n\n".join(filter(None, (text, await _summarise_prefix(writer))))
+        section = await _summarise_messages(writer, prefix, "", instructions.PREFIX) if prefix else ""
+        asked = "\n".join(user_requests(task.prefix[:1], _REQUEST_CHARS))
+        parts = (
+            text,
+            "## The turn that is going on, until here\n" + "\n".join(filter(None, (asked, section))),
+        )
+        text = "\n\n".join(filter(None, parts))
     rest = summary_appendix([*task.history, *task.prefix])
     rest = truncate(rest, task.max_chars // 4, min_keep=task.max_chars // 8)
     whole = "\n\n".join(filter(None, (_cut_to(text, task.max_chars), rest)))
-    return Summary(whole, writer.calls, writer.written)
+    return Summary(whole, writer.calls, writer.written, writer.unread, writer.shortened)
 
 
-async def _summarise_history(writer: _BoundedWriter) -> str:
+async def _summarise_messages(
+    writer: _BoundedWriter, messages: Sequence[Message], previous: str, rule: str = "", last_rule: str = ""
+) -> str:
+    """Summarise messages in all calls that are left.
+
+    :param rule: for each piece; ``last_rule``: for the last one.
+    """
     task = writer.task
-    paragraphs = [render_message(message) for message in task.history]
-    limit = _piece_tokens(task, _tokens(paragraphs, task.tokens_per_estimate))
-    most = max(200, int(limit / task.tokens_per_estimate / split.MARGIN) * CHARS_PER_TOKEN)
-    paragraphs = [truncate(text, most, min_keep=most // 4) for text in paragraphs]
+    paragraphs = [render_message(message) for message in messages]
     costs = _tokens(paragraphs, task.tokens_per_estimate)
-    if len(costs) >= MIN_MESSAGES_TO_SPLIT and sum(costs) * split.MARGIN > limit:
-        halves = split.split_evenly(costs)
-        small = all(sum(costs[at] for at in half) * split.MARGIN <= limit for half in halves)
+    wanted = _wanted_tokens(task, costs)
+    if len(costs) >= MIN_MESSAGES_TO_SPLIT and sum(costs) * split.MARGIN > wanted and not rule:
+        halves = split.split_into(costs, split.DEFAULT_PARTS)
+        small = all(sum(costs[at] for at in half) * split.MARGIN <= wanted for half in halves)
         if small and writer.left > len(halves):
-            return await _summarise_halves(writer, halves, paragraphs)
-    return await _summarise_pieces(writer, split.split_by_size(costs, limit), paragraphs)
+            return await _summarise_halves(writer, messages, halves, paragraphs)
+    needed = len(split.split_by_size(costs, wanted))
+    count = max(1, min(needed, writer.left))
+    limit = max(wanted, _most_tokens(task, previous if count == 1 else "x" * task.max_chars))
+    fitted = _fitted(paragraphs, count, limit, task.tokens_per_estimate)
+    writer.shortened += sum(len(old) > len(new) > 0 for old, new in zip(paragraphs, fitted, strict=True))
+    left_out = sum(not text for text in fitted)
+    if left_out:
+        writer.unread += left_out
+        previous = digest(messages[:left_out], previous, task.max_chars // 2)
+    pieces = split.split_into(_tokens(fitted[left_out:], task.tokens_per_estimate), count)
+    moved = [range(piece.start + left_out, piece.stop + left_out) for piece in pieces]
+    return await _summarise_pieces(writer, messages, moved, fitted, previous, (rule, last_rule))
+
+
+def _fitted(paragraphs: Sequence[str], count: int, limit_tokens: int, density: float) -> list[str]:
+    """Shorten the longest paragraphs until ``count`` even pieces hold them all.
+
+    No paragraph gets shorter than a minimum; when even that is too much, the oldest ones become empty.
+    """
+    lengths = [len(text) for text in paragraphs]
+    most = max(lengths, default=0)
+    least = min(most, _MIN_PARAGRAPH_CHARS)
+
+    def fits(lengths: Sequence[int]) -> bool:
+        costs = [_tokens_of(length, density) for length in lengths]
+        return len(split.split_by_size(costs, limit_tokens)) <= count and (
+            max(costs, default=0) * split.MARGIN <= limit_tokens
+        )
+
+    while most > least and not fits([min(length, most) for length in lengths]):
+        most = max(least, int(most * _SHRINK))
+    start = 0
+    while start < len(lengths) - 1 and not fits([min(length, most) for length in lengths[start:]]):
+        start += 1
+    short = [truncate(text, most, _CUT_MARK, min_keep=most // 4) for text in paragraphs[start:]]
+    return [*[""] * start, *short]
 
 
 async def _summarise_halves(
-    writer: _BoundedWriter, halves: Sequence[range], paragraphs: Sequence[str]
+    writer: _BoundedWriter, messages: Sequence[Message], halves: Sequence[range], paragraphs: Sequence[str]
 ) -> str:
     """Summarise each half, then merge both; a second try for a half uses up the call for the merge."""
     task, parts = writer.task, []
@@ -150,7 +214,8 @@ async def _summarise_halves(
         writer.reserved += behind
         part = await writer.ask(frame([paragraphs[at] for at in half]))
         writer.reserved -= behind
-        parts.append(part or digest([task.history[at] for at in half], "", task.max_chars // 2))
+        writer.unread += 0 if part else len(half)
+        parts.append(part or digest([messages[at] for at in half], "", task.max_chars // 2))
     sections = [f"Part {number}:\n{part}" for number, part in enumerate(parts, 1)]
     rules = (instructions.MERGE, instructions.UPDATE) if task.previous else (instructions.MERGE,)
     merged = await writer.ask(frame(sections, task.previous), *rules) if writer.written else ""
@@ -159,55 +224,53 @@ async def _summarise_halves(
 
 
 async def _summarise_pieces(
-    writer: _BoundedWriter, pieces: Sequence[range], paragraphs: Sequence[str]
+    writer: _BoundedWriter,
+    messages: Sequence[Message],
+    pieces: Sequence[range],
+    paragraphs: Sequence[str],
+    so_far: str,
+    rules: tuple[str, str],
 ) -> str:
-    """Summarise the pieces in order, each with the summary so far. Without a model: the oldest pieces beyond the
-    remaining calls, and each piece for which no call succeeded."""
-    task = writer.task
-    first = max(0, len(pieces) - max(1, writer.left))
-    so_far = task.previous
-    if first:
-        so_far = digest(task.history[: pieces[first].start], so_far, task.max_chars // 2)
-    for behind, piece in zip(range(len(pieces) - first - 1, -1, -1), pieces[first:], strict=True):
+    """Summarise the pieces in order, each with the summary so far; a piece for which no call succeeded is digested.
+
+    :param rules: for each piece, and for the last one.
+    """
+    each, last = rules
+    for behind, piece in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
         writer.reserved += behind
-        rules = (instructions.UPDATE,) if so_far else ()
-        text = await writer.ask(frame([paragraphs[at] for at in piece], so_far), *rules)
+        update = instructions.UPDATE if so_far else ""
+        material = frame([paragraphs[at] for at in piece], so_far)
+        text = await writer.ask(material, *filter(None, (each, update, "" if behind else last)))
         writer.reserved -= behind
-        so_far = text or digest([task.history[at] for at in piece], so_far, task.max_chars)
+        writer.unread += 0 if text else len(piece)
+        so_far = text or digest([messages[at] for at in piece], so_far, writer.task.max_chars)
     return so_far
 
 
-async def _summarise_prefix(writer: _BoundedWriter) -> str:
-    task = writer.task
-    paragraphs = [render_message(message) for message in task.prefix]
-    room = (
-        _piece_tokens(task, _tokens(paragraphs, task.tokens_per_estimate))
-        / task.tokens_per_estimate
-        / split.MARGIN
-        * CHARS_PER_TOKEN
-    )
-    shrink = min(1.0, room / max(1, sum(map(len, paragraphs))))
-    if shrink < 1:
-        least = ((text, max(200, int(len(text) * shrink))) for text in paragraphs)
-        paragraphs = [truncate(text, most, min_keep=most // 4) for text, most in least]
-    text = await writer.ask(frame(paragraphs), instructions.PREFIX)
-    asked = "\n".join(user_requests(task.prefix[:1], _REQUEST_CHARS))
-    text = text or digest(task.prefix[1:], "", task.max_chars // 2)
-    return "\n".join(filter(None, ("## The turn that is going on, until here", asked, text)))
+def _by_ratio(task: SummaryTask, messages: Sequence[Message]) -> tuple[range, ...]:
+    """Return the pieces of the size that is best for a summary, whatever their number."""
+    costs = _tokens([render_message(message) for message in messages], task.tokens_per_estimate)
+    return split.split_by_size(costs, _wanted_tokens(task, costs))
 
 
-def _piece_tokens(task: SummaryTask, costs: Sequence[int]) -> int:
-    """Return the input tokens of one call: the share of the window by rule, more when there would be too many calls,
-    at least an eighth of the window."""
+def _wanted_tokens(task: SummaryTask, costs: Sequence[int]) -> int:
+    """Return the input tokens of one call by rule: a share of the window, at least an eighth."""
     window = task.window_tokens
-    by_ratio = int(window * split.chunk_ratio(costs, window)) - _OVERHEAD_TOKENS
-    needed = sum(costs) * split.MARGIN / MAX_CALLS * 1.1
-    most = window * 0.6 - _OVERHEAD_TOKENS - len(task.previous) / CHARS_PER_TOKEN * task.tokens_per_estimate
-    return int(max(by_ratio, min(needed, most), window // 8))
+    return max(int(window * split.chunk_ratio(costs, window)) - _OVERHEAD_TOKENS, window // 8)
+
+
+def _most_tokens(task: SummaryTask, previous: str) -> int:
+    """Return the input tokens that one call takes beside a summary so far, when there would be too many calls."""
+    beside = len(previous) / CHARS_PER_TOKEN * task.tokens_per_estimate
+    return int(task.window_tokens * _MOST_SHARE - _OVERHEAD_TOKENS - beside)
 
 
 def _tokens(paragraphs: Sequence[str], density: float) -> list[int]:
-    return [int((len(text) // CHARS_PER_TOKEN + 1) * density) for text in paragraphs]
+    return [_tokens_of(len(text), density) for text in paragraphs]
+
+
+def _tokens_of(chars: int, density: float) -> int:
+    return int((chars // CHARS_PER_TOKEN + 1) * density)
 
 
 def _cut_to(text: str, most_chars: int) -> str:

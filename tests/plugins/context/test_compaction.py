@@ -14,10 +14,11 @@ from claw.contracts.transcript import (
 )
 from claw.runtime import newest_turns_within
 from claw_context import instructions
+from claw_context.compaction import summarise_within
 from claw_context.cut import TokenCosts, shorten_to_fit
 from claw_context.digest import TouchedFiles, digest, identifiers, touched_files
 from claw_context.summary import Summary, SummaryTask, summarise
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 
 def turn(n: int) -> list:
@@ -151,7 +152,7 @@ def test_two_halves_that_fit_are_written_apart_and_merged():
 def test_what_is_longer_goes_piece_after_piece_with_the_summary_so_far():
     writer = Writer("one", "two", "three")
 
-    summary = summarised(writer, long_turns(30), previous="zero")
+    summary = summarised(writer, long_turns(20), previous="zero")
 
     assert summary == Summary("three", 3, 3)
     assert "<summary>\none\n</summary>" in writer.asked[1][1]
@@ -199,3 +200,67 @@ def test_whatever_is_answered_three_calls_are_made_at_most_and_the_room_is_kept(
     assert summary.calls == len(writer.asked) <= 3
     assert len(summary.text) <= 2000 * 1.25 + 2
     assert all(len(material) <= window * 4 for _, material in writer.asked)
+
+
+# --- every message is read ---
+
+KINDS = st.sampled_from(("user", "answer", "call"))
+LENGTHS = st.one_of(st.integers(0, 300), st.integers(0, 6000), st.sampled_from((20_000, 90_000)))
+
+
+@st.composite
+def conversations(draw):
+    """Messages that each begin with a mark of their own: ``<0>``, ``<1>`` …"""
+    messages = []
+    for kind, length in draw(st.lists(st.tuples(KINDS, LENGTHS), min_size=1, max_size=60)):
+        text = f"<{len(messages)}> " + "word " * (length // 5)
+        if kind == "user":
+            messages.append(User((Text(text),)))
+        elif kind == "answer":
+            messages.append(Assistant((Text(text),)))
+        else:
+            call = ToolCall(f"c{len(messages)}", "ls", {})
+            messages.append(Assistant((Text(f"<{len(messages)}>"), call)))
+            messages.append(ToolResultMessage(call.id, "ls", (Text(f"<{len(messages)}> " + "r" * length),)))
+    return messages
+
+
+@given(
+    conversations(), st.sampled_from((0, 0.3, 0.7, 1)), st.sampled_from((12_000, 20_000, 40_000, 128_000, 200_000)),
+    st.sampled_from((1.0, 2.5)), st.sampled_from((0, 0.3)),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_every_message_is_in_some_request_for_a_summary(messages, prefix_share, window, density, share):
+    assume(sum(map(estimate_tokens, messages)) * density < window)
+    cut = int(len(messages) * (1 - prefix_share))
+    writer = Writer()
+    task = SummaryTask(tuple(messages[:cut]), tuple(messages[cut:]), "before", window, 4000, "", density)
+
+    running = summarise_within(task, writer, at_once, share) if share else summarise(task, writer, at_once)
+    summary = asyncio.run(running)
+
+    read = "".join(material for _, material in writer.asked)
+    assert [n for n in range(len(messages)) if f"<{n}>" not in read] == []
+    assert summary.unread == 0
+    assert summary.calls <= 3
+    assert all(len(material) / 4 * density <= window * 0.75 for _, material in writer.asked)
+
+
+def test_a_conversation_of_the_default_window_whose_turn_is_split_goes_in_even_pieces():
+    writer = Writer()
+    history, prefix = long_turns(52, 12_200), long_turns(1, 1200)  # 160k tokens, cut inside a turn
+
+    summary = summarised(writer, history, prefix, window=200_000, most=32_000)
+
+    sizes = [len(material) for _, material in writer.asked]
+    assert len(sizes) == 3
+    assert max(sizes[:2]) < min(sizes[:2]) * 1.3
+    assert (summary.unread, summary.shortened) == (0, 0)
+
+
+def test_what_no_model_could_read_is_counted_and_what_was_read_in_part_too():
+    refused = summarised(Writer(OSError(), "two", "three"), long_turns(30), previous="zero")
+    crowded = summarised(Writer(), [*long_turns(3, 30_000), *long_turns(5, 10)], window=12_000)
+
+    assert 0 < refused.unread < 30
+    assert (crowded.unread, crowded.shortened) == (0, 3)
