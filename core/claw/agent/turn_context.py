@@ -191,8 +191,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
             "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
         },
     )  # fmt: skip
-    facts = await runtime.section_cache.prepare(facts, runtime.worker, runtime.log)
-    pieces = await runtime.section_cache.of(facts, runtime.worker)  # the prompt
+    facts, pieces = await runtime.section_cache.render(facts, runtime.worker, runtime.log)  # the prompt
     for piece in pieces:
         if piece.fault:
             runtime.log(_left_out(piece))

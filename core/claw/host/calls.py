@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
@@ -233,12 +234,12 @@ class _Known:
 class SectionCache:
     """The sections of one set of plugins as they were last rendered, in the operator's order.
 
-    Core's own stable ones are made of the facts alone, and stand until a fact is another. Those of plugins are asked
-    again after ``timeouts.section_keep_seconds`` as well: what a plugin reads from a disk is seen by then. All
-    sections of a plugin that are due are rendered in one visit to its thread.
+    Core's own stable sections depend on the facts alone, and are kept until a fact changes. Those of plugins are rendered
+    again after ``timeouts.section_keep_seconds`` as well: by then a change of what a plugin reads from a disk is seen.
+    All sections of a plugin that are due are rendered in one call to its thread.
 
-    :param mine: the plugin id of core's own sections; each gives way to a plugin's section of the same name, and stands
-        in for it when that one fails.
+    :param mine: the plugin id of core's own sections; a plugin's section of the same name replaces each of them, and
+        core's own replaces that one when it fails.
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
 
@@ -255,32 +256,45 @@ class SectionCache:
         self._substitutes = {one.name: one for one in sections if one.plugin == mine and one.name in taken}
         self._mine, self._clock = mine, clock
         self._positions, self._disabled = positions, disabled
+        self._orders: dict[str, tuple[tuple[PromptSection, bool], ...]] = {}
         self._kept: dict[str, _Known] = {}
 
-    async def prepare(self, facts: PromptFacts, worker: PluginWorker, log: Complain) -> PromptFacts:
-        """Return the facts with what sections add to them, such as the context files."""
+    async def render(
+        self, facts: PromptFacts, worker: PluginWorker, log: Complain
+    ) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
+        """Return the facts with what sections add to them, such as the context files, and the text of each section."""
+        seconds = worker.timeouts.section_seconds
+        volatile: Sequence[RenderedSection] = ()
         for section in self._sections:
             if section.prepare is None:
                 continue
+            due = [
+                each
+                for each in self._order(facts.mode)
+                if each[0].plugin == section.plugin and not each[0].stable
+            ]
+            step = partial(_prepare_and_render, section, due)
             try:
-                seconds = worker.timeouts.section_seconds
-                prepared = await worker.call(section.prepare, facts, seconds=seconds, who=section.plugin)
-                if not isinstance(prepared, PromptFacts):
-                    raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
+                facts, volatile = await worker.call(step, facts, seconds=seconds, who=section.plugin)
             except Exception as why:  # noqa: BLE001 - plugin code
                 log(_section_fault(section, why))
+                volatile = ()
                 continue
-            for line in prepared.warnings:
+            for line in facts.warnings:
                 log(str(line))
-            facts = replace(prepared, warnings=()) if prepared.warnings else prepared
-        return facts
+            facts = replace(facts, warnings=()) if facts.warnings else facts
+        return facts, await self._pieces(facts, worker, volatile)
 
-    async def of(self, facts: PromptFacts, worker: PluginWorker) -> tuple[RenderedSection, ...]:
-        """Return the text of each section, or the fault of one that failed."""
+    async def _pieces(
+        self, facts: PromptFacts, worker: PluginWorker, volatile: Sequence[RenderedSection]
+    ) -> tuple[RenderedSection, ...]:
+        """Return the text of each section.
+
+        :param volatile: the volatile sections that are rendered already.
+        """
         lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
-        keep = worker.timeouts.section_keep_seconds
-        known = self._known(lasting, keep > 0)
-        await self._render_due(known, facts, worker)
+        known = self._known(lasting, worker.timeouts.section_keep_seconds > 0)
+        await self._render_due(known, facts, worker, volatile)
         pieces = []
         for section, stable in known.order:
             if section.plugin != self._mine:
@@ -297,15 +311,21 @@ class SectionCache:
                 pieces.append(render_section(substitute, facts, stable))
         return tuple(pieces)
 
-    async def _render_due(self, known: _Known, facts: PromptFacts, worker: PluginWorker) -> None:
+    async def _render_due(
+        self, known: _Known, facts: PromptFacts, worker: PluginWorker, volatile: Sequence[RenderedSection]
+    ) -> None:
         """Render the sections of plugins that are volatile, new, or older than they are kept, plugin by plugin."""
         keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
+        rendered = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
+        known.lent |= rendered
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
-            if section.plugin != self._mine:
-                at, piece = known.lent.get((section.plugin, section.name), (now - keep, None))
-                if piece is None or now - at >= keep or not section.stable:
-                    due.setdefault(section.plugin, []).append((section, stable))
+            key = section.plugin, section.name
+            if section.plugin == self._mine or key in rendered:
+                continue
+            at, piece = known.lent.get(key, (now - keep, None))
+            if piece is None or now - at >= keep or not section.stable:
+                due.setdefault(section.plugin, []).append((section, stable))
         for plugin, sections in due.items():
             for piece in await _render_all(plugin, sections, known.facts, facts, worker):
                 known.lent[plugin, piece.section.name] = self._clock.monotonic(), piece
@@ -314,13 +334,27 @@ class SectionCache:
         key = facts.runtime.get("session", "")
         known = self._kept.pop(key, None) if is_kept else None
         if known is None or known.facts != facts:
-            known = _Known(
-                facts, ordered_sections(self._sections, facts.mode, self._positions, self._disabled)
-            )
+            known = _Known(facts, self._order(facts.mode))
         self._kept[key] = known
         if len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return known
+
+    def _order(self, mode: str) -> tuple[tuple[PromptSection, bool], ...]:
+        if mode not in self._orders:
+            self._orders[mode] = ordered_sections(self._sections, mode, self._positions, self._disabled)
+        return self._orders[mode]
+
+
+async def _prepare_and_render(
+    section: PromptSection, volatile: Sequence[tuple[PromptSection, bool]], facts: PromptFacts
+) -> tuple[PromptFacts, list[RenderedSection]]:
+    """Let a section add to the facts, and render the volatile sections of its plugin with them, in one call."""
+    assert section.prepare is not None
+    prepared = section.prepare(facts)
+    if not isinstance(prepared, PromptFacts):
+        raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
+    return prepared, await _render_sections(volatile, prepared, prepared)
 
 
 async def _render_all(
@@ -330,36 +364,43 @@ async def _render_all(
     facts: PromptFacts,
     worker: PluginWorker,
 ) -> list[RenderedSection]:
-    """Render sections of one plugin in one visit to its thread; what it does not answer in time fails as a whole.
+    """Render sections of one plugin in one call to its thread; without an answer in time all of them fail.
 
     :param lasting: the facts for stable sections, which do not change with the message.
     """
-    most = SECTION_CHARS + _own_words(lasting)
-
-    async def one(section: PromptSection, stable: bool) -> RenderedSection:
-        try:
-            text: Any = section.render(lasting if section.stable else facts)
-            text = await isolated(text) if inspect.isawaitable(text) else text
-            if not isinstance(text, str):
-                raise TypeError(f"render answered with {type(text).__name__}, not text")
-        except Exception as why:  # noqa: BLE001 - plugin code
-            return RenderedSection(section, "", stable, _section_fault(section, why))
-        except BaseException as why:
-            if is_own_exit(why):
-                raise
-            return RenderedSection(section, "", stable, _section_fault(section, why))
-        return RenderedSection(section, text[:most].strip("\n"), stable)
-
-    async def everything() -> list[RenderedSection]:
-        return [await one(section, stable) for section, stable in sections]
-
+    step = partial(_render_sections, sections, lasting, facts)
     try:
         pieces: list[RenderedSection] = await worker.call(
-            everything, seconds=worker.timeouts.section_seconds, who=plugin
+            step, seconds=worker.timeouts.section_seconds, who=plugin
         )
     except Exception as why:  # noqa: BLE001 - plugin code
         return [RenderedSection(one, "", stable, _section_fault(one, why)) for one, stable in sections]
     return pieces
+
+
+async def _render_sections(
+    sections: Sequence[tuple[PromptSection, bool]], lasting: PromptFacts, facts: PromptFacts
+) -> list[RenderedSection]:
+    most = SECTION_CHARS + _own_words(lasting)
+    return [
+        await _render_one(section, stable, lasting if section.stable else facts, most)
+        for section, stable in sections
+    ]
+
+
+async def _render_one(section: PromptSection, stable: bool, facts: PromptFacts, most: int) -> RenderedSection:
+    try:
+        text: Any = section.render(facts)
+        text = await isolated(text) if inspect.isawaitable(text) else text
+        if not isinstance(text, str):
+            raise TypeError(f"render answered with {type(text).__name__}, not text")
+    except Exception as why:  # noqa: BLE001 - plugin code
+        return RenderedSection(section, "", stable, _section_fault(section, why))
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        return RenderedSection(section, "", stable, _section_fault(section, why))
+    return RenderedSection(section, text[:most].strip("\n"), stable)
 
 
 def _own_words(facts: PromptFacts) -> int:
