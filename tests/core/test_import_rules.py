@@ -247,7 +247,7 @@ BUDGETS = {
     "claw.cli": 1150,
     "claw.config": 2401,
     "claw.contracts": 1605,
-    "claw.host": 2350,
+    "claw.host": 2355,
     "claw.policy": 1134,
     "claw.security": 2005,
     "claw.storage": 1500,
