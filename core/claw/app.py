@@ -31,7 +31,6 @@ from claw.config.plugin_view import PluginConfig
 from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config
 from claw.config.summary import outline_config
 from claw.config.values import Secret
-from claw.contracts.channel import Channel, UnavailableChannel
 from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.events import ignore_event
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
@@ -45,7 +44,7 @@ from claw.host.discovery import installed_plugins
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded, within
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
-from claw.host.registry import Contribution, Registry
+from claw.host.registry import Contribution, Registry, kept_channels
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
 from claw.host.worker import PluginWorker
 from claw.i18n import t
@@ -172,7 +171,11 @@ class App:
         registry, facts = self._ordered(self.host.gather())
         if errors := config_key_errors(self.config, self.host.standings):
             raise combine_errors(errors)
-        self.registry = replace(registry, channels=before._kept(registry, setup)) if before else registry
+        if before:
+            settings = before.config.settings, self.config.settings
+            linked = *before.host.linked, *self.host.linked
+            registry = replace(registry, channels=kept_channels(before.registry, registry, *settings, linked))
+        self.registry: Registry = registry
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings(facts)
@@ -224,27 +227,6 @@ class App:
             *map(str, clashes),
         ):
             self.log(line)
-
-    def _kept(self, registry: Registry, setup: Setup) -> dict[str, Contribution[Channel]]:
-        """Return the channels of a newer registry; an older channel is kept when nothing that it reads has changed."""
-        kept = {}
-        for key, contribution in registry.channels.items():
-            name, mine = contribution.value.name, self.registry.channels.get(key)
-            entry = setup.config.settings.plugins.entries.get(contribution.plugin)
-            same = (
-                mine is not None
-                and mine.plugin == contribution.plugin
-                and not isinstance(mine.value, UnavailableChannel)
-                and self.config.settings.channels.get(name) == setup.config.settings.channels.get(name)
-                and self.config.settings.gateway == setup.config.settings.gateway
-                and self.config.settings.plugins.entries.get(contribution.plugin) == entry
-            )
-            kept[key] = mine if same and mine else contribution
-        if any(kept[key] is not self.registry.channels.get(key) for key in kept):
-            # A channel that asked other plugins (for routes, say) still holds the answers of the channels that ended.
-            asking = self.host.specifying
-            kept |= {key: new for key, new in registry.channels.items() if new.plugin in asking}
-        return kept
 
     async def retire(self, after: "App") -> None:
         """Close what only this app uses, after a newer app has replaced it; state and network stay open."""

@@ -37,6 +37,7 @@ class PluginConfig:
     :ivar chat_menu: returns name, summary in the language in use, and arguments of each chat command, for the menu of a
         chat service. It loads the plugins that bring commands: call it in a thread, once all plugins were called.
     :ivar clock: the clock of this process.
+    :ivar shared: objects that the hooks of this plugin share, by names of its own; empty for each new configuration.
     :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
     :ivar unready: channel and account → the reason why the account cannot start.
     :ivar unusable: provider → the wrong key, for each provider that was skipped by ``each_provider``.
@@ -56,6 +57,7 @@ class PluginConfig:
         self._config, self._http, self._database, self.clock = config, http, database, clock
         self.plugin_id, self.state_dir = plugin_id, state_dir
         self._answers: ContributionsOf = _no_answers
+        self.shared: dict[Any, Any] = {}
         self.chat_menu: Callable[[], Sequence[tuple[str, str, str]]] = tuple
         self.failed_accounts: dict[tuple[str, str], ConfigError] = {}
         self.failed_providers: dict[str, ConfigError] = {}

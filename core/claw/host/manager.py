@@ -106,9 +106,10 @@ class Host:
         )
 
     @property
-    def specifying(self) -> frozenset[str]:
-        """The plugins that ask others a hook of their own: what they hold of others' answers is of this host."""
-        return frozenset(self._specified.values())
+    def linked(self) -> tuple[frozenset[str], ...]:
+        """Groups of plugins that hold objects of each other: one that specifies a hook, and those with answers."""
+        plugins = {hook: {one.plugin for one in self.answers_to(hook)} for hook in self._specified}
+        return tuple(frozenset({of, *plugins[hook]}) for hook, of in self._specified.items())
 
     def gather(self) -> Registry:
         """Load what the configuration uses, ask it all, and freeze what it brought.

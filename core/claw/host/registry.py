@@ -5,10 +5,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from claw.config.plugin_view import PluginConfig
-from claw.contracts.channel import Channel, ConversationChange
+from claw.contracts.channel import Channel, ConversationChange, UnavailableChannel
 from claw.contracts.extensions import (
     Approver,
     ContextEngine,
@@ -23,6 +23,9 @@ from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
+
+if TYPE_CHECKING:
+    from claw.config.models import Settings
 
 T = TypeVar("T")
 
@@ -247,3 +250,33 @@ def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
         if list(inspect.signature(getattr(specs, name)).parameters) != ["config"]:
             raise TypeError(f"its hook {name} must take config and nothing else")
     return marked
+
+
+def kept_channels(
+    before: Registry, after: Registry, old: "Settings", new: "Settings", linked: Iterable[frozenset[str]]
+) -> dict[str, Contribution[Channel]]:
+    """Return the channels of ``after``, each as in ``before`` when nothing that it reads has changed; pure.
+
+    :param linked: groups of plugins that hold objects of each other (routes of the HTTP listener, say): they change
+        together.
+    """
+    mine, entries = before.channels, (old.plugins.entries, new.plugins.entries)
+    same = {
+        key
+        for key, one in after.channels.items()
+        if key in mine
+        and mine[key].plugin == one.plugin
+        and not isinstance(mine[key].value, UnavailableChannel)
+        and old.channels.get(one.value.name) == new.channels.get(one.value.name)
+        and old.gateway == new.gateway
+    }
+    renewed = {id for id in {*entries[0], *entries[1]} if entries[0].get(id) != entries[1].get(id)}
+    changed = renewed | {one.plugin for key, one in {**mine, **after.channels}.items() if key not in same}
+    for _ in (groups := tuple(linked)):  # links can be chained
+        for group in groups:
+            if group & changed:
+                changed, renewed = changed | group, renewed | group
+    return {
+        key: mine[key] if key in same and one.plugin not in renewed else one
+        for key, one in after.channels.items()
+    }

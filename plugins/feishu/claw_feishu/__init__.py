@@ -6,7 +6,6 @@ The channel uses no vendor SDK: see ``tenant.py`` (requests), ``longconn.py`` (s
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from claw import hookimpl
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from claw_feishu.channel import FeishuChannel
     from claw_feishu.settings import FeishuSettings
 
-_open: "WeakValueDictionary[tuple[str, str], FeishuChannel]" = WeakValueDictionary()
-"""Open channels by (state folder, account), shared because the hooks for channels and routes are called apart."""
 _CREDENTIALS = ("appId", "appSecret")
 
 
@@ -29,16 +26,15 @@ def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
 
     for account, settings in _accounts(config).items():
         channel = FeishuChannel(settings, partial(config.http, settings.base_url), account)
-        _open[str(config.state_dir), account] = channel
+        config.shared[account] = channel
         yield channel
 
 
 @hookimpl(optionalhook=True)
 def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     """Yield the webhook route of each account in webhook mode."""
-    for account in _accounts(config):
-        channel = _open.get((str(config.state_dir), account))
-        if channel is not None and channel.settings.mode == "webhook":
+    for channel in config.shared.values():
+        if channel.settings.mode == "webhook":
             yield channel.webhook()
 
 
@@ -47,11 +43,7 @@ def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
     """Return the tools for documents, sheets, tables, wikis and calendars; owner-only and optional."""
     from claw_feishu.tools import office_tools
 
-    def accounts() -> "dict[str, FeishuChannel]":
-        found = {account: _open.get((str(config.state_dir), account)) for account in _accounts(config)}
-        return {account: channel for account, channel in found.items() if channel is not None}
-
-    return office_tools(accounts)
+    return office_tools(lambda: config.shared)
 
 
 def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":

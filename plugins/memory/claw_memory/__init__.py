@@ -7,7 +7,6 @@ search index lies in this plugin's folder and may be deleted at any time.
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from claw import hookimpl
 
@@ -19,22 +18,18 @@ if TYPE_CHECKING:
 
     from claw_memory.memories import Memories
 
-_open: "WeakValueDictionary[int, Memories]" = WeakValueDictionary()
-"""Open memories by the config they were made for: the tools and the prompt section are registered
-separately.
-"""
-
 
 def _memories(config: "PluginConfig") -> "Memories":
-    memories = _open.get(id(config))
-    if memories is None:
+    """Return the memories of this configuration: the tools and the prompt section share them."""
+    if "memories" not in config.shared:
         from claw_memory.memories import Memories
         from claw_memory.settings import MemorySettings
 
         def others() -> "Iterable[Embedder]":
             return [embedder for _, embedder in config.contributions("register_embedders")]
 
-        memories = _open[id(config)] = Memories(config.state_dir, config.plugin(MemorySettings), others)
+        config.shared["memories"] = Memories(config.state_dir, config.plugin(MemorySettings), others)
+    memories: Memories = config.shared["memories"]
     return memories
 
 

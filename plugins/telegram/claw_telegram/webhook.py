@@ -7,7 +7,6 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from weakref import WeakValueDictionary
 
 from claw import Inbound, PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
@@ -21,13 +20,10 @@ CONNECTIONS = 40  # parallel calls; the parts of an album wait for each other
 
 
 class Receiver:
-    """Receiver of one account's webhook calls. It refuses them until the channel runs.
+    """Receiver of one account's webhook calls. It refuses them until the channel runs."""
 
-    :param settings: the config settings it belongs to; held so that its ``id`` is not reused.
-    """
-
-    def __init__(self, account: Account, settings: object = None) -> None:
-        self.account, self._settings, self._album_seconds = account, settings, 0.0
+    def __init__(self, account: Account) -> None:
+        self.account, self._album_seconds = account, 0.0
         self._bot: TelegramBot | None = None
         self._submit: Callable[[Inbound, Json], Awaitable[bool]] | None = None
         self._albums: dict[tuple[int, str], list[Json]] = {}
@@ -109,17 +105,10 @@ class Receiver:
         return inbound is None or await self._submit(inbound, parts[0])
 
 
-_RECEIVERS: WeakValueDictionary[tuple[int, str], Receiver] = WeakValueDictionary()
-"""Receivers by settings and account: both hooks (channels, routes) must return the same one, in either order."""
-
-
 def receiver_of(account: Account, config: PluginConfig) -> Receiver:
-    """Return the receiver of an account, created on first use."""
-    key = (id(config.settings), account.name)
-    found = _RECEIVERS.get(key)
-    if found is None or found.account != account:
-        found = _RECEIVERS[key] = Receiver(account, config.settings)
-    return found
+    """Return the receiver of an account, created on first use: the hooks for channels and routes share it."""
+    receiver: Receiver = config.shared.setdefault(account.name, Receiver(account))
+    return receiver
 
 
 def _update(body: bytes) -> Json | None:

@@ -1,6 +1,5 @@
 """Which accounts start, and what is said of those that cannot."""
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import claw_feishu
 import pytest
-from claw import ConfigError, HttpClients
+from claw import ConfigError
 from claw.testing import plugin_config
 from claw_channel_sdk import WebRequest
 from claw_feishu.settings import FeishuSettings, check
@@ -24,10 +23,10 @@ def channels(
     return list(claw_feishu.register_channels(config))
 
 
-def routes(section: dict[str, Any], home: Path = Path("/a")) -> list[Any]:
-    return list(
-        claw_feishu.register_routes(plugin_config({"channels": {"feishu": section}}, "feishu", home=home))
-    )
+def routes(section: dict[str, Any]) -> list[Any]:
+    config = plugin_config({"channels": {"feishu": section}}, "feishu", home=Path("/a"))
+    list(claw_feishu.register_channels(config))
+    return list(claw_feishu.register_routes(config))
 
 
 def test_nothing_configured_is_no_channel() -> None:
@@ -88,11 +87,16 @@ def test_a_webhook_is_served_where_the_account_is() -> None:
             "c": {"appId": "cli_c", "mode": "websocket"},
         },
     }
-    made = channels(section)
     assert [route.path for route in routes(section)] == ["/webhook/feishu/default", "/b"]
     assert [route.path for route in routes(HOOK)] == ["/webhook/feishu/default"]
-    assert routes(section, home=Path("/another")) == []
-    assert len(made) == 3
+
+
+def test_two_configurations_in_one_process_share_no_channel() -> None:
+    old, new = (plugin_config({"channels": {"feishu": HOOK}}, "feishu", home=Path("/a")) for _ in range(2))
+    (running,), (other,) = claw_feishu.register_channels(old), claw_feishu.register_channels(new)
+    assert old.shared == {"default": running} and new.shared == {"default": other}
+    del new, other
+    assert len(list(claw_feishu.register_routes(old))) == 1
 
 
 def test_a_second_account_of_one_app_is_refused_and_both_keys_are_named() -> None:
@@ -127,18 +131,6 @@ def test_the_plugin_and_its_channel_import_no_library_of_the_network() -> None:
 def test_a_blank_account_id_is_missing() -> None:
     with pytest.raises(ConfigError, match="appId"):
         check("default", FeishuSettings(appId="  ", appSecret="s"))
-
-
-async def test_two_gateways_in_one_process_do_not_share_a_channel(tmp_path: Path) -> None:
-    network = HttpClients()
-    here, there = tmp_path / "a", tmp_path / "b"
-    mine = channels(HOOK, home=here)
-    theirs = channels({**HOOK, "webhookPath": "/other"}, home=there)
-    assert [route.path for route in routes(HOOK, home=here)] == ["/webhook/feishu/default"]
-    assert [route.path for route in routes(HOOK, home=there)] == ["/other"]
-    del mine, theirs
-    await asyncio.sleep(0)
-    await network.aclose()
 
 
 def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> None:
