@@ -52,7 +52,7 @@ _NAMES = {
     "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
-    "claw.contracts.diagnostics": "BLOCKED DISABLED INCOMPATIBLE LOADED QUARANTINED",
+    "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement",
     "claw.contracts.prompt": "RenderedSection size_of",
@@ -84,7 +84,7 @@ _NAMES = {
     "claw.host.overlay": (
         "CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK pip_command"
     ),
-    "claw.host.registry": "BUILTIN Contribution account_of channel_key",
+    "claw.host.registry": "BUILTIN SLOTS Contribution account_of channel_key",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy

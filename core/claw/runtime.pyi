@@ -157,6 +157,7 @@ from claw.contracts.channel import (
 from claw.contracts.diagnostics import (
     BLOCKED as BLOCKED,
     DISABLED as DISABLED,
+    IDLE as IDLE,
     INCOMPATIBLE as INCOMPATIBLE,
     LOADED as LOADED,
     QUARANTINED as QUARANTINED,
@@ -260,6 +261,7 @@ from claw.host.overlay import (
 )
 from claw.host.registry import (
     BUILTIN as BUILTIN,
+    SLOTS as SLOTS,
     Contribution as Contribution,
     account_of as account_of,
     channel_key as channel_key,

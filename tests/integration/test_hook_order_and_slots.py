@@ -9,6 +9,7 @@ import pytest
 from claw import CallContext, Review, hookimpl
 from claw.contracts.errors import ConfigError
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from strangers import Machine, installed
 
 
 class Reviewer:
@@ -95,14 +96,27 @@ async def test_the_file_chooses_the_answer_of_a_slot_by_plugin_or_by_name():
             assert harness.app.registry.engine.plugin == "beta"
 
 
-async def test_without_a_choice_the_first_in_order_is_in_force_and_the_others_are_named():
+async def test_without_a_choice_a_third_party_does_not_displace_the_answer_that_claw_brings():
+    for mark in ({}, {"tryfirst": True}):
+        plugins = {"alpha": plugin("register_context_engines", Engine("plain"), **mark)}
+        async with Harness(FakeProvider(), plugins=plugins) as harness:
+            assert harness.app.registry.engine.plugin == "context"
+            [line] = [line for line in harness.log_lines if "plugins.slots.context" in line]
+            assert "alpha" in line and "plugin context is used" in line
+
+
+async def test_without_a_choice_and_without_claws_own_the_first_in_order_is_in_force():
     plugins = {
         "alpha": plugin("register_context_engines", Engine("plain")),
         "beta": plugin("register_context_engines", Engine("clever")),
     }
-    async with Harness(FakeProvider(), plugins=plugins) as harness:
+    without = {"plugins": {"entries": {"context": {"enabled": False}}}}
+    async with Harness(FakeProvider(), plugins=plugins, config=without) as harness:
         assert harness.app.registry.engine.plugin == "alpha"
         assert any("plugins.slots.context" in line and "beta" in line for line in harness.log_lines)
+    async with Harness(FakeProvider(), plugins={"beta": plugins["beta"]}, config=without) as harness:
+        assert harness.app.registry.engine.plugin == "beta"
+        assert not any("plugins.slots" in line for line in harness.log_lines)
 
 
 async def test_a_slot_that_names_nobody_stops_the_start_with_its_key():
@@ -124,3 +138,76 @@ def test_hooks_list_shows_every_hook_with_who_answers_in_order(tmp_path):
     assert [one["position"] for one in sections] == sorted(one["position"] for one in sections)
     assert listed["register_context_engines"]["slot"] == "context"
     assert "read" in [one["name"] for one in listed["register_tools"]["answers"]]
+
+
+WINDOW = """
+from claw import hookimpl
+
+class Engine:
+    name, position = "window", 7
+
+    def wrap(self, call, turn):
+        return call
+
+    async def compact(self, turn, focus):
+        return ""
+
+    async def before_reset(self, turn):
+        pass
+
+class Mirror:
+    def on_event(self, event):
+        pass
+
+@hookimpl(tryfirst=True)
+def register_context_engines(config):
+    return [Engine()]
+
+@hookimpl
+def register_observers(config):
+    return [Mirror()]
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine with a second context engine, whose plugin id comes first."""
+    manifest = {"kinds": ["context", "observer"], "observers": ["mirror"]}
+    return Machine(tmp_path, [installed(tmp_path / "site", "acme", WINDOW, manifest)])
+
+
+def test_doctor_and_hooks_list_name_both_plugins_of_a_slot_until_one_is_chosen(machine):
+    findings = json.loads(machine.claw("doctor", "--json").out)["findings"]
+    [found] = [one for one in findings if one["kind"] == "slot"]
+    assert found["about"] == "acme" and "context" in found["problem"]
+    assert "plugins.slots.context context" in found["mend"]
+    listed = json.loads(machine.claw("hooks", "list", "--json").out)["hooks"]
+    [engines] = [one["answers"] for one in listed if one["hook"] == "register_context_engines"]
+    assert {one["plugin"]: one["inForce"] for one in engines} == {"acme": False, "context": True}
+
+    machine.configured("plugins: {slots: {context: window}}")
+    findings = json.loads(machine.claw("doctor", "--json").out)["findings"]
+    assert [one for one in findings if one["kind"] == "slot"] == []
+
+
+def test_plugins_info_shows_order_position_and_slot_of_each_contribution(machine):
+    info = json.loads(machine.claw("plugins", "info", "acme", "--json").out)
+    assert info["contributions"] == [
+        {
+            "hook": "register_context_engines", "name": "window", "order": 1, "position": 7, "slot": "context",
+            "inForce": False,
+        },
+        {
+            "hook": "register_observers", "name": "Mirror", "order": 1, "position": 100, "slot": "",
+            "inForce": True,
+        },
+    ]  # fmt: skip
+    text = machine.claw("plugins", "info", "acme").out
+    assert "register_context_engines: window, order 1, position 7, plugins.slots.context: inactive" in text
+    assert "register_observers: Mirror, order 1, position 100" in text
+
+
+def test_plugins_info_of_a_plugin_that_is_not_in_use_imports_nothing(machine):
+    machine.configured("plugins: {entries: {acme: {enabled: false}}}")
+    info = json.loads(machine.claw("plugins", "info", "acme", "--json").out)
+    assert info["state"] == "disabled" and info["contributions"] == []

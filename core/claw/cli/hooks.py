@@ -26,25 +26,25 @@ def _group() -> None:
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List every hook with the plugins that answer it, in the order in which they are asked."""
-    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
-    try:
-        hooks = [_described(running, hook) for hook in WANTED]
-        hooks += [
-            {
-                "hook": hook,
-                "slot": "",
-                "specifiedBy": plugin,
-                "answers": list(_answers(running.host.answers_to(hook))),
-            }
-            for hook, plugin in sorted(running.host.specified.items())
-        ]
-    finally:
-        asyncio.run(running.close())
+    hooks = answered_hooks()
     if as_json:
         document("hooks", {"hooks": hooks})
         return
     rows = [row for hook in hooks for row in _rows(hook)]
     table([t("hook"), t("order"), t("plugin"), t("name"), t("position"), t("note")], rows)
+
+
+def answered_hooks() -> list[dict[str, Any]]:
+    """Load the plugins in use; return every hook with its answers, in the order in which they are asked."""
+    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
+    try:
+        hooks = [_described(running, hook) for hook in WANTED]
+        for hook, plugin in sorted(running.host.specified.items()):
+            answers = list(_answers(running.host.answers_to(hook)))
+            hooks.append({"hook": hook, "slot": "", "specifiedBy": plugin, "answers": answers})
+    finally:
+        asyncio.run(running.close())
+    return hooks
 
 
 def _described(running: App, hook: str) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def _described(running: App, hook: str) -> dict[str, Any]:
 
 
 def _answers(answers: "tuple[Contribution[Any], ...]") -> Iterator[dict[str, Any]]:
-    for one in answers:
-        name = getattr(one.value, "name", "") or type(one.value).__name__
-        yield {"plugin": one.plugin, "name": str(name), "position": position_of(one.value), "inForce": True}
+    for order, one in enumerate(answers, 1):
+        name, position = getattr(one.value, "name", "") or type(one.value).__name__, position_of(one.value)
+        yield {"plugin": one.plugin, "name": str(name), "order": order, "position": position, "inForce": True}
 
 
 def _rows(hook: dict[str, Any]) -> Iterator[list[str]]:
@@ -70,12 +70,13 @@ def _rows(hook: dict[str, Any]) -> Iterator[list[str]]:
     if not hook["answers"]:
         slot = hook["slot"]
         yield [label, "", "", "", "", t("core's own") if slot else t("no plugin")]
-    for number, one in enumerate(hook["answers"], 1):
+    for one in hook["answers"]:
         notes = []
         if hook["slot"]:
             choice = t("active") if one["inForce"] else t("inactive")
             notes.append(f"{choice} (plugins.slots.{hook['slot']})")
         if hook["specifiedBy"]:
             notes.append(t("hook of plugin {id}", id=hook["specifiedBy"]))
-        yield [label, str(number), one["plugin"], one["name"], f"{one['position']:g}", ", ".join(notes)]
+        order, position = str(one["order"]), f"{one['position']:g}"
+        yield [label, order, one["plugin"], one["name"], position, ", ".join(notes)]
         label = ""

@@ -174,7 +174,7 @@ class PluginEntry(Section):
 
 
 class Slots(Section):
-    """``plugins.slots``: which plugin is in force where only one can be; empty = the first in order."""
+    """``plugins.slots``: which plugin is in force where only one can be; empty = claw's own, else the first in order."""
 
     models: str = Field("", description="Choice of model and key: a plugin id, or the name of its selector.")
     context: str = Field("", description="The context engine: a plugin id, or its name.")

@@ -9,7 +9,8 @@ true`` the start stops. Each hook has 10 s.
 Answers are joined in order of ``position`` (a number on the object, 100 when absent), then plugin id;
 ``@hookimpl(tryfirst=True)`` and ``trylast=True`` put a plugin before or behind all positions. Of a hook with a *slot*
 one answer is in force: the operator chooses it with ``plugins.slots.SLOT: NAME`` (the object's ``name`` or the
-plugin's id), else it is the first in order. ``claw hooks list`` prints who answers each hook, in which order.
+plugin's id), else it is that of claw's own plugin, else the first in order. ``claw hooks list`` prints who answers each
+hook, in which order.
 
 A plugin may specify hooks of its own: its package has an attribute ``hookspecs``, a module (or any object) with
 functions marked ``@hookspec`` that take ``config`` and nothing else. Every loaded plugin with a ``@hookimpl`` of that

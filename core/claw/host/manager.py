@@ -182,13 +182,7 @@ class Host:
         if not isinstance(module, ModuleType):
             raise TypeError(f"it puts {type(module).__name__} in the place of its package")
         for name in crash_guard.replaced_functions(before, crash_guard.function_ids()):
-            self._note(
-                t(
-                    "plugin {id} replaced claw's function {name}",
-                    id=plugin,
-                    name=name,
-                )
-            )
+            self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
         i18n.add_translations(package)
         return module
 
@@ -362,7 +356,8 @@ class Host:
         return self.ordered(hook)
 
     def chosen(self, slot: str) -> Contribution[Any] | None:
-        """Return the answer of a slot in force: the one that the file names, else the first in order.
+        """Return the answer of a slot in force: the one that the file names, else that of a standard plugin, else the
+        first in order.
 
         :raises ConfigError: the file names one that no loaded plugin brings.
         """
@@ -381,14 +376,16 @@ class Host:
                 name=wanted,
                 known=known,
             )
-        if len(answers) > 1 and not self._stands:
-            first, *others = (one.plugin for one in answers)
+        own = {state.id for state in self.standings if state.found.is_standard}
+        used = min(answers, key=lambda one: one.plugin not in own, default=None)
+        if used and len(answers) > 1 and not self._stands:
             template = (
                 "{slot}: plugin {first} is used; {others} would fit too. To choose: claw config "
                 "set plugins.slots.{slot} NAME"
             )
-            self._note(t(template, slot=slot, first=first, others=", ".join(others)))
-        return answers[0] if answers else None
+            others = ", ".join(one.plugin for one in answers if one is not used)
+            self._note(t(template, slot=slot, first=used.plugin, others=others))
+        return used
 
     def _by_name(
         self, wanted: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)

@@ -143,7 +143,8 @@ class Manifest(ManifestPart, frozen=True):
         plugin's own package. It is imported when a file has the key and the plugin is in use. A key without a model is
         one that core describes, or is checked by the plugin alone.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
-        and ``enabled: false`` hold for it). Only claw's own distributions may say so.
+        and ``enabled: false`` hold for it), and its answer to a hook with a slot is in force until ``plugins.slots``
+        chooses another. Only claw's own distributions may say so.
     :param operator: its commands repair a claw that does not start, so they run even when the plugin is disabled, blocked
         or quarantined, or when the config file is wrong. Only claw's own distributions may say so.
     :param schema: address of a JSON Schema, for your editor.
@@ -229,6 +230,11 @@ class InstalledPlugin:
     def is_operator(self) -> bool:
         """True if its commands run whatever its state is."""
         return bool(self.manifest and self.manifest.operator and self.id in FIRST_PARTY)
+
+    @property
+    def is_standard(self) -> bool:
+        """True if it is a part of claw that was taken out of core."""
+        return bool(self.manifest and self.manifest.standard and self.id in FIRST_PARTY)
 
 
 def parse_manifest(text: str, plugin: str) -> Manifest:

@@ -15,7 +15,7 @@ from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
-from claw.host.manifest import API_VERSION, FIRST_PARTY, InstalledPlugin, Manifest, api_matches, providers_of
+from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 
@@ -99,8 +99,7 @@ def _state_of(
         return PluginState(found, DISABLED, why, fix=mend)
     if found.id in wanted.deny:
         return PluginState(found, BLOCKED, t("plugins.deny names it"), fix=t("remove it from plugins.deny"))
-    standard = found.manifest is not None and found.manifest.standard and found.id in FIRST_PARTY
-    if wanted.allow is not None and found.id not in wanted.allow and not standard:
+    if wanted.allow is not None and found.id not in wanted.allow and not found.is_standard:
         mend = t("claw config set 'plugins.allow[]' {id}", id=found.id)
         return PluginState(found, BLOCKED, t("plugins.allow does not name it"), fix=mend)
     if fault := found.fault:

@@ -19,7 +19,7 @@ from claw.runtime import (
     parse_session,
 )
 
-from claw_admin.doctor.plugin_checks import check_unloaded, name_conflicts
+from claw_admin.doctor.plugin_checks import check_unloaded, name_conflicts, slot_conflicts
 
 _SECRET_FILES = (
     *("config.yaml", "config.yml", "config.json", "config.last-good", "gateway.env"),
@@ -50,6 +50,7 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
     for state in setup.plugin_states:
         yield from check_unloaded(state, wanted, environ)
     yield from name_conflicts(setup.found)
+    yield from slot_conflicts(setup.plugin_states, setup.config.settings.plugins.slots.chosen())
     for conflict in judge_tools(setup.facts, (), RunFacts()).conflicts:
         yield Finding(conflict.fact.plugin or conflict.fact.supplier, "conflict", str(conflict), grave=False)
 

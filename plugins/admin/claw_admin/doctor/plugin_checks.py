@@ -9,9 +9,12 @@ from claw import Finding, t
 from claw.runtime import (
     ANY_ENDPOINT,
     DISABLED,
+    IDLE,
     INCOMPATIBLE,
+    KIND_OF_HOOK,
     LOADED,
     QUARANTINED,
+    SLOTS,
     ConfigOutline,
     InstalledPlugin,
     Manifest,
@@ -80,6 +83,24 @@ def name_conflicts(found: Sequence[InstalledPlugin]) -> Iterator[Finding]:
                           name=name, second=one.id, first=first)  # fmt: skip
                 fix = t("claw config set plugins.entries.{id}.enabled false", id=one.id)
                 yield Finding(one.id, "conflict", why, fix)
+
+
+def slot_conflicts(states: Sequence[PluginState], slots: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the slots that several usable plugins fill, while the operator has chosen none of them.
+
+    :param slots: ``plugins.slots``: slot → the chosen name.
+    """
+    for slot, hook in SLOTS.items():
+        kind = KIND_OF_HOOK[hook]
+        filling = [
+            state for state in states
+            if state.state in (LOADED, IDLE) and state.found.manifest and kind in state.found.manifest.kinds
+        ]  # fmt: skip
+        if len(filling) > 1 and not slots.get(slot):
+            ids = [state.id for state in sorted(filling, key=lambda state: not state.found.is_standard)]
+            why = t("several plugins fill the slot {slot}: {ids}", slot=slot, ids=", ".join(ids))
+            fix = t("claw config set plugins.slots.{slot} {id}", slot=slot, id=ids[0])
+            yield Finding(ids[-1], "slot", why, fix, grave=False)
 
 
 def compare_with_probe(
