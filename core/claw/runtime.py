@@ -73,7 +73,7 @@ _NAMES = {
         "find_record normalise_distribution unusable_lock"
     ),
     "claw.host.isolation": (
-        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception is_own_exit reserved_stdout "
+        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception in_loop is_own_exit reserved_stdout "
         "run_bounded within"
     ),
     "claw.host.manager": "Host",

@@ -229,6 +229,7 @@ from claw.host.isolation import (
     ReusableTimeout as ReusableTimeout,
     Timeouts as Timeouts,
     describe_exception as describe_exception,
+    in_loop as in_loop,
     is_own_exit as is_own_exit,
     reserved_stdout as reserved_stdout,
     run_bounded as run_bounded,

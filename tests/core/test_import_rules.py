@@ -242,15 +242,15 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
 
 
 BUDGETS = {
-    "claw": 701,
-    "claw.agent": 2587,
+    "claw": 688,
+    "claw.agent": 2569,
     "claw.cli": 1161,
-    "claw.config": 2401,
-    "claw.contracts": 1605,
-    "claw.host": 2380,
-    "claw.policy": 1134,
-    "claw.security": 2005,
-    "claw.storage": 1500,
+    "claw.config": 2387,
+    "claw.contracts": 1593,
+    "claw.host": 2407,
+    "claw.policy": 1090,
+    "claw.security": 1996,
+    "claw.storage": 1481,
     "claw_admin": 2560,
     "claw_anthropic": 406,
     "claw_approvals": 650,

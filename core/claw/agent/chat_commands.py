@@ -23,7 +23,7 @@ from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.messages import Inbound
 from claw.contracts.provider import KnownModels
 from claw.host.calls import FIX
-from claw.host.isolation import describe_exception
+from claw.host.isolation import describe_exception, in_loop
 from claw.host.manager import Host
 from claw.host.registry import BUILTIN, Contribution
 from claw.host.worker import PluginWorker
@@ -148,14 +148,7 @@ class _ConversationView:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._conversation, name)
-        if not inspect.iscoroutinefunction(value):
-            return value
-
-        async def call(*values: Any, **named: Any) -> Any:
-            step = asyncio.run_coroutine_threadsafe(value(*values, **named), self._loop)
-            return await asyncio.wrap_future(step)
-
-        return call
+        return in_loop(self._loop, value) if inspect.iscoroutinefunction(value) else value
 
 
 class ChatConversation:

@@ -321,7 +321,7 @@ class CallApproval:
         if not self._caller.may_ask:
             return Decision("nobody", t("it needs approval, and no one can be asked here"))
         runtime = self._caller.runtime
-        return await ask_approver(request, runtime.registry.approver, runtime.log)
+        return await ask_approver(request, runtime.registry.approver, runtime.worker, runtime.log)
 
     @cached_property
     def _digest_context(self) -> tuple[str, ...]:

@@ -309,7 +309,10 @@ class ContextEngine(Protocol):
 
 
 class Approver(Protocol):
-    """A way to ask a person about a tool call. It runs in claw's event loop, so it must not block.
+    """A way to ask a person about a tool call.
+
+    ``ask`` runs in the event loop of its plugin and waits as long as it needs; one that blocks that loop is given up, and
+    the call is refused. All else runs in claw's own loop.
 
     It may have ``attach(runtime)``, called before the first turn; ``withdraw(session_key) -> int``, which closes the open
     requests of a conversation; ``ask_at_terminal(write)``, called at a terminal with a function that prints lines. One
@@ -327,7 +330,8 @@ class Approver(Protocol):
 class ChatApprover(Approver, Protocol):
     """An approver whose requests are sent to chats, and answered there with buttons.
 
-    The process that serves the chats sets ``show_request``; it returns false when a request could not be shown.
+    The process that serves the chats sets ``show_request``, which may be called from the plugin's loop; it returns false
+    when a request could not be shown.
     """
 
     show_request: Callable[[PendingApproval], Awaitable[bool]] | None

@@ -3,9 +3,10 @@
 A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
 """
 
+import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -98,14 +99,16 @@ def _those_for(
 
 
 async def ask_approver(
-    request: ApprovalRequest, approver: Contribution[Approver] | None, log: Complain
+    request: ApprovalRequest, approver: Contribution[Approver] | None, worker: PluginWorker, log: Complain
 ) -> Decision:
-    """Ask a person by way of the approver. Without one, and whatever one does that is no answer, the call is refused."""
+    """Ask a person by way of the approver, in the loop of its plugin. Without one, and whatever one does that is no
+    answer, the call is refused. A person may take any time; an approver that blocks its loop is given up.
+    """
     if approver is None:
         template = "it needs approval, and no plugin in use asks for it (claw-approvals does)"
         return Decision("nobody", t(template))
     try:
-        decision = await isolated(approver.value.ask(request))
+        decision = await _call_unless_blocked(approver.value.ask, request, worker, approver.plugin)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
             raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
     except Exception as why:  # noqa: BLE001 - a plugin's code
@@ -113,6 +116,35 @@ async def ask_approver(
     if decision.allowed or decision.reason:
         return decision
     return replace(decision, reason=t("the user was asked and did not allow it"))
+
+
+async def _call_unless_blocked(
+    step: Callable[[T], Awaitable[Any]], value: T, worker: PluginWorker, who: str
+) -> Any:
+    """Await ``step(value)`` in the loop of plugin ``who``, for as long as that loop is not blocked.
+
+    :raises TimeoutError: it is blocked, and was abandoned. All other exceptions of the step pass through.
+    """
+
+    async def run() -> Any:
+        return await isolated(step(value))
+
+    find_loop = partial(
+        worker.call, asyncio.get_running_loop, seconds=worker.timeouts.review_seconds, who=who
+    )
+    future = asyncio.run_coroutine_threadsafe(run(), await find_loop())
+    ended = asyncio.wrap_future(future)
+    try:
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=worker.timeouts.review_seconds)
+            if not ended.done():
+                await find_loop()
+        return ended.result()
+    except asyncio.CancelledError:
+        future.cancel()
+        with contextlib.suppress(TimeoutError):
+            await find_loop()  # the step has seen its cancellation
+        raise
 
 
 def describe_malformed(call: ToolCall, middleware: Sequence[Contribution[ProviderMiddleware]]) -> str:

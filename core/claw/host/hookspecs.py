@@ -255,7 +255,7 @@ def register_approvers(config: "PluginConfig") -> "Iterable[extensions.Approver]
 
     :when: for each call that the policy, a setting or a reviewer puts before a person.
     :order: slot ``approvals``: one is in force.
-    :limits: it waits as long as it needs; it is cancelled with the turn.
+    :limits: it waits as long as it needs, in its own loop, which it must not block; it is cancelled with the turn.
     :failure: the call is refused.
     :default: every such call is refused, and the text names the package that asks. Since 0.2.
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
@@ -147,6 +147,20 @@ async def isolated(step: Awaitable[T]) -> T:
         if is_own_exit(why):
             raise
         raise ProcessExitRaised(describe_exception(why)) from why
+
+
+def in_loop(
+    loop: asyncio.AbstractEventLoop, step: Callable[..., Coroutine[Any, Any, T]], *first: Any
+) -> Callable[..., Awaitable[T]]:
+    """Return a coroutine function that runs ``step(*first, …)`` in ``loop``, whichever loop calls it."""
+
+    async def call(*values: Any, **named: Any) -> T:
+        if asyncio.get_running_loop() is loop:
+            return await step(*first, *values, **named)
+        running = asyncio.run_coroutine_threadsafe(step(*first, *values, **named), loop)
+        return await asyncio.wrap_future(running)
+
+    return call
 
 
 async def within(

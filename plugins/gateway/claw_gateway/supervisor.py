@@ -42,6 +42,7 @@ from claw.runtime import (
     channel_key,
     check_tool_choice,
     describe_exception,
+    in_loop,
     is_own_exit,
     retry_until_written,
     run_turn,
@@ -97,11 +98,8 @@ class ChannelServer:
 
     def __init__(self, app: App) -> None:
         self.app, self._timeouts, self._open = app, app.timeouts, True
-        self._unserved, self._unheard, self._failed = (
-            accounts_not_served(app),
-            channels_without_listener(app),
-            set[str](),
-        )
+        self._unserved, self._unheard = accounts_not_served(app), channels_without_listener(app)
+        self._failed: set[str] = set()
         self._journal = journal_of(app.runtime)
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
@@ -437,7 +435,7 @@ class ChannelServer:
     def _connect_approver(self, app: App) -> None:
         """Send the requests of an app's approver to the chats; turns of the app before it may still run."""
         if (one := app.runtime.registry.approver) and isinstance(one.value, ChatApprover):
-            one.value.show_request = partial(self._show_request, one.value)
+            one.value.show_request = in_loop(asyncio.get_running_loop(), self._show_request, one.value)
             self._approvers = [*self._approvers[-1:], one.value]
 
     async def _show_request(self, approver: ChatApprover, question: PendingApproval) -> bool:

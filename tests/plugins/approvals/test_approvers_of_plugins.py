@@ -1,11 +1,14 @@
 """Approvers of plugins: who is asked, and the guards that hold without one, whatever it answers, and when it fails."""
 
+import asyncio
+import time
 from typing import Any
 
 import claw_tools_std
 import pytest
 from claw import ApprovalRequest, Decision, Review, ToolContext, hookimpl, tool
 from claw.contracts.errors import ConfigError
+from claw.host.isolation import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 
 MISSING = "no plugin in use asks for it (claw-approvals does)"
@@ -181,3 +184,61 @@ async def test_secrets_are_masked_in_what_an_approver_is_shown() -> None:
     async with harness_of(model, wipe, config=config, third=approver) as harness:
         await harness.send("clean up")
     assert approver.requests[0].shown == "folder: ***"
+
+
+async def test_an_approver_that_blocks_is_given_up_and_holds_nobody_else_up() -> None:
+    class Blocking(Approver):
+        async def ask(self, request: ApprovalRequest) -> Any:
+            time.sleep(3)
+            return Decision("once")
+
+    model, wipe = wiping()
+    config = {"plugins": {"slots": {"approvals": "third"}}}
+    async with harness_of(model, wipe, config=config, third=Blocking(None)) as harness:
+        harness.app.runtime.worker.timeouts = Timeouts(review_seconds=0.3, worker_seconds=0.2)
+        began, ticks = time.monotonic(), 0
+        turn = asyncio.ensure_future(harness.send("clean up"))
+        while not turn.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        assert time.monotonic() - began < 2.5 and ticks > 10, "claw's own loop went on meanwhile"
+    assert wipe.calls == [] and "did not answer within 0.3 s" in refusal(model)
+
+
+async def test_an_approver_may_wait_for_a_person_longer_than_any_limit() -> None:
+    class Patient(Approver):
+        async def ask(self, request: ApprovalRequest) -> Any:
+            await asyncio.sleep(0.5)
+            return Decision("once")
+
+    model, wipe = wiping()
+    config = {"plugins": {"slots": {"approvals": "third"}}}
+    async with harness_of(model, wipe, config=config, third=Patient(None)) as harness:
+        harness.app.runtime.worker.timeouts = Timeouts(review_seconds=0.1, worker_seconds=0.2)
+        await harness.send("clean up")
+    assert wipe.calls == [{"folder": "build"}]
+
+
+async def test_a_turn_that_is_stopped_cancels_the_wait_for_a_person() -> None:
+    class Waiting(Approver):
+        ended = ""
+
+        async def ask(self, request: ApprovalRequest) -> Any:
+            self.requests.append(request)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.ended = "cancelled"
+                raise
+
+    model, wipe = wiping()
+    approver = Waiting(None)
+    config = {"plugins": {"slots": {"approvals": "third"}}}
+    async with harness_of(model, wipe, config=config, third=approver) as harness:
+        turn = asyncio.ensure_future(harness.send("clean up"))
+        while not approver.requests:
+            await asyncio.sleep(0.01)
+        turn.cancel()
+        await asyncio.wait({turn})
+        assert turn.cancelled() and approver.ended == "cancelled"
+    assert wipe.calls == []
