@@ -105,8 +105,9 @@ async def ask_approver(
     answer, the call is refused. A person may take any time; an approver that blocks its loop is given up.
     """
     if approver is None:
-        template = "it needs approval, and no plugin in use asks for it (claw-approvals does)"
-        return Decision("nobody", t(template))
+        return Decision(
+            "nobody", t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
+        )
     try:
         decision = await _call_unless_blocked(approver.value.ask, request, worker, approver.plugin)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
@@ -129,16 +130,13 @@ async def _call_unless_blocked(
     async def run() -> Any:
         return await isolated(step(value))
 
-    find_loop = partial(
-        worker.call, asyncio.get_running_loop, seconds=worker.timeouts.review_seconds, who=who
-    )
+    seconds = worker.timeouts.review_seconds
+    find_loop = partial(worker.call, asyncio.get_running_loop, seconds=seconds, who=who)
     future = asyncio.run_coroutine_threadsafe(run(), await find_loop())
     ended = asyncio.wrap_future(future)
     try:
-        while not ended.done():
-            await asyncio.wait({ended}, timeout=worker.timeouts.review_seconds)
-            if not ended.done():
-                await find_loop()
+        while not (await asyncio.wait({ended}, timeout=seconds))[0]:
+            await find_loop()
         return ended.result()
     except asyncio.CancelledError:
         future.cancel()
