@@ -105,9 +105,8 @@ async def ask_approver(
     answer, the call is refused. A person may take any time; an approver that blocks its loop is given up.
     """
     if approver is None:
-        return Decision(
-            "nobody", t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
-        )
+        why_not = t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
+        return Decision("nobody", why_not)
     try:
         decision = await _call_unless_blocked(approver.value.ask, request, worker, approver.plugin)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
@@ -201,12 +200,10 @@ async def review_tool_result(
             continue
         try:
             seconds = worker.timeouts.review_seconds
-            changed = (
-                await worker.call(after, call, result, context, seconds=seconds, who=one.plugin) or result
-            )
-            if not isinstance(changed, ToolResult):
+            changed = await worker.call(after, call, result, context, seconds=seconds, who=one.plugin)
+            if not isinstance(changed or result, ToolResult):
                 raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
-            result = changed
+            result = changed or result
         except Exception as why:  # noqa: BLE001 - plugin code
             result = ToolResult(_failed("its reviewer failed: {why}", one, why, log), is_error=True)
     return result
