@@ -121,8 +121,8 @@ class ProviderError(ClawError):
     """A model call failed.
 
     :param reason: one of auth, auth_permanent, permission, billing, rate_limit, overloaded, server, network, tls,
-        truncated, timeout, context_overflow, request_too_large, bad_request, model_not_found, session_expired, empty
-        (no text and no tool call), unknown.
+        truncated, timeout, context_overflow, request_too_large, bad_request, content_filter, model_not_found,
+        session_expired, empty (no text and no tool call), unknown.
     :param retryable: the same request may succeed later. Fallback to another model is decided separately.
     :param status: HTTP status, when there was one.
     :param retry_after_seconds: what the service asked for.

@@ -20,7 +20,14 @@ _REASONS = {
     "DEADLINE_EXCEEDED": "timeout",
     "INTERNAL": "server",
 }
-_KEY_WORDS = ("api key not valid", "api key expired", "api_key_invalid", "api key not found")
+_KEY_WORDS = (
+    "api key not valid",
+    "api key expired",
+    "api_key_invalid",
+    "api key not found",
+    "unregistered callers",
+)
+_PLACE_WORDS = ("location is not supported",)
 _CREDIT_WORDS = ("credits are depleted", "billing account", "enable billing")
 
 
@@ -57,6 +64,8 @@ def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
         return "auth"
     if any(words in low for words in _CREDIT_WORDS):
         return "billing"
+    if any(words in low for words in _PLACE_WORDS):
+        return "permission"
     return _REASONS.get(word, "")
 
 

@@ -38,7 +38,7 @@ from claw_models.key_pool import KeyPool
 _RAISED_AT_ONCE = frozenset({"context_overflow", "request_too_large"})
 """Failures that no other model cures; a shorter history does."""
 _RETRIED_ONCE = frozenset({"server", "network", "truncated", "empty"})
-_SAME_FOR_EVERY_KEY = frozenset({"bad_request", "model_not_found", "empty"})
+_SAME_FOR_EVERY_KEY = frozenset({"bad_request", "content_filter", "model_not_found", "empty"})
 """Failures that another key of the same model would meet too."""
 _RETRY_PAUSE_SECONDS = (0.5, 1.5)
 _NOTICE_SECONDS = 3.0

@@ -11,6 +11,8 @@ import msgspec
 from claw import ProviderError
 from claw.runtime import SYSTEM_CLOCK, with_ellipsis
 
+from claw_provider_sdk.error_families import kind_words, says
+
 MIN_SECRET_CHARS = 4
 
 _TRY_LATER = "try again later, or name a second model under agents.defaults.model.fallbacks"
@@ -33,6 +35,7 @@ _PROBLEMS = {
     "context_overflow": ("the conversation is too long for this model{said}", _BEGIN_NEW),
     "request_too_large": ("the request is too large{said}", "begin a new conversation (/new), or send less"),
     "bad_request": ("the service rejected the request{said}", _CHECK_SETTINGS),
+    "content_filter": ("the service's content filter refused this{said}", "rephrase it, or use another model"),
     "model_not_found": ("the service does not know this model{said}", "check its name, and providers.{name}.baseUrl"),
     "no_path": (
         "the service does not know this address{said}",
@@ -48,29 +51,9 @@ _TRUSTED_CHARS = 512
 """A longer text about money, or with a number in it, is prose and proves nothing."""
 _READ_CHARS = 4000
 
-# Patterns stay text until a call fails: compiling them all would cost a start 10 ms of CPU.
-_OVERFLOW = (
-    r"context[ _]length[ _]exceeded|context[ _]?window[ _]?exceeded|request_too_large|^\W*413\b"
-    r"|context (?:window )?overflow|(?:context|window) exceed|exceeds?\b.{0,40}\bcontext (?:window|size|length)"
-    r"|maximum context length|context length of only"
-    r"|(?:prompt|input|messages?|context)\b.{0,40}\btoo (?:long|large)"
-    r"|(?:prompt|input|request|messages?)\b.{0,60}\b(?:exceed\w*|over|resulted in)\b.{0,60}"
-    r"\b(?:tokens?|limit|maximum|window|context)"
-    r"|input token count\b.{0,40}\bonly supports|\btoken limit|tokens? > \d+"
-    r"|上下文(?:窗口)?(?:过长|长度超|超)|压缩上下文"
-)
-_NOT_OVERFLOW = (
-    r"rate.?limit|tokens? per minute|requests? per minute|\btpm\b|too many requests|throttl|quota|^\W*429\b"
-    r"|too small|requires? reasoning|array too long"
-)
-_BILLING = (
-    r"insufficient[ _](?:quota|balance|credits?)|credit balance|exceeded your current quota|requires more credits"
-    r"|payment required|billing_error|billing_not_active|余额不足"
-)
-_KEY_REFUSED = r"\b(?:incorrect|invalid) api key|api[ _]key[ _](?:not valid|invalid)"
 _PERMANENT = (
     r"revoked|deactivated|(?:key|account) has been disabled|^\s*(?:\w+ )?invalid_api_key\s*$|could not authenticate"
-    r"|permission_error|invalid_grant"
+    r"|permission[_ ]error|invalid[_ ]grant"
 )
 _SESSION = (
     r"\b(?:session|conversation) (?:(?:id|was|has|is) )*(?:not found|expired|does not exist|invalid)"
@@ -84,33 +67,26 @@ _NO_PATH = (
     r"|^\W*method not allowed"
 )
 _IMAGE = r"\bimage\b.{0,80}\b(?:dimensions?|exceeds?|too large)"
+_FORMAT = (
+    r"string should match pattern|tool_use|tool[ _]call[ _]id|roles must alternate|invalid request format"
+)
+_TRUNCATED = r"without sending (?:any )?chunks|stop reason: (?:abort|error)|^\W*terminated\b"
+_SERVER = r"internal server error|service unavailable|\bapi[_ ]error|server[_ ]error"
+_NETWORK = (
+    r"connection error|network (?:error|request failed)|socket hang up|fetch failed|connection failure"
+    r"|\bE(?:TIMEDOUT|SOCKETTIMEDOUT|CONN(?:RESET|ABORTED|REFUSED)|NETUNREACH|HOSTUNREACH|NETRESET|AI_AGAIN|PIPE"
+    r"|HOSTDOWN)\b|\bENOTFOUND\b"
+)
+# Without a status, the first that fits; a name without a pattern is a family of ``error_families``.
 _BY_TEXT = (
-    ("session_expired", _SESSION),
-    ("model_not_found", r"unknown model|model[_ ]not[_ ]found|not_found_error|invalid model(?! reference)\b"
-     r"|\bmodels?\b.{0,80}?(?:does not exist|not found)"),
-    ("rate_limit", r"rate[ _-]?limit|too many requests|(?<!insufficient_)quota|resource (?:has been )?exhausted"
-     r"|resource_exhausted|usage limit|model_cooldown|(?:tokens|requests) per (?:min|day)|\btpm\b|throttl"
-     r"|请求过于频繁"),
-    ("overloaded", r"overloaded|service unavailable|high demand|\bcapacity\b"),
-    ("bad_request", r"string should match pattern|tool_use|tool[ _]call[ _]id|roles must alternate"
-     r"|invalid request format"),
-    ("billing", rf"{_BILLING}|\bbilling\b"),
-    ("truncated", r"without sending (?:any )?chunks|stop reason: (?:abort|error)|^\W*terminated\b"),
-    ("server", r"internal server error|\bapi_error|server_error"),
-    ("timeout", r"timed out|time-?out|deadline[ _](?:exceeded|expired)"
-     r"|^(?:AbortError )?\W*request (?:was )?aborted\W*$"),
-    ("network", r"connection error|network (?:error|request failed)|socket hang up|fetch failed|connection failure"
-     r"|\bE(?:TIMEDOUT|SOCKETTIMEDOUT|CONN(?:RESET|ABORTED|REFUSED)|NETUNREACH|HOSTUNREACH|NETRESET|AI_AGAIN|PIPE"
-     r"|HOSTDOWN)\b|\bENOTFOUND\b"),
-    ("auth_permanent", _PERMANENT),
-    ("auth", rf"{_KEY_REFUSED}|api key\b.{{0,30}}\binvalid|invalid token|authenticat|unauthorized|forbidden"
-     r"|access denied|\b(?:token|key|credential)s?\b.{0,30}\bexpired|no (?:auth )?(?:credentials|api key)"
-     r"|missing scopes|insufficient permissions"),
-    ("bad_request", r"invalid_request|BadRequest"),
+    ("session_expired", _SESSION), ("content_filter", ""), ("model_not_found", ""), ("rate_limit", ""),
+    ("overloaded", ""), ("bad_request", _FORMAT), ("truncated", _TRUNCATED), ("server", _SERVER),
+    ("timeout", ""), ("network", _NETWORK), ("auth_permanent", _PERMANENT), ("auth", ""), ("permission", ""),
+    ("bad_request", r"invalid[_ ]request|bad ?request"),
 )  # fmt: skip
 _BY_STATUS = {
     402: "billing", 404: "model_not_found", 408: "timeout", 413: "request_too_large", 429: "rate_limit",
-    529: "overloaded",
+    504: "timeout", 524: "timeout", 529: "overloaded",
 }  # fmt: skip
 _CONFLICT = ("unknown", 409)  # a conflict with another request: the vendors' own clients retry
 _AMBIGUOUS = frozenset({409, 499})
@@ -155,21 +131,21 @@ def provider_error(
 def reason_of(status: int | None, kind: str, text: str) -> str:
     """Classify a failure by its status, the service's name for it, and its text; the first that fits.
 
-    Sources: the error pages of both vendors' API references; what compatible servers send
-    (``tests/fixtures``).
+    Sources and recall for each class: ``tests/cases/data/service_errors.jsonl`` and bench/README.md.
 
     :param kind: error type and code, as the service or its library writes them.
     """
     text = text[:_READ_CHARS]
+    kind = kind_words(kind)
     words = f"{kind} {text}".strip()
     short = len(text) <= _TRUSTED_CHARS
     if status in (None, 200) and short and (number := _match(_NUMBER, text)):
         status = int(number[1])
-    if short and _match(_BILLING, words) and status not in (401, 403, 404):
+    if status not in (401, 404) and ((short and says("billing", words)) or "arrear" in kind):
         return "billing"
-    if status == 413 or "request_too_large" in kind:
+    if status == 413 or "request too large" in kind:
         return "request_too_large"
-    if status == 429 or "rate_limit" in kind:
+    if status == 429 or "rate limit" in kind:
         return "rate_limit"
     if status in (None, 200, 400, 422, 500) and is_overflow(words):
         return "context_overflow"
@@ -177,8 +153,8 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
         return _by_status(status, kind, text)
     if _match(_IMAGE, text):
         return "unknown"
-    found = (reason for reason, pattern in _BY_TEXT if _match(pattern, words))
-    return next((reason for reason in found if reason != "billing" or short), "unknown")
+    fits = (reason for reason, own in _BY_TEXT if (_match(own, words) if own else says(reason, words)))
+    return next(fits, "unknown")
 
 
 def _by_status(status: int, kind: str, text: str) -> str:
@@ -186,23 +162,34 @@ def _by_status(status: int, kind: str, text: str) -> str:
     if status < 400:
         return "bad_request"  # a redirect: the key is not sent on
     if status in (401, 403):
-        plain = "auth" if status == 401 or "authentication" in kind else "permission"
+        if status == 403 and says("content_filter", words):
+            return "content_filter"
+        plain = "auth" if status == 401 or "authentication" in kind or says("key", words) else "permission"
         return "auth_permanent" if _match(_PERMANENT, words) else plain
-    if status == 500 and _match(_NO_MEDIA, text):
-        return "bad_request"
     if status >= 500:
-        return "overloaded" if status == 529 or "overloaded" in words.lower() else "server"
-    if status in (400, 422) and _match(_KEY_REFUSED, words):
-        return "auth"
+        return _by_server_error(status, words)
+    if status in (400, 422, 451):
+        families = ("content_filter", "key", "model_not_found", "rate_limit", "permission")
+        found = next((family for family in families if says(family, words)), "bad_request")
+        return "auth" if found == "key" else found
     if status == 410:
         return "session_expired" if _match(_SESSION, text) else "timeout"
     return _BY_STATUS.get(status, "bad_request")
 
 
+def _by_server_error(status: int, words: str) -> str:
+    if status == 500 and _match(_NO_MEDIA, words):
+        return "bad_request"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    families = ("overloaded", "rate_limit", "timeout")
+    return next((family for family in families if says(family, words)), "server")
+
+
 def is_overflow(text: str) -> bool:
     """Return true if a text says that the input is too long for the model, and not about rates or quotas."""
     text = text[:_READ_CHARS]
-    return bool(_match(_OVERFLOW, text)) and not _match(_NOT_OVERFLOW, text) and not _match(_IMAGE, text)
+    return says("context_overflow", text) and not says("not_overflow", text) and not _match(_IMAGE, text)
 
 
 def failure_said(

@@ -144,7 +144,7 @@ def test_without_credit_nobody_asks_until_somebody_has_paid():
 
 
 @pytest.mark.parametrize(
-    "reason", ["network", "bad_request", "context_overflow", "model_not_found", "truncated"]
+    "reason", ["network", "bad_request", "content_filter", "context_overflow", "model_not_found", "truncated"]
 )
 def test_what_is_not_the_key_s_fault_does_not_make_it_rest(reason: str):
     keys = KeyPool(None, Time().clock)
