@@ -41,7 +41,7 @@ FAMILIES = {
     ),
     "rate_limit": (
         r"rate[ _-]?(?:limit|quota|increased)",
-        r"too many (?:requests|tokens|concurrent)",
+        r"too many (?:requests|calls|concurrent)|too many tokens\b.{0,40}\b(?:wait|later|per)\b",
         r"(?<!insufficient )(?<!insufficient_)quota",
         r"resource[ _](?:has been )?exhausted",
         r"usage limit",
@@ -51,7 +51,7 @@ FAMILIES = {
         r"throttl",
         r"slow down",
         r"请求(?:过于|太|过)?(?:频繁|多|过快)|限流|限速",
-        r"(?:速率|频率|并发|次数).{0,8}(?:限制|上限|超|过)",
+        r"(?:速率|频率|并发|次数|流量|使用|调用).{0,8}(?:限制|上限|超限|超过|过高|过快)|限额",
     ),
     "context_overflow": (
         rf"{_CONTEXT}.{{0,60}}{_LONG}",
@@ -63,9 +63,11 @@ FAMILIES = {
         rf"{_INPUT}.{{0,60}}\b(?:over|resulted in)\b.{{0,60}}{_SIZE}",
         r"input token count\b.{0,40}\bonly supports",
         r"\btoken limit|tokens? > \d+|tokens? (?:count )?(?:length )?exceed",
-        r"range of input length",
+        r"too many tokens\b(?!.{0,40}\b(?:wait|later|per|max tokens)\b)",
+        r"range of input length|\b(?:max|maximum) (?:input|prompt) (?:characters|tokens)",
+        r"\b(?:tokens|characters) too long",
         r"request_too_large|^\W*413\b",
-        rf"(?:输入|提示词?|消息|文本).{{0,20}}{_LONG}",
+        rf"(?:输入|提示词?|消息|文本|prompt).{{0,20}}{_LONG}",
         r"压缩上下文",
     ),
     "not_overflow": (
@@ -80,7 +82,7 @@ FAMILIES = {
         r"flagged|invalid[ _]prompt",
         r"responsible ?ai",
         r"(?:safety|moderation|risk)[ _](?:filter|system|polic|settings?|control|check)",
-        r"敏感|违规|不安全|内容安全|审核",
+        r"敏感|涉敏|违规|不安全|内容安全|审核",
     ),
     "key": (  # about the key itself, whatever the status
         rf"\b{_BAD} (?:or \w+ )?(?:your )?{_KEY}",
@@ -93,12 +95,13 @@ FAMILIES = {
         rf"\b{_KEY}\b.{{0,40}}\b(?:not valid|invalid|not found|expired|incorrect|missing|required)",
         r"\b(?:provide|pass|set|without|no)\b.{0,20}\bapi key",
         r"invalid token|token (?:has )?expired|\bexpired\b.{0,20}\btoken",
-        r"authenticat|unauthori[sz]ed|no (?:auth )?credentials|missing scopes",
+        r"authenticat|unauthori[sz]ed|not authori[sz]ed(?! to\b)|no (?:auth )?credentials|missing scopes",
+        r"\b(?:certification|authori[sz]ation|verification|token) (?:is |was |has )?failed|token not match",
         r"鉴权|未授权|token.{0,10}(?:无效|错误|过期|失效)",
     ),
     "permission": (
         r"(?:organization|account|user)\b.{0,40}\b(?:must be|not) verified",
-        r"(?:access|permission)[ _](?:is )?denied|forbidden|insufficient permissions?",
+        r"(?:access|permission)[ _](?:is )?denied|forbidden|(?:insufficient|no) permissions?",
         r"do(?:es)?(?: not|n't) have (?:the )?(?:permission|access)",
         r"not (?:authori[sz]ed|allowed|permitted) to (?:access|use|call|perform|invoke|view)",
         r"无权|权限不足|没有权限|未开通",
@@ -108,6 +111,7 @@ FAMILIES = {
         rf"{_MODEL}.{{0,80}}?(?: not|n't|n[o']t) (?:exist|(?:be )?found|loaded)|{_MODEL}.{{0,80}}?not_found",
         rf"{_MODEL}.{{0,80}}?(?:decommissioned|deprecated|retired|no longer (?:available|supported))",
         rf"{_MODEL}.{{0,80}}?\bnot (?:supported|available)(?! (?:with|when|by|in|for this))",
+        r"failed to load (?:the )?model|model (?:is |was )?unloaded",
         r"not a valid model|no endpoints found|no allowed providers",
         r"模型.{0,20}(?:不存在|未找到|已下线|无效)|(?:找不到|未知|不存在的?)模型",
     ),
@@ -123,7 +127,7 @@ FAMILIES = {
         r"high (?:demand|traffic|load)",
         rf"(?:server|service|system|engine) (?:is )?{_SOON}busy",
         rf"model (?:is )?{_SOON}unavailable|temporarily unavailable",
-        r"繁忙|过载|负载|拥挤",
+        r"繁忙|过载|负载|拥挤|访问量过大",
     ),
 }
 

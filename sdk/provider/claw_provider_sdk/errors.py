@@ -71,7 +71,7 @@ _FORMAT = (
     r"string should match pattern|tool_use|tool[ _]call[ _]id|roles must alternate|invalid request format"
 )
 _TRUNCATED = r"without sending (?:any )?chunks|stop reason: (?:abort|error)|^\W*terminated\b"
-_SERVER = r"internal server error|service unavailable|\bapi[_ ]error|server[_ ]error"
+_SERVER = r"internal server error|service unavailable|\b(?:api|server)[_ ]error|(?:内部|系统|服务器?)(?:错误|故障|异常)"
 _NETWORK = (
     r"connection error|network (?:error|request failed)|socket hang up|fetch failed|connection failure"
     r"|\bE(?:TIMEDOUT|SOCKETTIMEDOUT|CONN(?:RESET|ABORTED|REFUSED)|NETUNREACH|HOSTUNREACH|NETRESET|AI_AGAIN|PIPE"
@@ -141,7 +141,7 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
     short = len(text) <= _TRUSTED_CHARS
     if status in (None, 200) and short and (number := _match(_NUMBER, text)):
         status = int(number[1])
-    if status not in (401, 404) and ((short and says("billing", words)) or "arrear" in kind):
+    if status != 404 and ((short and says("billing", words)) or "arrear" in kind):
         return "billing"
     if status == 413 or "request too large" in kind:
         return "request_too_large"
