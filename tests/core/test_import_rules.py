@@ -274,7 +274,7 @@ BUDGETS = {
     "claw_openai": 666,
     "claw_prompt": 810,
     "claw_prompted_tools": 884,
-    "claw_provider_sdk": 870,
+    "claw_provider_sdk": 955,
     "claw_sessions": 1300,
     "claw_skills": 393,
     "claw_telegram": 2280,

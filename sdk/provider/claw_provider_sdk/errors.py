@@ -162,8 +162,10 @@ def _by_status(status: int, kind: str, text: str) -> str:
     if status < 400:
         return "bad_request"  # a redirect: the key is not sent on
     if status in (401, 403):
-        if status == 403 and says("content_filter", words):
-            return "content_filter"
+        if status == 403 and (
+            found := next((f for f in ("content_filter", "rate_limit") if says(f, words)), "")
+        ):
+            return found
         plain = "auth" if status == 401 or "authentication" in kind or says("key", words) else "permission"
         return "auth_permanent" if _match(_PERMANENT, words) else plain
     if status >= 500:
