@@ -31,11 +31,11 @@ def newly_wrong(old: App, new: App) -> str:
     """Return why a plugin or an account that worked with the old file fails with the new one; empty when none
     does.
     """
-    stood = {state.id for state in old.host.standings if state.state == LOADED}
+    loaded = {state.id for state in old.host.standings if state.state == LOADED}
     faults = [
         str(PluginError(state.id, *state.fault_parts()))
         for state in new.host.standings
-        if state.id in stood and state.state == QUARANTINED and state.stage == "config"
+        if state.id in loaded and state.state == QUARANTINED and state.stage == "config"
     ]
     known = {key for key, one in old.registry.channels.items() if isinstance(one.value, UnavailableChannel)}
     channels = [one.value for key, one in new.registry.channels.items() if key not in known]

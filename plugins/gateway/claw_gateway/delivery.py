@@ -25,7 +25,7 @@ TRIES = 8
 UNEXPECTED_ERROR_TRIES = 3
 """Tries for a message whose channel raises an exception outside of the contract: a bug seldom goes away."""
 MAX_AGE_SECONDS = 24 * 3600.0
-"""Age after which a pending reply is not sent any more: nobody waits for it, and a week-old answer alarms people."""
+"""Age after which a pending reply is not sent any more: its reader no longer waits, and a week-old answer alarms people."""
 _UNKNOWN_NOTICE = (
     "I do not know if my last message arrived here. If one is missing, please ask me for it again."
 )
@@ -95,9 +95,9 @@ class OutboxDelivery:
         """Return true if something is on its way to this chat."""
         return replace(address, thread=None) in self._workers
 
-    def enqueue(self, owed: Sequence[Outbound], repeated: bool = False) -> None:
+    def enqueue(self, replies: Sequence[Outbound], repeated: bool = False) -> None:
         """Send messages that are in the ledger already."""
-        for outbound in owed:
+        for outbound in replies:
             self._enqueue(outbound.address, _OutgoingMessage(outbound, repeated))
 
     def finish_reply(

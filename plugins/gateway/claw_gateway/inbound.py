@@ -201,25 +201,25 @@ class InboundPipeline:
             where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
             await recover_streamed(channel, where, cut.turn, self._journal)
         half = self._journal.streamed(cut.turn)[0]
-        owed = self._say(f"{cut.turn}:cut", newest, text, half)
-        self._journal.ended(cut.turn, "failed", owed)
-        self._delivery.enqueue(owed)
+        replies = self._say(f"{cut.turn}:cut", newest, text, half)
+        self._journal.ended(cut.turn, "failed", replies)
+        self._delivery.enqueue(replies)
 
     def settle_dropped(self, accepted: AcceptedEvent, why: str) -> None:
         """Settle a waiting message that gets no turn."""
-        owed: tuple[Outbound, ...] = ()
+        replies: tuple[Outbound, ...] = ()
         if why == "overflow":
             text = t(
                 "Too many messages are waiting here, so this one will not be answered. "
                 "Please send it again later."
             )
-            owed = self._say(f"in{accepted.number}", accepted.inbound, text)
-        self._settle(accepted, why, owed)
+            replies = self._say(f"in{accepted.number}", accepted.inbound, text)
+        self._settle(accepted, why, replies)
 
-    def _settle(self, accepted: AcceptedEvent, why: str, owed: Sequence[Outbound] = ()) -> None:
+    def _settle(self, accepted: AcceptedEvent, why: str, replies: Sequence[Outbound] = ()) -> None:
         if accepted.number:
-            self._journal.close_event(accepted.number, why, owed)
-        self._delivery.enqueue(owed)
+            self._journal.close_event(accepted.number, why, replies)
+        self._delivery.enqueue(replies)
         if why not in _SILENT:
             self._delivery.clear_typing(accepted.inbound.address, accepted.inbound.message_id)
 
@@ -278,19 +278,19 @@ class InboundPipeline:
         said = await run_chat_command(line, conversation)
         if said is None:
             return False
-        owed = self._say(f"cmd-{accepted.number}", inbound, said)
+        replies = self._say(f"cmd-{accepted.number}", inbound, said)
         if not conversation.follow_up:
-            self._settle(accepted, "command", owed)
+            self._settle(accepted, "command", replies)
             return True
-        self._reply(accepted, owed)
+        self._reply(accepted, replies)
         self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), going)
         return True
 
-    def _reply(self, accepted: AcceptedEvent, owed: Sequence[Outbound]) -> None:
+    def _reply(self, accepted: AcceptedEvent, replies: Sequence[Outbound]) -> None:
         """Send replies to an event that is not settled by them."""
-        for one in owed:
+        for one in replies:
             self._journal.add_reply(f"in{accepted.number}", one)
-        self._delivery.enqueue(owed)
+        self._delivery.enqueue(replies)
 
     def _enqueue(self, accepted: AcceptedEvent, going: Route) -> None:
         queue = self._queue(accepted.inbound, going.session_key)
@@ -340,11 +340,11 @@ class InboundPipeline:
         """Keep an unaddressed group message: it is shown with the next request to us."""
         most = account_setting(inbound.address, self._runtime.config, "group_history")
         if most and inbound.kind == "message":
-            heard = self._group_history.pop(inbound.address, ())
+            history = self._group_history.pop(inbound.address, ())
             if len(self._group_history) >= MAX_CHATS:
                 del self._group_history[next(iter(self._group_history))]
-            heard = self._group_history[inbound.address] = deque(heard, maxlen=most)
-            heard.append(
+            history = self._group_history[inbound.address] = deque(history, maxlen=most)
+            history.append(
                 QuotedMessage(
                     inbound.text,
                     inbound.sender.name or inbound.sender.id,
@@ -354,8 +354,8 @@ class InboundPipeline:
             )
 
     def _with_history(self, accepted: AcceptedEvent) -> AcceptedEvent:
-        heard = self._group_history.pop(accepted.inbound.address, None)
-        if not heard:
+        history = self._group_history.pop(accepted.inbound.address, None)
+        if not history:
             return accepted
-        around = replace(accepted.inbound.around, history=tuple(heard))
+        around = replace(accepted.inbound.around, history=tuple(history))
         return replace(accepted, inbound=replace(accepted.inbound, around=around))

@@ -131,13 +131,13 @@ class Journal:
                 else:
                     waiter.set_result(None)
 
-    def close_event(self, number: int, why: str, owed: Sequence[Outbound] = ()) -> None:
+    def close_event(self, number: int, why: str, replies: Sequence[Outbound] = ()) -> None:
         """Close an inbound event that needs no turn; ``why`` is one word (refused, command, stopped …),
-        ``owed`` the replies. Of people who were not admitted only the ids are kept, so that a crowd of
+        ``replies`` the answers to send. Of people who were not admitted only the ids are kept, so that a crowd of
         them does not fill the disk."""
         body = ", body = x''" if why in _BODILESS else ""
         done = (f"UPDATE inbox SET state = ?{body} WHERE number = ?", (why, number))
-        self._database.write_all(done, *self._reply_rows(f"in{number}", owed))
+        self._database.write_all(done, *self._reply_rows(f"in{number}", replies))
 
     def waiting_events(self) -> tuple[AcceptedEvent, ...]:
         """Return the accepted events that never became part of a turn, in order of arrival."""
@@ -226,27 +226,27 @@ class Journal:
         return (self._clock.now_ms() - rows[0][0]) / 1000 if rows else 0.0
 
     def ended(
-        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), more: Sequence[Statement] = ()
+        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = ()
     ) -> None:
         """Record the end of a turn, whatever its outcome, and its replies, in one commit.
 
         :param outcome: one word: delivered, silent, stopped, failed …
         :param more: further statements for this commit.
         """
-        repeated = self._perhaps_posted(turn, owed) if turn in self._resumed else ()
+        repeated = self._perhaps_posted(turn, replies) if turn in self._resumed else ()
         self._no_output.discard(turn)
         over = (
             "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?",
             (self._clock.now_ms(), outcome, turn),
         )
         answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
-        self._database.write_all(over, answered, *self._reply_rows(turn, owed, repeated), *more)
+        self._database.write_all(over, answered, *self._reply_rows(turn, replies, repeated), *more)
         self._resumed.discard(turn)
 
-    def _perhaps_posted(self, turn: str, owed: Sequence[Outbound]) -> tuple[str, ...]:
+    def _perhaps_posted(self, turn: str, replies: Sequence[Outbound]) -> tuple[str, ...]:
         """Return the keys of replies that a stream of the process before may have posted without a record."""
         shown, lost = self.streamed(turn)
-        return tuple(one.key for one in owed[len(shown) :] if one.text) if lost or shown else ()
+        return tuple(one.key for one in replies[len(shown) :] if one.text) if lost or shown else ()
 
     def unfinished(self) -> tuple[UnfinishedTurn, ...]:
         """Return the turns that began and did not end, oldest first; at start, those that a crash cut off."""
@@ -327,8 +327,8 @@ class Journal:
     def turns(self, limit: int = 50, open_only: bool = False) -> list[dict[str, Any]]:
         """Return the newest turns with their session, times, outcome, and pending or undeliverable replies.
 
-        ``served``: it is of a channel, and the next start resumes it; otherwise somebody waited at a
-        terminal.
+        ``served``: it is of a channel, and the next start resumes it; otherwise a terminal waited for
+        its answer.
         """
         rows = self._database.read(
             f"""SELECT turn, session_key, began_at_ms, ended_at_ms, outcome, coalesce(attempts, 1),
@@ -365,8 +365,8 @@ class Journal:
     def counts(self) -> tuple[int, int]:
         """Return the number of messages that wait for a turn, and of replies that are pending."""
         ((waiting,),) = self._database.read("SELECT count(*) FROM inbox WHERE state = 'new'")
-        ((owed,),) = self._database.read("SELECT count(*) FROM owed WHERE state IN ('owed', 'sending')")
-        return waiting, owed
+        ((pending,),) = self._database.read("SELECT count(*) FROM owed WHERE state IN ('owed', 'sending')")
+        return waiting, pending
 
     def answered_count(self, channel: str) -> int:
         """Return the number of messages of a channel that became part of a turn that ended."""
@@ -376,7 +376,7 @@ class Journal:
         return int(count)
 
     def _reply_rows(
-        self, turn: str, owed: Sequence[Outbound], repeated: Collection[str] = ()
+        self, turn: str, replies: Sequence[Outbound], repeated: Collection[str] = ()
     ) -> list[tuple[str, tuple[Any, ...]]]:
         now = self._clock.now_ms()
         return [
@@ -387,7 +387,7 @@ class Journal:
                     *(to_json(one)[1], now, one.key in repeated),
                 ),
             )
-            for one in owed
+            for one in replies
         ]
 
     def _sweep(self) -> None:

@@ -201,7 +201,7 @@ class TurnQueue:
             await asyncio.wait(left, timeout=grace_seconds)
 
     def _steer(self, one: ConversationQueue, turn: Turn, new: QueuedMessage) -> bool:
-        """Steer the running turn if it answers in the same place with the same rights and nobody there waits longer.
+        """Steer the running turn if it answers in the same place with the same rights and no older message waits there.
 
         A turn with an owner's tools must not follow the words of another person.
         """

@@ -96,7 +96,7 @@ def quoted_message_id(turn: Turn) -> str | None:
 
 
 def _notice(turn: Turn, ending: TurnEnded, runtime: Runtime) -> str:
-    """Return the text for a turn without an answer: the cause for the owner, an excuse for everybody else."""
+    """Return the text for a turn without an answer: the cause for the owner, an apology for others."""
     if turn.route.owner:
         return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was interrupted")))
     return turn.excuse or public_failure_text()

@@ -187,9 +187,9 @@ class ChannelServer:
             )
             + self._unserved
         )
-        _, owed = self._journal.counts()
+        _, pending = self._journal.counts()
         waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
-        return HealthReport(channels, self._backlog.running, waiting, owed)
+        return HealthReport(channels, self._backlog.running, waiting, pending)
 
     def _state_of(self, key: str) -> ChannelState:
         state, task = state_from(self.channels[key].value), self._listening.get(key)
@@ -333,14 +333,14 @@ class ChannelServer:
                 self._failed.add(name)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
-        told = t("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
+        problem = t("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
         if needs_person:
-            told = t("channel {name} cannot start: {why}", name=name, why=why)
-        whole = t("{problem}. {fix}", problem=told, fix=fix) if fix else told
+            problem = t("channel {name} cannot start: {why}", name=name, why=why)
+        whole = t("{problem}. {fix}", problem=problem, fix=fix) if fix else problem
         if self._serves_others(one):
             self.app.log(whole)
         else:
-            self.app.host.quarantine(one.plugin, "run", told, fix)
+            self.app.host.quarantine(one.plugin, "run", problem, fix)
         return whole
 
     def _serves_others(self, one: Contribution[Channel]) -> bool:
@@ -372,16 +372,16 @@ class ChannelServer:
             partial(self._block, where, count(1)) if in_blocks else None,
             lambda: not self._delivery.busy(address), resumed=turn.resumed,
         )  # fmt: skip
-        owed: tuple[Outbound, ...] = ()
+        replies: tuple[Outbound, ...] = ()
         try:
             ended = await run_turn(turn, runtime, live.on_event, partial(self._replies, live, channel))
-            owed = ended.replies
+            replies = ended.replies
             if ended.failed:
                 runtime.log(ended.event.text)
         finally:
-            texts = [one for one in owed if one.text]
+            texts = [one for one in replies if one.text]
             await live.close(finished=bool(texts))
-        self._deliver(live, channel, owed, turn.answer)
+        self._deliver(live, channel, replies, turn.answer)
 
     def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
         """Send a part of an answer before its end."""
@@ -403,15 +403,17 @@ class ChannelServer:
         live.record_messages()
         return await replies_of_turn(self.app.runtime, channel, turn, ending, context)
 
-    def _deliver(self, live: RelayedStream, channel: Channel, owed: tuple[Outbound, ...], text: str) -> None:
-        texts = tuple(one for one in owed if one.text)
+    def _deliver(
+        self, live: RelayedStream, channel: Channel, replies: tuple[Outbound, ...], text: str
+    ) -> None:
+        texts = tuple(one for one in replies if one.text)
         if live.writer and texts:
             self._delivery.finish_reply(
                 live.writer, replace(texts[0], replaces=(), text=text), texts, channel
             )
-            self._delivery.enqueue([one for one in owed if not one.text])
+            self._delivery.enqueue([one for one in replies if not one.text])
         else:
-            self._delivery.enqueue(owed)
+            self._delivery.enqueue(replies)
 
     def _dropped(self, accepted: AcceptedEvent, why: str) -> None:
         self._reception.settle_dropped(accepted, why)

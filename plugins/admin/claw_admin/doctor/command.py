@@ -27,7 +27,7 @@ from claw_admin.doctor.plugin_checks import (
 from claw_admin.doctor.probe import ProbeResult, probe_plugin
 
 Fix = Annotated[
-    bool, typer.Option("--fix", help="Mend what can be mended without asking, and say what was done.")
+    bool, typer.Option("--fix", help="Apply the fixes that need no confirmation, and report each.")
 ]
 
 
@@ -189,6 +189,6 @@ def _plugin_data(state: PluginState, seen: ProbeResult | None) -> dict[str, Any]
         body |= {
             "importMs": seen.import_ms, "memoryKb": seen.memory_kb, "modules": seen.modules,
             "chain": [{"module": link.module, "ms": link.ms} for link in seen.chain],
-            "brought": seen.brought, "network": seen.network, "subprocess": seen.subprocess, "written": seen.written,
+            "brought": seen.contributed_names, "network": seen.network, "subprocess": seen.subprocess, "written": seen.written,
         }  # fmt: skip
     return body

@@ -145,7 +145,7 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
     later = {"register_channels": wanted.channels, "register_providers": wanted.providers}
     fix = t("its author runs claw plugins build")
     for hook, names in declared.items():
-        contributed, declared_names = set(seen.brought.get(hook, ())), set(names)
+        contributed, declared_names = set(seen.contributed_names.get(hook, ())), set(names)
         if (hook == "register_tools" and not declared_names) or ANY_ENDPOINT in declared_names:
             continue  # its contributions depend on its settings
         for name in sorted(contributed - declared_names):
@@ -161,7 +161,7 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
     kinds = {"reviewer": "register_reviewers", "filter": "register_filters", "observer": "register_observers"}
     named = {"reviewer": manifest.reviewers, "filter": manifest.filters, "observer": manifest.observers}
     for kind, hook in kinds.items():
-        if seen.brought.get(hook) and not named[kind]:
+        if seen.contributed_names.get(hook) and not named[kind]:
             why = t(
                 "its code provides {name}, which its manifest does not list ({hook})", name=kind, hook=hook
             )

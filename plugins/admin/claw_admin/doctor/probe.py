@@ -38,7 +38,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     :param memory_kb: growth of the process.
     :param modules: number of modules that it loaded.
     :param chain: from its package down, the heaviest import each time.
-    :param brought: hook → names of its contributions.
+    :param contributed_names: hook → names of its contributions.
     :param tools: as the manifest would write them.
     :param deprecated: warnings that its own code caused.
     :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
@@ -49,7 +49,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     memory_kb: int = 0
     modules: int = 0
     chain: tuple[ImportTime, ...] = ()
-    brought: dict[str, tuple[str, ...]] = {}
+    contributed_names: dict[str, tuple[str, ...]] = {}
     tools: tuple[dict[str, Any], ...] = ()
     deprecated: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ _TIMED = re.compile(r"import time:\s*\d+ \|\s*(\d+) \| (\s*)(\S+)")
 
 
 def parse_import_times(log: Sequence[str]) -> list[Tree]:
-    """Parse the output of ``python -X importtime`` into a forest: a module stands below all that it imported."""
+    """Parse the output of ``python -X importtime`` into a forest: each module is the parent of what it imported."""
     roots: list[Tree] = []
     open_: list[tuple[int, list[Tree]]] = [(-1, roots)]
     for line in reversed(log):
@@ -146,7 +146,9 @@ def main(plugin: str, folder: str) -> None:
     seen = ProbeResult(
         memory_kb=_memory_kb() - before,
         modules=len(sys.modules) - modules,
-        brought={hook: tuple(_name(thing) for thing in things) for hook, things in contributions.items()},
+        contributed_names={
+            hook: tuple(_name(thing) for thing in things) for hook, things in contributions.items()
+        },
         tools=tuple(_tool_line(tool) for tool in contributions.get("register_tools", ())),
         deprecated=tuple(dict.fromkeys(deprecated)),
         network=tuple(dict.fromkeys(accesses.network)),

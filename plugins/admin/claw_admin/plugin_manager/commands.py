@@ -98,7 +98,7 @@ def sync(
     yes: Yes = False,
     as_json: JsonAlone = False,
 ) -> None:
-    """Build the set anew for this claw and this Python; with --frozen exactly as pylock.toml has it."""
+    """Rebuild the set for this claw and this Python; with --frozen exactly as pylock.toml has it."""
     if frozen:
         pins = lock_file.read_lock(_home())
         _change(lambda layers, pip: plan_sync(layers, pins), staged, yes, as_json)

@@ -90,16 +90,16 @@ class Pip:
     """The pip of one Python.
 
     :param command: from ``environment.pip_command``.
-    :param told: called with each line that pip prints, while it runs.
+    :param on_line: called with each line that pip prints, while it runs.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         environ: Mapping[str, str],
-        told: Callable[[str], None] = lambda line: None,
+        on_line: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._command, self._on_line = list(command), told
+        self._command, self._on_line = list(command), on_line
         self._environ = {
             name: value for name, value in environ.items() if name not in _REMOVED_SETTINGS
         } | _SETTINGS
@@ -167,9 +167,9 @@ class Pip:
             raise error_from_output(output)
 
 
-def error_from_output(heard: Sequence[str]) -> ClawError:
+def error_from_output(output: Sequence[str]) -> ClawError:
     """Translate pip's output to an error for a person."""
-    text = "\n".join(heard)
+    text = "\n".join(output)
     if re.search(r"Retrying \(|Failed to establish|ConnectionError|SSLError|ReadTimeout", text):
         return ClawError("the package index cannot be reached", fix="check the network and try again")
     if missing := re.search(r"No matching distribution found for ([^\s(]+)", text):
@@ -198,6 +198,6 @@ def error_from_output(heard: Sequence[str]) -> ClawError:
             "a downloaded file differs from the planned or locked one",
             fix="a release was changed: find out why before you install it",
         )
-    errors = [line.removeprefix("ERROR: ") for line in heard if line.startswith("ERROR: ")]
-    why = "; ".join(errors or [line for line in heard if line.strip()][-3:])
+    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
+    why = "; ".join(errors or [line for line in output if line.strip()][-3:])
     return ClawError("pip failed: {why}", fix="nothing was changed", why=why[:1000])

@@ -145,19 +145,19 @@ class InstallPlan:
     def changes(self) -> tuple[PinChange, ...]:
         """The changes to show before applying, in order of name; empty when only ``asked`` changes."""
         was, will = {pin.name: pin.version for pin in self.old}, {pin.name for pin in self.new}
-        brought = [PinChange(pin.name, was.get(pin.name, ""), pin.version) for pin in self.fetched]
+        changed = [PinChange(pin.name, was.get(pin.name, ""), pin.version) for pin in self.fetched]
         gone = [PinChange(name, version, "") for name, version in was.items() if name not in will]
-        return tuple(sorted((*brought, *gone), key=lambda change: change.name))
+        return tuple(sorted((*changed, *gone), key=lambda change: change.name))
 
 
-def plan_change(old: Sequence[Pin], brought: Sequence[Pin], asked: Mapping[str, str]) -> InstallPlan:
+def plan_change(old: Sequence[Pin], resolved: Sequence[Pin], asked: Mapping[str, str]) -> InstallPlan:
     """Add what pip would install to the present set, and drop distributions that are no longer needed.
 
     :param asked: normalised name → the requirement as a person gave it, for every requested name.
     """
     was = {pin.name: pin for pin in old}
     fresh = {
-        pin.name: pin for pin in brought if pin.name not in was or not pin.is_same_content(was[pin.name])
+        pin.name: pin for pin in resolved if pin.name not in was or not pin.is_same_content(was[pin.name])
     }
     marked = [replace(pin, asked=asked.get(pin.name, "")) for pin in (was | fresh).values()]
     needed = needed_pins(marked)

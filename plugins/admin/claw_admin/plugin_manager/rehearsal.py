@@ -57,7 +57,7 @@ def rehearse_upgrade(
     target: PluginRequirement,
     found: Sequence[InstalledPlugin],
     environ: Mapping[str, str],
-    told: Callable[[str], None] = lambda line: None,
+    on_line: Callable[[str], None] = lambda line: None,
 ) -> UpgradeRehearsal:
     """Install ``target`` into a temporary venv and test every plugin of ``found`` there; this environment is unchanged.
 
@@ -70,12 +70,12 @@ def rehearse_upgrade(
         place = Path(folder)
         venv.create(place / "venv", with_pip=False, symlinks=True)
         python = str(place / "venv/bin/python")
-        pip = Pip(pip_command(python), environ, told)
+        pip = Pip(pip_command(python), environ, on_line)
         pip.install(["--upgrade", *target.pip_arguments])
         path = _link_plugins(found, place)
         about = json.loads(_probe(python, "", path).stdout)
         clashes = _install_requirements(pip, found, place, about["core"])
-        told(t("importing each plugin"))
+        on_line(t("importing each plugin"))
         trials = tuple(
             RehearsedChannel(
                 one.id, one.version, clashes.get(one.id) or _failure_of(one, about, python, path)

@@ -132,9 +132,9 @@ class LayerStore:
         """
         with self._reported_step("resolve"):
             fixed = pins_of_environment(self.root)
-            brought = pip.resolve(roots, self.scratch, fixed=fixed, **options)
-        require_outside_environment([pin.name for pin in brought], fixed)
-        return brought
+            resolved = pip.resolve(roots, self.scratch, fixed=fixed, **options)
+        require_outside_environment([pin.name for pin in resolved], fixed)
+        return resolved
 
     def damaged_distributions(self) -> frozenset[str]:
         """Return the distributions of the layer whose files differ from the installed ones."""
@@ -254,7 +254,7 @@ def plan_install(
     fresh = {wish.distribution for wish in wishes}
     kept = [pin for pin in old if pin.asked and pin.name not in fresh]
     roots = [_keep(pin) if layers.fits_this_python else _requested(pin) for pin in kept]
-    brought = layers.resolve(
+    resolved = layers.resolve(
         pip,
         [*roots, *wishes],
         beside=layers.folder if layers.fits_this_python else None,
@@ -263,9 +263,9 @@ def plan_install(
     asked = {pin.name: pin.asked for pin in kept}
     for wish in wishes:
         asked |= {
-            pin.name: " ".join(wish.pip_arguments) for pin in (*old, *brought) if wish.is_satisfied_by(pin)
+            pin.name: " ".join(wish.pip_arguments) for pin in (*old, *resolved) if wish.is_satisfied_by(pin)
         }
-    return plan_change(old if layers.fits_this_python else (), brought, asked)
+    return plan_change(old if layers.fits_this_python else (), resolved, asked)
 
 
 def plan_update(
@@ -283,11 +283,11 @@ def plan_update(
         if pin.asked
     ]
     beside = layers.folder if layers.fits_this_python else None
-    brought = (
+    resolved = (
         layers.resolve(pip, roots, beside=beside, from_source=from_source, upgrade=True) if roots else ()
     )
     return plan_change(
-        old if layers.fits_this_python else (), brought, {pin.name: pin.asked for pin in old if pin.asked}
+        old if layers.fits_this_python else (), resolved, {pin.name: pin.asked for pin in old if pin.asked}
     )
 
 

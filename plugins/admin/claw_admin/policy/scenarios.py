@@ -64,7 +64,7 @@ def differences(
 
 
 Tools = frozenset[tuple[str, str]]
-"""Tools by name and by the plugin that brings them: the same name from another plugin is another tool."""
+"""Tools by name and by the plugin that registers them: the same name from another plugin is another tool."""
 
 
 def tool_changes(asked: Scenario, old: PolicyContext, new: PolicyContext) -> tuple[Tools, Tools]:
@@ -164,7 +164,7 @@ def _rules(layer: Layer, reach: ToolMatcher, config: Config) -> Iterator[ActiveR
     lists: dict[tuple[str, str, str], dict[str, None]] = {}
     for kind, entries in (("allow", layer.allow or ()), ("deny", layer.deny), ("alsoAllow", layer.opt_ins)):
         for entry in entries:
-            if entry.key or not layer.profile:  # the profile's name stands for its words
+            if entry.key or not layer.profile:  # the profile's name represents its words
                 kept = entry.key.rpartition(".")[2] or kind
                 lists.setdefault((kept, entry.key, entry.owner_id), {})[entry.word] = None
     for (kind, key, whose), words in lists.items():

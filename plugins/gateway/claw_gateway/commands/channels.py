@@ -18,7 +18,7 @@ _COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": 
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """The channels of the file, their accounts, and how the plugin behind each stands; nothing is imported."""
+    """The channels of the file, their accounts, and the states of their plugins; nothing is imported."""
     from claw.runtime import load_setup
 
     setup = load_setup()

@@ -12,7 +12,9 @@ from claw.runtime import AsJson, Database, document, home_of, open_state, printa
 from claw_gateway.pairing import VALID_SECONDS, Pairing, PairingEntry
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Strangers who ask to be let in, and who was."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Unknown senders who ask for access, and those who have it.",
 )
 Code = Annotated[str, typer.Argument(help="The code that the person was shown.")]
 

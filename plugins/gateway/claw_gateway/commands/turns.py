@@ -30,10 +30,11 @@ def list_(
     stuck: Annotated[
         bool,
         typer.Option(
-            "--stuck", help="Only what has not ended: turns, messages that wait, what is owed or was lost."
+            "--stuck",
+            help="Only what has not ended: running turns, waiting messages, pending and lost replies.",
         ),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Number of turns at most, the newest first.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """The newest turns of channels and terminals; exit 1 when --stuck finds something."""

@@ -1,7 +1,7 @@
 """Failpoints: ``CLAW_FAILPOINT=NAME:NTH`` makes a test kill the process when NAME is reached for the NTH
 time.
 
-Each stands between two writes that a restart must reconcile (``tests/rigs``). An unset one costs a
+Each one is between two writes that a restart must reconcile (``tests/rigs``). An unset one costs a
 comparison.
 """
 

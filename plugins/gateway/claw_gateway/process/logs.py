@@ -195,7 +195,7 @@ def format_line(
 ) -> str:
     """Format a line of the log for people: local time of day, level unless it is info, origin, text.
 
-    :param today: for any other day the date stands before the time; None = never show the date.
+    :param today: records of another day show the date before the time; None = never show the date.
     """
     number = level if level is not None else level_number(str(fields.get("level", "info")))
     try:

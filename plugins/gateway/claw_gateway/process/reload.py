@@ -42,7 +42,7 @@ def file_state(home: Path) -> FileState:
 class ReloadResult:
     """The result of reading the file again.
 
-    :param house: the setup to serve; None = the file is wrong, and ``problem`` says how, in one line.
+    :param setup: the setup to serve; None = the file is wrong; ``problem`` is the reason, in one line.
     :param text: the file, byte for byte; empty when there is none.
     """
 

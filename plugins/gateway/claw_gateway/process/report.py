@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from claw import Address, ChannelState, t
 from claw.runtime import DISABLED, LOADED, PluginState, is_secret_name
 
-LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - nobody changes it
+LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - never changed
 """Context of log lines from this task: ``channel``, ``account``, ``session``."""
 
 
@@ -34,13 +34,13 @@ class HealthReport:
     :param channels: every channel that should listen, also a quarantined one.
     :param running: turns that run now.
     :param waiting: accepted messages whose turn has not begun.
-    :param owed: replies that are not delivered yet.
+    :param pending: replies that are not delivered yet.
     """
 
     channels: tuple[ChannelReport, ...] = ()
     running: int = 0
     waiting: int = 0
-    owed: int = 0
+    pending: int = 0
 
 
 def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> Iterator[dict[str, Any]]:

@@ -155,7 +155,7 @@ class Gateway:
         app = App(setup, plugins=self._plugins, log=self._log.warning)
         loop.set_exception_handler(app.on_loop_error)
         serving = ChannelServer(app)
-        self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload brings another app
+        self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload replaces the app
         self._signals.connect(loop, self._stop, self._reload)
         served = asyncio.ensure_future(serving.run(self._stop))
         await self._services.start(app)  # before the tasks below: they say that the gateway is ready

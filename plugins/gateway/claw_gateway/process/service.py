@@ -187,7 +187,7 @@ EnvironmentFile=-{_escaped(str(self.home / ENVIRONMENT_FILE))}
 WorkingDirectory={_escaped(str(self.home))}
 Restart=on-failure
 RestartSec=2
-# a wrong command line, config file or required plugin: trying again mends none of them
+# a wrong command line, config file or required plugin: a further try fixes none of them
 RestartPreventExitStatus=2 3 4
 TimeoutStopSec=25
 KillMode=mixed

@@ -46,7 +46,7 @@ class ServiceRunner:
                 self._running[f"{one.plugin}/{one.value.name}"] = one, task
 
     async def stop(self) -> None:
-        """End every service: each is told, and cancelled when it does not end in time."""
+        """Ask every service to end, and cancel those that do not end in time."""
         self._stop.set()
         left = {task for _, task in self._running.values() if not task.done()}
         self._running = {}

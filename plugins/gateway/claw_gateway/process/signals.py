@@ -54,7 +54,9 @@ class SignalHandlers:
         self._set(self._stop)
 
     def _on_hangup(self, number: int, frame: Any) -> None:
-        if self._had_terminal and not os.isatty(0):  # the terminal was closed: nobody asked for a reload
+        if self._had_terminal and not os.isatty(
+            0
+        ):  # the terminal was closed: this signal is no request for a reload
             self._on_stop(number, frame)
         else:
             self._set(self._reload)

@@ -170,7 +170,7 @@ def report_data(report: HealthReport) -> dict[str, Any]:
         "channels": [_channel(one) for one in report.channels],
         "running": report.running,
         "waiting": report.waiting,
-        "owed": report.owed,
+        "owed": report.pending,
     }
 
 
