@@ -25,7 +25,7 @@ TRIES = 8
 UNEXPECTED_ERROR_TRIES = 3
 """Tries for a message whose channel raises an exception outside of the contract: a bug seldom goes away."""
 MAX_AGE_SECONDS = 24 * 3600.0
-"""Age after which a pending reply is not sent any more: its reader no longer waits, and a week-old answer alarms people."""
+"""Age after which a pending reply is not sent any more: its reader no longer waits, and an old answer alarms."""
 _UNKNOWN_NOTICE = (
     "I do not know if my last message arrived here. If one is missing, please ask me for it again."
 )

@@ -189,6 +189,7 @@ def _plugin_data(state: PluginState, seen: ProbeResult | None) -> dict[str, Any]
         body |= {
             "importMs": seen.import_ms, "memoryKb": seen.memory_kb, "modules": seen.modules,
             "chain": [{"module": link.module, "ms": link.ms} for link in seen.chain],
-            "brought": seen.contributed_names, "network": seen.network, "subprocess": seen.subprocess, "written": seen.written,
+            "brought": seen.contributed_names, "network": seen.network, "subprocess": seen.subprocess,
+            "written": seen.written,
         }  # fmt: skip
     return body
