@@ -3,6 +3,8 @@
 import asyncio
 import json
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -145,7 +147,7 @@ def test_a_missing_chat_command_names_its_package(line: str, name: str, small: E
 
 
 EXAMPLES = ROOT / "examples"
-REPLACEMENTS = ("acme-models", "acme-turn-log", "sliding-window")
+REPLACEMENTS = ("acme-approver", "acme-models", "acme-turn-log", "sliding-window")
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +212,23 @@ def test_the_context_engine_of_the_slot_is_the_one_asked(replaced: Environment) 
         seen[engine] = int(_say(replaced, "second").split()[-1])
     assert seen["sliding-window"] == 1
     assert seen["context"] >= 2
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("yes", "risky ran"), ("no", "the person said no")])
+def test_the_approver_of_the_slot_is_the_one_asked(answer: str, outcome: str, replaced: Environment) -> None:
+    folder = replaced.home / "questions"
+    config = _config(approvals="acme-approver", models="failover")
+    config["plugins"]["entries"] = {"acme-approver": {"config": {"folder": str(folder)}}}
+    replaced.configure(config)
+    assert _in_force(replaced, "approvals") == ["acme-approver"]
+    with ThreadPoolExecutor() as pool:
+        said = pool.submit(_say, replaced, "something risky")
+        while not (questions := list(folder.glob("*.question"))):
+            assert not said.done(), said.result()
+            time.sleep(0.05)
+        assert "risky" in questions[0].read_text()
+        questions[0].with_suffix(".answer").write_text(answer)
+        assert outcome in said.result()
 
 
 def _rows(environment: Environment, table: str) -> int:
