@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import claw_sessions
 import pytest
 from claw import Sender, ToolCall
 from claw.agent.models import FirstModel
+from claw.host.manifest import installed_plugins
 from claw.storage.database import Database
 from claw.storage.sessions import JsonlSessionStore
 from claw.storage.turn_log import NoTurnLog
@@ -23,6 +25,7 @@ from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin
 from pytest_claw import (
     ApproverSuite,
     ChatCommandSuite,
+    CommandSuite,
     ContextEngineSuite,
     MiddlewareSuite,
     ModelSelectorSuite,
@@ -103,6 +106,23 @@ class TestChatCommands(ChatCommandSuite):
 
     def make(self, folder: Path) -> Any:
         return self.command
+
+
+PLUGINS_WITH_COMMANDS = sorted(
+    plugin.package
+    for plugin in installed_plugins()
+    if plugin.manifest and plugin.manifest.commands and plugin.distribution.startswith("claw-")
+)
+
+
+@pytest.mark.parametrize("package", PLUGINS_WITH_COMMANDS)
+class TestCommands(CommandSuite):
+    @pytest.fixture(autouse=True)
+    def _chosen(self, package: str) -> None:
+        self.package = package
+
+    def make(self, folder: Path) -> Any:
+        return import_module(self.package)
 
 
 class TestCompactingEngine(ContextEngineSuite):

@@ -8,7 +8,14 @@ from claw import ProviderError
 from claw.runtime import FunctionCommand
 from claw.testing import FakeProvider, Harness, says
 from claw_plugin_acme_metrics import COUNTS, CallCounter, MostCallsFail, TurnCounter, Writer, metrics
-from pytest_claw import ChatCommandSuite, DiagnosticSuite, MiddlewareSuite, ObserverSuite, ServiceSuite
+from pytest_claw import (
+    ChatCommandSuite,
+    CommandSuite,
+    DiagnosticSuite,
+    MiddlewareSuite,
+    ObserverSuite,
+    ServiceSuite,
+)
 
 PLUGINS = {"acme-metrics": claw_plugin_acme_metrics}
 
@@ -36,6 +43,11 @@ class TestWriter(ServiceSuite):
 class TestMetricsCommand(ChatCommandSuite):
     def make(self, folder):
         return FunctionCommand("metrics", "counts of model calls and turns", metrics)
+
+
+class TestCommands(CommandSuite):
+    def make(self, folder):
+        return claw_plugin_acme_metrics
 
 
 class TestMostCallsFail(DiagnosticSuite):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_claw.approver import ApproverSuite as ApproverSuite
     from pytest_claw.channel import ChannelSuite as ChannelSuite, ServiceSide as ServiceSide
     from pytest_claw.chat_command import ChatCommandSuite as ChatCommandSuite
+    from pytest_claw.command import CommandSuite as CommandSuite
     from pytest_claw.context_engine import ContextEngineSuite as ContextEngineSuite
     from pytest_claw.diagnostic import DiagnosticSuite as DiagnosticSuite
     from pytest_claw.enduring import FaultSuite as FaultSuite
@@ -40,6 +41,7 @@ _MODULES = {
     "ApproverSuite": "approver",
     "ChannelSuite": "channel",
     "ChatCommandSuite": "chat_command",
+    "CommandSuite": "command",
     "ContextEngineSuite": "context_engine",
     "DiagnosticSuite": "diagnostic",
     "FaultSuite": "enduring",
@@ -75,6 +77,7 @@ SUITE_OF_HOOK = {
     "register_session_stores": "SessionStoreSuite",
     "register_chat_commands": "ChatCommandSuite",
     "register_diagnostics": "DiagnosticSuite",
+    "register_commands": "CommandSuite",
 }
 """Each hook and the suite for the objects that answer it."""
 __all__ = sorted(_MODULES)  # noqa: PLE0605
