@@ -280,7 +280,7 @@ BUDGETS = {
     "claw_telegram": 2280,
     "claw_testing": 1486,
     "claw_tools_std": 1900,
-    "pytest_claw": 2780,
+    "pytest_claw": 2860,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
 
