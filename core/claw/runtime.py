@@ -17,7 +17,7 @@ _NAMES = {
     "claw.agent.models": (
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
-    "claw.agent.outcome": "parse_reply silent_tokens visible_part",
+    "claw.agent.outcome": "REPLY_TAG silent_tokens without_silent_token",
     "claw.agent.routing": (
         "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of "
         "parse_key queue_kind_of route_message sender_of"

@@ -19,9 +19,9 @@ from claw.agent.models import (
     unknown_key_error as unknown_key_error,
 )
 from claw.agent.outcome import (
-    parse_reply as parse_reply,
+    REPLY_TAG as REPLY_TAG,
     silent_tokens as silent_tokens,
-    visible_part as visible_part,
+    without_silent_token as without_silent_token,
 )
 from claw.agent.routing import (
     LOCAL_SENDER as LOCAL_SENDER,

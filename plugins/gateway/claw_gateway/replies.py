@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw import Attachment, Channel, Outbound, TurnEnded, t
-from claw.runtime import Runtime, Turn, TurnContext, is_owner_channel, parse_reply, run_filters, silent_tokens
+from claw.runtime import Runtime, Turn, TurnContext, is_owner_channel, run_filters, silent_tokens
 from claw_channel_sdk import split_text
 
 from claw_gateway.attachments import copy_attachments
 from claw_gateway.chat_api import OUTGOING
+from claw_gateway.directives import parse_reply
 from claw_gateway.journal import journal_of
 
 

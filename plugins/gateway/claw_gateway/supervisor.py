@@ -46,7 +46,6 @@ from claw.runtime import (
     is_own_exit,
     retry_until_written,
     run_turn,
-    visible_part as visible,
 )
 
 from claw_gateway.channel_states import (
@@ -56,6 +55,7 @@ from claw_gateway.channel_states import (
     state_from,
 )
 from claw_gateway.delivery import OutboxDelivery
+from claw_gateway.directives import visible_part
 from claw_gateway.inbound import InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, journal_of
 from claw_gateway.pairing import Pairing
@@ -367,7 +367,7 @@ class ChannelServer:
         if turn.resumed:
             await recover_streamed(channel, where, turn.id, self._journal)
         live = RelayedStream(
-            channel, where, turn.id, self._journal, partial(visible, tokens=silent_tokens_of(runtime)), runtime.log,
+            channel, where, turn.id, self._journal, partial(visible_part, tokens=silent_tokens_of(runtime)), runtime.log,
             streams is not False,
             partial(self._block, where, count(1)) if in_blocks else None,
             lambda: not self._delivery.busy(address), resumed=turn.resumed,

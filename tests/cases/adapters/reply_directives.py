@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from claw.agent.outcome import parse_reply, silent_tokens
+from claw.agent.outcome import silent_tokens
+from claw_gateway.directives import parse_reply
 
-FUNCTIONS = ("claw.agent.outcome:parse_reply",)
+FUNCTIONS = ("claw_gateway.directives:parse_reply",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

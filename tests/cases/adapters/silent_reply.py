@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from claw.agent.outcome import may_become_silent, parse_reply, silent_tokens
+from claw.agent.outcome import silent_tokens
+from claw_gateway.directives import may_become_silent, parse_reply
 
 FUNCTIONS = (
-    "claw.agent.outcome:parse_reply",
-    "claw.agent.outcome:may_become_silent",
+    "claw_gateway.directives:parse_reply",
+    "claw_gateway.directives:may_become_silent",
     "claw.agent.outcome:silent_tokens",
 )
 

@@ -335,7 +335,7 @@ def test_files_are_brought_within_the_budget_of_the_agent(folders: tuple[Path, P
 
 
 def test_a_model_learns_the_marks_that_its_answer_may_carry():
-    from claw.agent.outcome import parse_reply
+    from claw_gateway.directives import parse_reply
 
     text = whole(facts("read", channel="feishu"))
     names = headings(facts("read"))

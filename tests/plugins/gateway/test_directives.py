@@ -1,14 +1,8 @@
 """What an answer says to claw: silence, which message it answers, files, voice."""
 
 import pytest
-from claw.agent.outcome import (
-    ALSO_SILENT,
-    ParsedReply,
-    may_become_silent,
-    parse_reply,
-    silent_tokens,
-    visible_part,
-)
+from claw.agent.outcome import ALSO_SILENT, silent_tokens
+from claw_gateway.directives import ParsedReply, may_become_silent, parse_reply, visible_part
 from hypothesis import given, strategies as st
 
 TOKENS = silent_tokens("NO_REPLY")
