@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("cases.adapters", "cases.made")  # a row that fails shows what was compared
+
 # A busy machine is no fault of a property. What Hypothesis takes for itself under CI stays as it is.
 settings.register_profile("busy", settings(), deadline=None)
 settings.load_profile("busy")

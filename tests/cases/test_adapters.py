@@ -14,6 +14,7 @@ from typing import Any
 import claw
 import pytest
 
+from cases.fields import RecordedRow, fields_of
 from cases.test_cases import DATA
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,21 @@ def test_a_table_does_not_stay_green_when_its_function_is_emptied(
         assert any(fails(adapter, case, tmp_path / str(n)) for n, case in enumerate(rows(table)))
     finally:
         function.__code__ = whole
+
+
+@pytest.mark.parametrize("table", ADAPTERS)
+def test_every_field_of_a_table_is_read_by_its_adapter(table: str, tmp_path: Path) -> None:
+    adapter = import_module(f"cases.adapters.{table}")
+    given = [row for row in rows(table) if row.get("id") not in getattr(adapter, "LATER", {})]
+    unread = {field for row in given for field in fields_of(row)} - set(getattr(adapter, "UNUSED", {}))
+    read: set[str] = set()
+    for number, row in enumerate(given):
+        if not unread & set(fields_of(row)):
+            continue
+        fails(adapter, RecordedRow(row, read), tmp_path / str(number))
+        if not (unread := unread - read):
+            break
+    assert sorted(unread) == [], f"adapters/{table}.py must honour them"
 
 
 def find(dotted: str) -> Any:

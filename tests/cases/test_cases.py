@@ -2,7 +2,8 @@
 
 An adapter (``adapters/NAME.py``) translates names and calls the function that the product calls on that path. It has:
 ``FUNCTIONS``, the dotted names of those functions; ``check(case, tmp_path)``, which asserts (may be async); and may have
-``LATER``, row id → the issue that brings the row's part. ``later.py`` names the tables whose whole part is still to come.
+``LATER``, row id → the issue that brings the row's part, and ``UNUSED``, field → the reason why it is not read.
+``later.py`` names the tables whose whole part is still to come.
 """
 
 import asyncio
@@ -44,10 +45,14 @@ def test_a_row_of_a_table(row: tuple[str, dict[str, Any]], tmp_path: Path) -> No
         pytest.fail(f"no adapter for the table {table}: {missing}")
     if issue := getattr(adapter, "LATER", {}).get(case.get("id")):
         pytest.xfail(issue)
-    answer = adapter.check(case, tmp_path)
-    if inspect.isawaitable(answer):
+    try:
+        answer = adapter.check(case, tmp_path)
+        if inspect.isawaitable(answer):
+            asyncio.run(_finished(answer))
+    except BaseException as failed:
+        failed.add_note(f"{table} {case.get('id', '')}: {json.dumps(case, ensure_ascii=False)[:2000]}")
+        raise
 
-        async def finish() -> None:
-            await answer
 
-        asyncio.run(finish())
+async def _finished(answer: Any) -> None:
+    await answer

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from claw.contracts.provider import Finished, ModelEvent
 from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User
 from claw.testing import FakeProvider, FakeTool, Harness
 
+LAST_EVENTS = {"agent_end": RunEnded}
 FUNCTIONS = ("claw.agent.loop:run_loop", "claw.agent.tool_gate:prepare")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     async with Harness(
-        FakeProvider(), tools=[_tool(tool) for tool in given["tools"]], home=tmp_path
+        FakeProvider(), tools=[_tool(tool, given["tool_execution"]) for tool in given["tools"]], home=tmp_path
     ) as harness:
         told: list[Event] = []
 
@@ -45,18 +47,20 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     _compare(case["expect"], told)
 
 
-def _tool(spec: dict[str, Any]) -> FakeTool | Any:
+def _tool(spec: dict[str, Any], execution: str) -> FakeTool | Any:
+    assert execution in ("parallel", "sequential")
     schema = {"type": "object", "properties": {}, "required": spec.get("required", [])}
     result = RuntimeError(spec["throws"]) if "throws" in spec else spec["result"]
-    fake = FakeTool(spec["name"], result, schema)
+    fake: FakeTool | Any = FakeTool(spec["name"], result, schema)
+    if execution == "sequential":
+        fake = replace(fake.tool, parallel=False)
     if delay := spec.get("delay_ms"):
-        from dataclasses import replace
 
         async def slowly(arguments: dict[str, Any], context: Any) -> Any:
             await asyncio.sleep(delay / 1000)
             return spec["result"]
 
-        return replace(fake.tool, run=slowly)
+        return replace(getattr(fake, "tool", fake), run=slowly)
     return fake
 
 
@@ -84,7 +88,7 @@ def _compare(expect: dict[str, Any], told: list[Event]) -> None:
     assert len(ended) == expect["turns"] == expect["model_calls"]
     if "tool_end_order" in expect:
         assert [event.call.id for event in told if isinstance(event, ToolEnded)] == expect["tool_end_order"]
-    assert isinstance(told[-1], RunEnded)
+    assert isinstance(told[-1], LAST_EVENTS[expect["last_event"]])
 
 
 def _same(message: Message, wanted: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ the seeds name, the tools of core, and a plugin ``demo``.
 """
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / f"config.{case['format']}").write_text(text, encoding="utf-8")
     of_channel = case["effect"] == "part_disabled" and case["config"].get("channels", {}).keys() & _CHANNELS
     tell = _tell_live if case.get("live") else _tell_plugin if of_channel else _tell
+    started = time.monotonic()
     told = [message.replace(str(tmp_path), "HOME") for message in tell(case, tmp_path)]
+    assert time.monotonic() - started < case.get("limit_s", 30)
     fitting = [message for message in told if case["error_path"] in message]
     assert len(fitting) == 1, told
     assert any(hint.lower() in fitting[0].lower() for hint in case["hint_any"]), fitting[0]

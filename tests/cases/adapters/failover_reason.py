@@ -6,6 +6,9 @@ from typing import Any
 from claw_provider_sdk.errors import reason_of
 
 FUNCTIONS = ("claw_provider_sdk.errors:reason_of",)
+UNUSED = {
+    "input.provider": "an error is classified by status, code, type and text, whichever service sent it"
+}
 _NAMES = {
     **dict.fromkeys(
         ("server", "network", "truncated", "timeout"), "timeout"

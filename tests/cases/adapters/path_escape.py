@@ -2,9 +2,11 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from claw.contracts.errors import ToolError
 from claw.security.workspace_fs import Root, WorkspaceFiles
 from claw.storage.files import session_file
@@ -21,7 +23,10 @@ _WRITTEN = b"written by the tool"
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
-    ground = tmp_path / "ground"
+    (tmp_path / "probe").touch()
+    if "case_sensitive" in case.get("requires", ()) and (tmp_path / "PROBE").exists():
+        pytest.skip("this file system does not tell names apart by case")
+    ground, started = tmp_path / "ground", time.monotonic()
     ground.mkdir()
     for step in case["setup"]:
         _build(step, ground)
@@ -33,6 +38,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         return
     workspace = ground / case["workspace"]
     answer, refused = _call(case["tool"], WorkspaceFiles([Root(workspace, write=True)], workspace), path)
+    assert time.monotonic() - started < case.get("limit_s", 30)
     assert "CANARY-SECRET" not in answer
     assert _outside(ground, case["workspace"]) == before
     assert refused is not case["allowed"], answer

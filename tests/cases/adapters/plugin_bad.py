@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from claw.host.isolation import Timeouts
 from claw.host.manifest import find_plugin
 from claw.testing import FakeChannel, FakeProvider, says, standard_plugins
 from claw_gateway.supervisor import ChannelServer
+from integration.gateways import Home, Running
+from strangers import installed
 
 from cases.made import plugins as made
 
@@ -34,16 +37,21 @@ STATES = {
     "incompatible": "skipped",
 }
 GOOD = """
-from claw import hookimpl, tool
+from claw import ToolContext, hookimpl, tool
 
 @tool
 def good_news() -> str:
     "Tell good news."
     return "all is well"
 
+@tool
+def good_file(context: ToolContext) -> str:
+    "Read a file of the workspace."
+    return context.files.read("probe.txt").decode()
+
 @hookimpl
 def register_tools(config):
-    return [good_news]
+    return [good_news, good_file]
 """
 
 
@@ -80,52 +88,84 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
                 del sys.modules[name]
 
 
+@dataclass
+class Seen:
+    """A gateway that ran with the plugin, and what was seen of it."""
+
+    app: App
+    plugin: made.Made
+    fakes: Fakes
+    case: dict[str, Any]
+    tmp_path: Path
+    lines: list[str]
+    memory_mb: float
+    beta_seconds: float = 0.0
+
+    @property
+    def odd(self) -> Any:
+        """The class of the plugin's channel."""
+        return sys.modules["plugin_bad"].Odd
+
+
 async def _run(case: dict[str, Any], site: Path, tmp_path: Path) -> None:
-    expect, extra = case["expect"], case["expect"].get("extra", {})
+    expect = case["expect"]
+    extra = dict(expect.get("extra", {}))
     plugin = made.plugin(case, site, tmp_path)
     (site / "plugin_good").mkdir()
     (site / "plugin_good" / "__init__.py").write_text(GOOD)
-    found = [
-        *standard_plugins(),
-        *plugin.found,
-        find_plugin("good", "plugin_good", "claw-plugin-good", "1.0"),
-    ]
+    good = find_plugin("good", "plugin_good", "claw-plugin-good", "1.0")
+    found = [*standard_plugins(), *plugin.found, good]
     fakes = Fakes(*plugin.answers, *[says("a reply")] * 3)
-    log_lines: list[str] = []
-    started = time.monotonic()
-    app = App(
-        load_setup(_environ(tmp_path, plugin.config), found),
-        plugins={"fakes": fakes},
-        log=log_lines.append,
-        timeouts=Timeouts(pause_seconds=0.01),
-    )
+    lines: list[str] = []
+    started, memory = time.monotonic(), _memory_mb()
+    limits, environ = Timeouts(pause_seconds=0.01), _environ(tmp_path, plugin.config)
+    app = App(load_setup(environ, found), plugins={"fakes": fakes}, log=lines.append, timeouts=limits)
+    seen = Seen(app, plugin, fakes, case, tmp_path, lines, memory)
     stop = asyncio.Event()
     serving = asyncio.ensure_future(ChannelServer(app).run(stop))
+    may_be = {expect.get("plugin_state"), *extra.pop("state_may_be", ()), *case.get("state_may_be", ())}
     try:
-        fakes.alpha.says("hello")
-        await _until(
-            lambda: "a reply" in fakes.alpha.shown, expect.get("within_s", 20)
-        )  # message_round_trip_ok
-        fakes.beta.says("hello there")
-        await _until(lambda: "a reply" in fakes.beta.shown, 20)
+        await _answers(seen, expect)
         if plugin.after:
             await plugin.after(app, fakes)
-        if plugin.reviews:
-            assert "good_news" in (await app.resolve_turn(terminal_message(""))).tools
-        else:
-            assert (
-                await app.call_tool("good_news", {}, terminal_message(""), TurnOptions())
-            ).content == "all is well"
+        await _other_plugins(seen, expect)
+        assert not serving.done() and expect["gateway_up"] is True
+        for name in extra.keys() & RUNNING.keys():
+            await RUNNING[name](seen, extra[name])
     finally:
         stop.set()
         await asyncio.wait_for(serving, 20)
         await asyncio.wait_for(app.close(), 15)
-    if limit := expect.get("within_s"):
-        assert time.monotonic() - started < limit
-    if expect.get("log_names_plugin") and plugin.named:
-        assert any(plugin.id in line for line in log_lines), log_lines
-    _states(app, plugin, expect, [*extra.get("state_may_be", ()), *case.get("state_may_be", ())])
-    _extras(app, plugin, fakes, extra, log_lines, case, tmp_path)
+    took = time.monotonic() - started
+    assert took < expect.get("within_s", 120), took
+    state = _state(app, plugin, may_be) if expect.get("plugin_state") else ""
+    if expect.get("log_names_plugin") and (plugin.named or state == "failed"):
+        assert any(plugin.id in line for line in lines), lines
+    for name in extra.keys() - RUNNING.keys():
+        assert name in STOPPED, f"nothing looks at {name}"
+        STOPPED[name](seen, extra[name])
+
+
+async def _answers(seen: Seen, expect: dict[str, Any]) -> None:
+    """Write in both chats; both are answered, and so the turns end."""
+    assert expect["message_round_trip_ok"] is True and expect.get("turn_ends", True) is True
+    seen.fakes.alpha.says("hello")
+    await _until(lambda: "a reply" in seen.fakes.alpha.shown, expect.get("within_s", 20))
+    began = time.monotonic()
+    seen.fakes.beta.says("hello there")
+    await _until(lambda: "a reply" in seen.fakes.beta.shown, 20)
+    seen.beta_seconds = time.monotonic() - began
+    if expect.get("tool_error"):
+        assert _has_failed_call(seen)
+
+
+async def _other_plugins(seen: Seen, expect: dict[str, Any]) -> None:
+    assert expect["other_plugins_ok"] is True
+    message = terminal_message("")
+    if seen.plugin.reviews:
+        assert "good_news" in (await seen.app.resolve_turn(message)).tools
+    else:
+        assert (await seen.app.call_tool("good_news", {}, message, TurnOptions())).content == "all is well"
 
 
 def _environ(tmp_path: Path, config: dict[str, Any]) -> dict[str, str]:
@@ -149,43 +189,146 @@ async def _until(true: Any, seconds: float) -> None:
             await asyncio.sleep(0.005)
 
 
-def _states(app: App, plugin: Any, expect: dict[str, Any], may_be: list[str]) -> None:
-    if "plugin_state" not in expect or plugin.state_of is None:
-        return
+def _state(app: App, plugin: made.Made, may_be: set[Any]) -> str:
+    """Return the plugin's state in the table's words; it is one of those that the row allows."""
+    if plugin.state_of is None:
+        return ""
     state = STATES[{state.id: state.state for state in app.host.standings}[plugin.state_of]]
-    allowed = {expect["plugin_state"], *may_be, *plugin.also}
-    assert state in allowed, f"{state} is none of {allowed}"
+    assert state in may_be | set(plugin.also)
+    return state
 
 
-def _extras(
-    app: App,
-    plugin: Any,
-    fakes: Fakes,
-    extra: dict[str, Any],
-    log_lines: list[str],
-    case: dict[str, Any],
-    tmp_path: Path,
-) -> None:
-    told = "\n".join(log_lines)
-    if extra.get("code_not_imported"):
-        assert not (tmp_path / "imported").exists()
-    for name in extra.get("tools_absent", ()):
-        assert name not in {tool.name for tool in app.registry.tools}
-    if extra.get("message_names_both"):
-        assert "good" in told
-        assert plugin.id in told
-    if "log_growth_max_mb" in extra:
-        assert len(told) < extra["log_growth_max_mb"] * 1_000_000
-    if "audit_reports" in extra:
-        assert "replaced claw's function" in told
-    if extra.get("tool_call") == "denied" or case["expect"].get("tool_error"):
-        results = [
-            m
-            for heard in fakes.model.requests
-            for m in heard.request.messages
-            if isinstance(m, ToolResultMessage)
-        ]
-        assert any(result.is_error for result in results)
-    if "session_growth_max_kb" in extra:
-        sizes = [path.stat().st_size for path in tmp_path.rglob("*.jsonl")]
-        assert sum(sizes) < extra["session_growth_max_kb"] * 1024
+def _memory_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _has_failed_call(seen: Seen) -> bool:
+    requests = [one.request for one in seen.fakes.model.requests]
+    return any(m.is_error for one in requests for m in one.messages if isinstance(m, ToolResultMessage))
+
+
+async def _tool_count(seen: Seen, count: int) -> None:
+    assert list((await seen.app.resolve_turn(terminal_message(""))).tools).count("bad_tool") == count
+
+
+async def _owner_only(seen: Seen, wanted: bool) -> None:
+    offered = any("bad_tool" in one.tool_names for one in seen.fakes.model.requests)
+    assert offered is not wanted, "those who wrote are no owners"
+
+
+async def _workspace_is_right(seen: Seen, wanted: bool) -> None:
+    (seen.tmp_path / "workspace" / "probe.txt").write_text("probe")
+    read = await seen.app.call_tool("good_file", {}, terminal_message(""), TurnOptions())
+    assert (read.content == "probe") is wanted
+
+
+async def _sigterm_stops(seen: Seen, seconds: float) -> None:
+    """A real gateway with the plugin ends in time."""
+
+    def stop_one() -> None:
+        home = Home(seen.tmp_path / "machine").with_channel()
+        manifest = {"kinds": ["tool"]}
+        installed(seen.tmp_path / "machine" / "site", "bad", seen.case["python"], manifest)
+        with Running(home) as running:
+            began = time.monotonic()
+            running.end()
+            assert time.monotonic() - began < seconds
+
+    await asyncio.to_thread(stop_one)
+
+
+async def _was_refused(seen: Seen, wanted: bool) -> None:
+    assert ("alpha" in seen.odd.refused) is wanted
+    assert not any("forged" in str(one.request) for one in seen.fakes.model.requests)
+
+
+async def _restarts(seen: Seen, most: int) -> None:
+    assert seen.odd.runs <= most
+    state = {one.id: one.state for one in seen.app.host.standings}["bad"]
+    assert state == "quarantined", "it is started no more"
+
+
+async def _sends(seen: Seen, most: int) -> None:
+    await asyncio.sleep(0.3)
+    assert seen.odd.sends <= most
+
+
+async def _lost(seen: Seen, count: int) -> None:
+    waiting, _ = seen.app.runtime.turn_log.counts()
+    assert waiting == count, "every message that was acknowledged belongs to a turn that has ended"
+
+
+RUNNING: dict[str, Any] = {
+    "tool_count": _tool_count,
+    "tool_owner_only": _owner_only,
+    "workspace_paths_still_right": _workspace_is_right,
+    "sigterm_stops_within_s": _sigterm_stops,
+    "rejected": _was_refused,
+    "restarts_first_minute_max": _restarts,
+    "sends_max": _sends,
+    "acknowledged_lost": _lost,
+}
+"""``expect.extra``: what is looked at while the gateway runs."""
+
+
+def _not_imported(seen: Seen, wanted: bool) -> None:
+    assert (seen.tmp_path / "imported").exists() is not wanted
+
+
+def _absent(seen: Seen, names: list[str]) -> None:
+    assert not set(names) & {tool.name for tool in seen.app.registry.tools}
+
+
+def _names_both(seen: Seen, wanted: bool) -> None:
+    assert any("good" in line and seen.plugin.id in line for line in seen.lines) is wanted
+
+
+def _log_growth(seen: Seen, most_mb: float) -> None:
+    assert sum(map(len, seen.lines)) < most_mb * 1_000_000
+
+
+def _reports(seen: Seen, words: str) -> None:
+    assert words == "core function replaced"
+    assert any("replaced claw's function" in line for line in seen.lines)
+
+
+def _call_was(seen: Seen, outcome: str) -> None:
+    assert outcome == "denied" and _has_failed_call(seen)
+
+
+def _session_growth(seen: Seen, most_kb: float) -> None:
+    sizes = [path.stat().st_size for path in seen.tmp_path.rglob("*.jsonl")]
+    assert sum(sizes) < most_kb * 1024
+
+
+def _memory_growth(seen: Seen, most_mb: float) -> None:
+    assert _memory_mb() - seen.memory_mb < most_mb
+
+
+def _other_reply(seen: Seen, seconds: float) -> None:
+    assert seen.beta_seconds < seconds
+
+
+def _deaths(seen: Seen, most: int) -> None:
+    assert 0 < seen.plugin.deaths <= most
+
+
+def _path_refused(seen: Seen, wanted: bool) -> None:
+    assert _has_failed_call(seen) is wanted
+    assert not list(seen.tmp_path.glob("**/core.json"))
+
+
+STOPPED: dict[str, Any] = {
+    "code_not_imported": _not_imported,
+    "tools_absent": _absent,
+    "message_names_both": _names_both,
+    "log_growth_max_mb": _log_growth,
+    "audit_reports": _reports,
+    "tool_call": _call_was,
+    "session_growth_max_kb": _session_growth,
+    "rss_growth_max_mb": _memory_growth,
+    "other_session_reply_within_s": _other_reply,
+    "deaths_max": _deaths,
+    "path_refused": _path_refused,
+}
+"""``expect.extra``: what is looked at once it has stopped."""

@@ -25,4 +25,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         "kept_tokens": pruned.kept_tokens,
         "budget_tokens": pruned.budget_tokens,
     }
-    assert answer == {key: case["expect"].get(key, value) for key, value in answer.items()}
+    allowed = [case["expect"], *case.get("also_ok", ())]
+    assert any(answer == {key: one.get(key, value) for key, value in answer.items()} for one in allowed), (
+        answer
+    )

@@ -43,6 +43,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         owners=tuple(owner_hash(owner) for owner in given["owner"] or ()),
         context_files=tuple(ContextFile(name, "words") for name in given["context_files"]),
         extra=given["extra"] or "",
+        docs="docs" if given["docs"] else "",
     )
 
     prompt, _ = assemble(

@@ -15,6 +15,7 @@ from claw.policy import RunFacts, ToolFact, resolve_tools
 from claw.policy.catalog import PROFILES
 
 FUNCTIONS = ("claw.policy:resolve_tools", "claw.policy:judge_tools", "claw.policy:layers_for")
+UNUSED = {"native": "a mark of the table's maker about the row"}
 
 AGENT = "tester"
 

@@ -22,4 +22,8 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     assert len(out) == expected["output_chars"]
     assert (out != text) == expected["truncated"]
     assert (OMISSION_MARK in out) == expected["has_middle_marker"]
+    kept = out.removesuffix(given["suffix"]) if expected["ends_with_suffix"] else out
+    head, _, tail = kept.partition(OMISSION_MARK)
+    assert out.endswith(given["suffix"]) == expected["ends_with_suffix"]
+    assert (len(head), len(tail)) == (expected["head_chars"], expected["tail_chars"])
     assert hashlib.sha256(out.encode()).hexdigest() == expected["output_sha256"]
