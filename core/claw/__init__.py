@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` do
 __version__ = "0.1.0"
 
 _NAMES = {
-    "claw.agent.models": "configured_keys",
     "claw.config.channels": "ChannelConfig",
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
@@ -66,11 +65,8 @@ _NAMES = {
     "claw.host.hookspecs": "hookimpl hookspec",
     "claw.i18n": "t",
     "claw.security.child_env": "child_environment",
-    "claw.security.command_line": "CommandStep split_commands split_single_command",
     "claw.security.http_client": "HttpClients is_loopback",
     "claw.security.untrusted_text": "inbound_context neutralise",
-    "claw.storage.history": "IncrementalCache",
-    "claw.storage.usage": "Price usage_of",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -1,8 +1,5 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
-from claw.agent.models import (
-    configured_keys as configured_keys,
-)
 from claw.config.channels import (
     ChannelConfig as ChannelConfig,
 )
@@ -153,11 +150,6 @@ from claw.i18n import (
 from claw.security.child_env import (
     child_environment as child_environment,
 )
-from claw.security.command_line import (
-    CommandStep as CommandStep,
-    split_commands as split_commands,
-    split_single_command as split_single_command,
-)
 from claw.security.http_client import (
     HttpClients as HttpClients,
     is_loopback as is_loopback,
@@ -165,13 +157,6 @@ from claw.security.http_client import (
 from claw.security.untrusted_text import (
     inbound_context as inbound_context,
     neutralise as neutralise,
-)
-from claw.storage.history import (
-    IncrementalCache as IncrementalCache,
-)
-from claw.storage.usage import (
-    Price as Price,
-    usage_of as usage_of,
 )
 
 __version__: str

@@ -102,7 +102,7 @@ _NAMES = {
     "claw.security.http_client": "origin_of",
     "claw.security.redaction": "Redactor",
     "claw.security.secret_patterns": "is_secret_name",
-    "claw.security.tls_errors": "STALE_CONNECTION error_chain find_tls_error",
+    "claw.security.tls_errors": "TlsError error_chain",
     "claw.security.untrusted_text": "is_owner_channel strip_metadata user_text",
     "claw.security.workspace_fs": "WorkspaceFiles",
     # State on disk; the time, which a test replaces
@@ -123,7 +123,7 @@ _NAMES = {
     ),
     "claw.storage.sessions": "JsonlSessionStore Session",
     "claw.storage.turn_log": "retry_until_written",
-    "claw.storage.usage": "SessionUsage total_usage",
+    "claw.storage.usage": "SessionUsage",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

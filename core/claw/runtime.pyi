@@ -329,9 +329,8 @@ from claw.security.secret_patterns import (
     is_secret_name as is_secret_name,
 )
 from claw.security.tls_errors import (
-    STALE_CONNECTION as STALE_CONNECTION,
+    TlsError as TlsError,
     error_chain as error_chain,
-    find_tls_error as find_tls_error,
 )
 from claw.security.untrusted_text import (
     is_owner_channel as is_owner_channel,
@@ -413,5 +412,6 @@ from claw.storage.turn_log import (
 )
 from claw.storage.usage import (
     SessionUsage as SessionUsage,
-    total_usage as total_usage,
 )
+
+__all__: list[str]

@@ -1,4 +1,4 @@
-"""The connections of the HTTP client: refusals are not read for ever, left-overs are no answer, TLS is explained."""
+"""The HTTP client over each transport: refusals are not read for ever, TLS is explained."""
 
 import asyncio
 import ssl
@@ -9,12 +9,14 @@ from pathlib import Path
 import httpx2
 import pytest
 from claw.contracts.errors import ProviderError
-from claw.security.http_client import HttpClients
-from claw.security.http_transport import HttpTransport
+from claw.security.http_client import HttpClients, unpooled
+from claw.security.http_transport import GuardedTransport
+from claw_http_sdk.pooled_transport import PooledTransport
 from core.secured import ANSWER, Authority, service
 from models import answer, provider
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Transport = Callable[[ssl.SSLContext], httpx2.AsyncBaseTransport]
 
 
 def plain_context() -> ssl.SSLContext:
@@ -26,9 +28,21 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
+@pytest.fixture(params=["single", "pooled"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    """The transport that core uses by itself, and the one of plugins that keep connections."""
+    return PooledTransport if request.param == "pooled" else unpooled
+
+
+def guarded(transport: httpx2.AsyncBaseTransport, seconds: float = 5.0) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(transport, error_body_seconds=seconds), trust_env=False
+    )
+
+
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[tuple[httpx2.AsyncClient, asyncio.Server]]:
-    """A client for what ``serve`` says to each connection."""
+async def serving(serve: Serve, transport: Transport) -> AsyncIterator[tuple[httpx2.AsyncClient, int]]:
+    """A client for what ``serve`` says to each connection, and its port."""
     network = HttpClients()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,7 +55,8 @@ async def serving(serve: Serve) -> AsyncIterator[tuple[httpx2.AsyncClient, async
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
-        yield network.client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), server
+        port = server.sockets[0].getsockname()[1]
+        yield network.client(f"http://127.0.0.1:{port}", transport=transport), port
     finally:
         await network.aclose()
         server.close()
@@ -53,7 +68,9 @@ async def serving(serve: Serve) -> AsyncIterator[tuple[httpx2.AsyncClient, async
 
 @pytest.mark.parametrize("head", [b"content-length: 200000000\r\n\r\n", b"\r\n"], ids=["huge", "endless"])
 @pytest.mark.parametrize("status", [302, 400, 503])
-async def test_of_a_refusal_only_its_beginning_is_read(status: int, head: bytes) -> None:
+async def test_of_a_refusal_only_its_beginning_is_read(
+    status: int, head: bytes, transport: Transport
+) -> None:
     sent = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +82,7 @@ async def test_of_a_refusal_only_its_beginning_is_read(status: int, head: bytes)
             await writer.drain()
             sent += 65536
 
-    async with serving(serve) as (client, _):
+    async with serving(serve, transport) as (client, _):
         answer = await client.get("/")
 
     assert (answer.status_code, answer.headers["retry-after"]) == (status, "9")
@@ -74,7 +91,7 @@ async def test_of_a_refusal_only_its_beginning_is_read(status: int, head: bytes)
     assert sent < 30_000_000, "beyond what the system holds between the two"
 
 
-async def test_a_refusal_that_drips_is_heard_for_a_few_seconds() -> None:
+async def test_a_refusal_that_drips_is_heard_for_a_few_seconds(transport: Transport) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 500 Oh\r\ncontent-length: 9999\r\n\r\n")
@@ -83,14 +100,14 @@ async def test_a_refusal_that_drips_is_heard_for_a_few_seconds() -> None:
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    hasty = httpx2.AsyncClient(transport=HttpTransport(plain_context(), refusal_seconds=0.2), trust_env=False)
-    async with serving(serve) as (client, _), hasty, asyncio.timeout(5):
+    hasty = guarded(transport(plain_context()), 0.2)
+    async with serving(serve, transport) as (client, _), hasty, asyncio.timeout(5):
         answer = await hasty.get(client.base_url)
     assert answer.status_code == 500
     assert 1 <= len(answer.text) < 100
 
 
-async def test_a_short_refusal_is_whole_and_its_connection_used_again() -> None:
+async def test_a_short_refusal_is_whole_and_a_pooled_connection_used_again(transport: Transport) -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,85 +116,19 @@ async def test_a_short_refusal_is_whole_and_its_connection_used_again() -> None:
         while await reader.readuntil(b"\r\n\r\n"):
             writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 7\r\n\r\nnothing")
 
-    async with serving(serve) as (client, _):
+    async with serving(serve, transport) as (client, _):
         assert [(await client.get("/")).text for _ in range(2)] == ["nothing", "nothing"]
-    assert connections == 1
+    assert connections == (1 if transport is PooledTransport else 2)
 
 
-# --- what is left over
-
-
-@pytest.mark.parametrize(
-    "more", [b" and more", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlies"], ids=["words", "an answer"]
-)
-@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
-async def test_what_comes_behind_an_answer_is_never_taken_for_the_next_one(more: bytes, later: bool) -> None:
-    connections = 0
-
+async def test_without_a_pool_what_comes_behind_an_answer_has_no_next_answer() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
         while await reader.readuntil(b"\r\n\r\n"):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood" + (b"" if later else more))
-            if later:
-                await asyncio.sleep(0.02)
-                writer.write(more)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlies")
 
-    async with serving(serve) as (client, _):
-        for _ in range(3):
-            assert (await client.get("/")).text == "good"
-            await asyncio.sleep(0.05)
-    assert connections == 3
-
-
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("answer", "more", "connections_used"),
-    [
-        (CHUNKED + b"2\r\ngo\r\n2;x=1\r\nod\r\n0\r\n\r\n", b"", 1),
-        (CHUNKED + b"4\r\ngood\r\n0\r\nTrailer: x\r\n\r\n", b"", 1),
-        (CHUNKED + b"4\r\ngood\r\n0\r\n\r\n", b"0\r\n\r\n", 3),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood", b"", 1),
-    ],
-    ids=["chunks", "trailers", "chunks and more", "a status before"],
-)
-@pytest.mark.parametrize("in_pieces", [False, True], ids=["whole", "in pieces"])
-async def test_a_connection_is_used_again_only_when_its_answer_ended_with_its_last_byte(
-    answer: bytes, more: bytes, connections_used: int, in_pieces: bool
-) -> None:
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        while await reader.readuntil(b"\r\n\r\n"):
-            for piece in (answer[:-9], answer[-9:] + more) if in_pieces else (answer + more,):
-                writer.write(piece)
-                await asyncio.sleep(0.01)
-
-    async with serving(serve) as (client, _):
-        for _ in range(3):
-            assert (await client.get("/")).text == "good"
-            await asyncio.sleep(0.03)
-    assert connections == connections_used
-
-
-async def test_an_answer_without_a_body_leaves_its_connection_in_use() -> None:
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        while (await reader.readuntil(b"\r\n\r\n")).startswith(b"HEAD"):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
-        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-    async with serving(serve) as (client, _):
-        assert [(await client.head("/")).status_code for _ in range(2)] == [200, 200]
-        assert (await client.get("/")).status_code == 204
-    assert connections == 1
+    async with serving(serve, unpooled) as (client, _):
+        assert [(await client.get("/")).text for _ in range(3)] == ["good"] * 3
 
 
 # --- TLS
@@ -198,34 +149,36 @@ async def refused(client: httpx2.AsyncClient, address: str) -> str:
     ],
 )
 async def test_a_certificate_that_does_not_fit_is_told_with_its_host(
-    authority: Authority, host: str, days: tuple[float, float], told: str, fix: str
+    authority: Authority, transport: Transport, host: str, days: tuple[float, float], told: str, fix: str
 ) -> None:
-    client = httpx2.AsyncClient(transport=HttpTransport(authority.trusting), trust_env=False)
+    client = guarded(transport(authority.trusting))
     async with service(authority.serving(host, days)) as port, client:
         said = await refused(client, f"https://localhost:{port}/")
     assert f"the certificate of localhost {told}" in said
     assert fix in said
 
 
-async def test_a_certificate_that_fits_is_taken(authority: Authority) -> None:
-    client = httpx2.AsyncClient(transport=HttpTransport(authority.trusting), trust_env=False)
+async def test_a_certificate_that_fits_is_taken(authority: Authority, transport: Transport) -> None:
+    client = guarded(transport(authority.trusting))
     async with service(authority.serving("localhost")) as port, client:
         assert (await client.get(f"https://localhost:{port}/")).text == "ok"
 
 
-async def test_https_where_plain_http_is_spoken_and_the_other_way_round(authority: Authority) -> None:
+async def test_https_where_plain_http_is_spoken_and_the_other_way_round(
+    authority: Authority, transport: Transport
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(ANSWER)
 
     network = HttpClients()
-    async with serving(serve) as (client, _), service(authority.serving("localhost")) as secured:
+    async with serving(serve, transport) as (client, _), service(authority.serving("localhost")) as secured:
         address = f"https://localhost:{client.base_url.port}"
-        told = await refused(network.client(address), address)
+        told = await refused(network.client(address, transport=transport), address)
         assert "localhost uses plain HTTP, but the address says https" in told
         address = f"http://localhost:{secured}"
         with pytest.raises(httpx2.TransportError):  # some say so, some only hang up
-            await network.client(address).get(address)
+            await network.client(address, transport=transport).get(address)
     await network.aclose()
 
 
@@ -238,12 +191,14 @@ async def test_https_where_plain_http_is_spoken_and_the_other_way_round(authorit
     ],
     ids=["openssl", "nginx", "go"],
 )
-async def test_what_services_with_tls_say_to_plain_http_is_understood(answer: bytes) -> None:
+async def test_what_services_with_tls_say_to_plain_http_is_understood(
+    answer: bytes, transport: Transport
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
 
-    async with serving(serve) as (client, _):
+    async with serving(serve, transport) as (client, _):
         assert "127.0.0.1 uses https, but the address says http" in await refused(client, "/")
 
 

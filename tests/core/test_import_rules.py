@@ -263,6 +263,7 @@ BUDGETS = {
     "claw_gateway": 4341,
     "claw_google": 471,
     "claw_http": 1344,
+    "claw_http_sdk": 302,
     "claw_llm_bridge": 500,
     "claw_local": 252,
     "claw_loop_guard": 250,
@@ -279,6 +280,7 @@ BUDGETS = {
     "claw_skills": 393,
     "claw_telegram": 2280,
     "claw_testing": 1486,
+    "claw_tool_sdk": 110,
     "claw_tools_std": 1900,
     "pytest_claw": 2860,
 }

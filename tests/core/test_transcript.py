@@ -27,7 +27,8 @@ from claw.storage.records import (
     encode_record,
     parse_session,
 )
-from claw.storage.usage import SessionUsage, usage_of
+from claw.storage.usage import SessionUsage
+from claw_provider_sdk import usage_of
 from hypothesis import given, strategies as st
 
 

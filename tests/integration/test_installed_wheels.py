@@ -19,7 +19,8 @@ SMALL = closure_of(["claw-core", "claw-openai"])
 """The distributions that pip installs for core and one provider."""
 
 PROBE = '''
-from claw import Assistant, Credential, Finished, Price, Review, Text, ToolCall, ToolResultMessage, User, hookimpl, tool
+from claw import Assistant, Credential, Finished, Review, Text, ToolCall, ToolResultMessage, User, hookimpl, tool
+from claw_provider_sdk import Price
 
 class Probe:
     """Answers with the name of the model and the number of questions that it was sent."""

@@ -11,8 +11,8 @@ from claw.app import terminal_message
 from claw.contracts.errors import BudgetError, ProviderError
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.contracts.provider import Request, TextDelta
+from claw.contracts.transcript import Usage
 from claw.storage.clock import Clock
-from claw.storage.usage import Usage
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_budgets.caps import SpendingCap
 from claw_budgets.middleware import UsageMeter

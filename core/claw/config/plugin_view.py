@@ -14,6 +14,8 @@ from claw.contracts.errors import ConfigError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import httpx2
 
     from claw.config.models import Settings
@@ -191,12 +193,20 @@ class PluginConfig:
         view._answers = answers
         return view
 
-    def http(self, base_url: str, *, apart: bool = False) -> "httpx2.AsyncClient":
+    def http(
+        self,
+        base_url: str,
+        *,
+        apart: bool = False,
+        transport: "Callable[[SSLContext], httpx2.AsyncBaseTransport] | None" = None,
+    ) -> "httpx2.AsyncClient":
         """Return a client for ``base_url``; all plugins share one TLS context.
 
         :param apart: create a client with its own connections, for a call that waits long; the caller closes it.
+        :param transport: makes the connections from the shared TLS context (``claw_http_sdk.pooled``); None = a new
+            connection for each request.
         """
-        return self._http(base_url, apart=True) if apart else self._http(base_url)
+        return self._http(base_url, apart=apart, transport=transport)
 
     def _section(self, path: KeyPath) -> Any:
         return value_at(self._config.layout.tree, path)

@@ -188,7 +188,7 @@ class Provider(Protocol):
     the tools in the instructions, and passes ``stream`` a request without tools), ``none`` for one that must
     not call tools; else ``native``.
 
-    It may have ``price(model) -> Price | None``: the model's price, None when unknown; and
+    It may have ``price(model) -> claw_provider_sdk.Price | None``: the model's price, None when unknown; and
     ``answer_tokens(request) -> int | None``: the longest answer to a request, thinking included, None when
     nothing limits it. Budgets need both; without the second, a call under a budget is sent with a
     ``max_tokens``.

@@ -56,6 +56,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     cache_write: int | None = None
     total: int | None = None
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Size of the prompt, cached or not; None when it is unknown."""
+        return (self.input or 0) + (self.cache_read or 0) + (self.cache_write or 0) or None
+
 
 class User(msgspec.Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True):
     """A message of a person, or in a person's place.

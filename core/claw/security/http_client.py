@@ -2,6 +2,7 @@
 
 import ipaddress
 import ssl
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ from claw.contracts.errors import FenceError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
+
+    TransportFactory = Callable[[ssl.SSLContext], httpx2.AsyncBaseTransport]
 
 
 _CONNECT_SECONDS = 10
@@ -24,36 +27,38 @@ class HttpClients:
 
     def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
         self._transport = transport
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._clients: dict[tuple[str, TransportFactory | None], httpx2.AsyncClient] = {}
         self._origins: dict[str, str] = {}  # a cache: every call looks up one of a few addresses
 
-    def client(self, address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
+    def client(
+        self, address: str, *, apart: bool = False, transport: "TransportFactory | None" = None
+    ) -> "httpx2.AsyncClient":
         """Return the client for the origin of a configured address; relative URLs start at the origin.
 
         It follows no redirect and refuses any other origin. An address without a scheme means https, or http for this
         machine; plain http to any other host must be written.
 
         :param apart: create a client with its own connections, which the caller closes.
+        :param transport: makes the connections from the shared TLS context; None = one for each request, so that no
+            bytes behind a response can be taken for the response to the next request.
         :raises UsageError: it is not the address of an HTTP service, or contains a password.
         """
         origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))
         if apart:
-            return self._make(origin)
-        if origin not in self._clients:
-            self._clients[origin] = self._make(origin)
-        return self._clients[origin]
+            return self._make(origin, transport)
+        if (origin, transport) not in self._clients:
+            self._clients[origin, transport] = self._make(origin, transport)
+        return self._clients[origin, transport]
 
     async def aclose(self) -> None:
         """Close every client; the next call of ``client`` creates a new one."""
         while self._clients:
             await self._clients.popitem()[1].aclose()
 
-    def _make(self, origin: str) -> "httpx2.AsyncClient":
-        import httpx2
+    def _make(self, origin: str, transport: "TransportFactory | None") -> "httpx2.AsyncClient":
+        import httpx2  # only when needed: it takes a while
 
-        from claw.security.http_transport import (
-            HttpTransport,  # imports the HTTP library, so only when needed
-        )
+        from claw.security.http_transport import GuardedTransport
 
         first = httpx2.URL(origin)
         home = first.scheme, first.host, first.port
@@ -69,12 +74,13 @@ class HttpClients:
 
         # Plain http verifies no certificate: an empty context saves the 50 ms of reading the authorities.
         tls = self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        transport = transport or unpooled
         return httpx2.AsyncClient(
             base_url=origin,
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
-            transport=self._transport or HttpTransport(tls),
+            transport=self._transport or GuardedTransport(transport(tls)),
             event_hooks={"request": [stay]},
         )
 
@@ -83,6 +89,14 @@ class HttpClients:
         import httpx2
 
         return httpx2.create_ssl_context(trust_env=False)
+
+
+def unpooled(tls: ssl.SSLContext) -> "httpx2.AsyncBaseTransport":
+    """Return the HTTP library's transport with a new connection for each request."""
+    import httpx2
+
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
 
 def origin_of(address: str) -> str:

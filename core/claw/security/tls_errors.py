@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 from claw.contracts.errors import ClawError
 
-STALE_CONNECTION = "a connection kept from an earlier request was closed before an answer"
-"""Error text for a failure that may only mean that the service closed an idle kept-alive connection."""
-
 
 class TlsError(ClawError):
     """A TLS connection to a host failed, and a retry cannot help."""
@@ -44,32 +41,38 @@ _CERTIFICATE_ERRORS = {
 }
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER", "PACKET_LENGTH", "UNKNOWN_PROTOCOL")
 _DISCONNECTED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-_ALERT = b"\x15\x03"
+_NOT_HTTP = (
+    "illegal request line"  # h11, when the first byte of a response is a control character, as in a TLS alert
+)
 _TLS_REQUIRED = (b"plain http request was sent to https port", b"sent an http request to an https server")
 
 
-def tls_error(host: str, why: ssl.SSLError) -> TlsError | None:
-    """Return the error for a failed handshake; None when the connection was only lost during it."""
-    if isinstance(why, ssl.SSLCertVerificationError):
-        problem, fix = _CERTIFICATE_ERRORS.get(why.verify_code, _FAILED)
-        return TlsError(problem, fix=fix, host=host, why=why.verify_message)
-    if isinstance(why, _DISCONNECTED):
+def connection_error(host: str, why: BaseException, *, is_plain: bool) -> TlsError | None:
+    """Return the error for a request that failed because of TLS; None when it failed otherwise.
+
+    :param why: error of the HTTP library, with its chain of causes.
+    :param is_plain: the address says http.
+    """
+    if is_plain:
+        return _tls_required(host) if _NOT_HTTP in str(why) else None
+    failed = next((one for one in error_chain(why) if isinstance(one, ssl.SSLError)), None)
+    if failed is None or isinstance(failed, _DISCONNECTED):  # the connection was only lost
         return None
-    reason = str(why.reason or "")
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        problem, fix = _CERTIFICATE_ERRORS.get(failed.verify_code, _FAILED)
+        return TlsError(problem, fix=fix, host=host, why=failed.verify_message)
+    reason = str(failed.reason or "")
     problem, fix = _HTTP_ON_TLS_PORT if any(one in reason for one in _NOT_TLS) else _FAILED
-    return TlsError(problem, fix=fix, host=host, why=reason.lower().replace("_", " ") or str(why))
+    return TlsError(problem, fix=fix, host=host, why=reason.lower().replace("_", " ") or str(failed))
 
 
 def tls_required_error(host: str, answer: bytes) -> TlsError | None:
-    """Return the error for the response of an https service to plain HTTP: a TLS alert, or a page that says so."""
-    asks = answer.startswith(_ALERT) or any(words in answer.lower() for words in _TLS_REQUIRED)
-    return TlsError(_TLS_ON_HTTP_PORT[0], fix=_TLS_ON_HTTP_PORT[1], host=host) if asks else None
+    """Return the error for the page with which an https service refuses plain HTTP; None when it is another page."""
+    return _tls_required(host) if any(words in answer.lower() for words in _TLS_REQUIRED) else None
 
 
-def find_tls_error(error: BaseException) -> TlsError | None:
-    """Return the ``TlsError`` that a library's error carries in its chain of causes; None when there is none."""
-    behind = (getattr(one, "unsafe", one) for one in error_chain(error))
-    return next((one for one in behind if isinstance(one, TlsError)), None)
+def _tls_required(host: str) -> TlsError:
+    return TlsError(_TLS_ON_HTTP_PORT[0], fix=_TLS_ON_HTTP_PORT[1], host=host)
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -7,20 +7,8 @@ cumulative.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from claw import (
-    Assistant,
-    ModelEvent,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolCall,
-    ToolSpec,
-    Usage,
-    t,
-    usage_of,
-)
-from claw_provider_sdk import failure_said, new_call_id, provider_error, tool_arguments
+from claw import Assistant, ModelEvent, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, ToolSpec, Usage, t
+from claw_provider_sdk import failure_said, new_call_id, provider_error, tool_arguments, usage_of
 
 _STOPS = {
     "end_turn": "stop",

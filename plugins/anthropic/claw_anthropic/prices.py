@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from claw import Price
-from claw_provider_sdk import ModelFigures, ModelTable, model_figures
+from claw_provider_sdk import ModelFigures, ModelTable, Price, model_figures
 
 
 class AnthropicModel(ModelFigures, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

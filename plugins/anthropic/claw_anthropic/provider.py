@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import VendorClients, VendorProvider, stream_answer
+from claw import Credential, ModelEvent, Request
+from claw_provider_sdk import IncrementalCache, Price, VendorClients, VendorProvider, stream_answer
 
 from claw_anthropic import prices
 from claw_anthropic.answer import MessagesParser

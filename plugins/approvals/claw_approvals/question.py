@@ -5,8 +5,9 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, split_single_command, t
+from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, t
 from claw.runtime import is_interpreter, normalise_tool_name
+from claw_tool_sdk import split_single_command
 
 VERDICTS = ("once", "always", "deny")
 MAX_SHOWN_CHARS = 3500

@@ -14,9 +14,7 @@ from claw import (
     BudgetError,
     CallAccount,
     Finished,
-    IncrementalCache,
     ModelEvent,
-    Price,
     Provider,
     Request,
     TextDelta,
@@ -25,6 +23,7 @@ from claw import (
     current_account,
     t,
 )
+from claw_provider_sdk import IncrementalCache, Price
 
 from claw_budgets.caps import (
     NANOS,

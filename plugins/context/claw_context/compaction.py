@@ -5,7 +5,7 @@ append, so a crash leaves either the old or the new state. The session lock is n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,9 +33,9 @@ from claw.runtime import (
     SUMMARY,
     CompactionRecord,
     Session,
+    SessionUsage,
     candidates,
     estimate_tokens,
-    total_usage,
     within,
 )
 
@@ -53,6 +53,16 @@ _OFFLINE = "offline"  # a provider without a model
 _MIN_GAIN_TOKENS = 100
 _MAX_DENSITY = 4.0
 _CROWDED_FACTOR = 1.2  # times the share of the window that the kept part may take (spec/runtime.md F4)
+
+
+def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
+    """Return the total of several calls; None when no service reported usage."""
+    paid = SessionUsage()
+    for usage in usages:
+        paid = paid.plus(usage)
+    return (
+        Usage(paid.input, paid.output, paid.cache_read, paid.cache_write, paid.total) if paid.total else None
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from claw import (
     Assistant,
     Event,
     Image,
-    IncrementalCache,
     Message,
     ModelCall,
     ModelEvent,
@@ -40,6 +39,7 @@ from claw.runtime import (
     newest_turns_within,
     truncate_blocks,
 )
+from claw_provider_sdk import IncrementalCache
 
 from claw_context import compaction
 from claw_context.budget import ContextBudget, flush_is_due

@@ -29,9 +29,9 @@ from claw import (
     t,
     with_purpose,
 )
-from claw.runtime import Session, quoted_foreign, total_usage, within, zone_of
+from claw.runtime import Session, quoted_foreign, within, zone_of
 
-from claw_context.compaction import has_summary_model
+from claw_context.compaction import has_summary_model, total_usage
 from claw_context.engine import ContextView, FlushCall, History, SharedState, has_unsaved, record_flush
 
 WRITE_TOOL = "write"

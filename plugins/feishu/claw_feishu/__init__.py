@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from claw import hookimpl
+from claw_http_sdk import pooled
 
 if TYPE_CHECKING:
     from claw import PluginConfig, Tool
@@ -25,7 +26,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
     from claw_feishu.channel import FeishuChannel
 
     for account, settings in _accounts(config).items():
-        channel = FeishuChannel(settings, partial(config.http, settings.base_url), account)
+        channel = FeishuChannel(settings, partial(pooled(config.http), settings.base_url), account)
         config.shared[account] = channel
         yield channel
 

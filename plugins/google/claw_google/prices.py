@@ -12,8 +12,7 @@ it ends.
 from functools import cache
 from pathlib import Path
 
-from claw import Price
-from claw_provider_sdk import ModelFigures, ModelTable
+from claw_provider_sdk import ModelFigures, ModelTable, Price
 
 
 @cache

@@ -13,8 +13,16 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import VendorClients, VendorProvider, decoded_body, provider_error, stream_answer
+from claw import Credential, ModelEvent, Request
+from claw_provider_sdk import (
+    IncrementalCache,
+    Price,
+    VendorClients,
+    VendorProvider,
+    decoded_body,
+    provider_error,
+    stream_answer,
+)
 
 from claw_google import prices, thinking
 from claw_google.answer import GeminiParser

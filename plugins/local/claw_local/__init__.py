@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_providers(config: "PluginConfig") -> "Iterable[Provider]":
+    from claw_http_sdk import pooled
+
     from claw_local.provider import Local, LocalSettings
 
-    return [Local(config.provider("local", LocalSettings), config.http)]
+    return [Local(config.provider("local", LocalSettings), pooled(config.http))]
 
 
 @hookimpl

@@ -10,19 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from claw import (
-    Assistant,
-    Credential,
-    ModelEvent,
-    Price,
-    ProviderConfig,
-    Request,
-    Text,
-    TextDelta,
-    Usage,
-    User,
-)
-from claw_provider_sdk import STREAM_DONE, StreamTimeouts, failure_said, provider_error, stream_answer
+from claw import Assistant, Credential, ModelEvent, ProviderConfig, Request, Text, TextDelta, Usage, User
+from claw_provider_sdk import STREAM_DONE, Price, StreamTimeouts, failure_said, provider_error, stream_answer
 from pydantic import Field, PositiveInt
 
 from claw_local import engine

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw import ClawError, child_environment
 from claw.runtime import make_folder
+from claw_http_sdk import pooled
 
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings
@@ -149,7 +150,7 @@ async def _transport(
         from claw_mcp.through import client
 
         headers = {name: secret.reveal() for name, secret in server.headers.items()}
-        own = client(place.http(server.url), headers)
+        own = client(pooled(place.http)(server.url), headers)
         return streamable_http_client(server.url, http_client=await stack.enter_async_context(own))
     from mcp.client.stdio import StdioServerParameters, stdio_client
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from claw import PluginConfig, Provider, configured_keys, hookimpl, is_loopback
-from claw_provider_sdk import base_url
+from claw import PluginConfig, Provider, hookimpl, is_loopback
+from claw_http_sdk import pooled
+from claw_provider_sdk import base_url, configured_keys
 
 
 @hookimpl
@@ -27,4 +28,4 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
         address = base_url(name, address or DEFAULT_URL).removesuffix("/v1")
         here = is_loopback(urlsplit(address).hostname or "")
         keys = partial(configured_keys, section, name, config.environ, variables, keyless=here)
-        yield Mistral(name, section, address, keys, config.http, here)
+        yield Mistral(name, section, address, keys, pooled(config.http), here)

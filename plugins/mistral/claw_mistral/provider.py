@@ -11,8 +11,15 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
-from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import VendorClients, VendorProvider, decoded_body, stream_answer
+from claw import Credential, ModelEvent, Request
+from claw_provider_sdk import (
+    IncrementalCache,
+    Price,
+    VendorClients,
+    VendorProvider,
+    decoded_body,
+    stream_answer,
+)
 
 from claw_mistral import models, prices
 from claw_mistral.answer import MistralParser

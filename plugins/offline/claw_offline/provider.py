@@ -7,7 +7,8 @@ answer depends on the messages only.
 
 from collections.abc import AsyncIterator
 
-from claw import Credential, Finished, ModelEvent, Price, ProviderError, Request, TextDelta
+from claw import Credential, Finished, ModelEvent, ProviderError, Request, TextDelta
+from claw_provider_sdk import Price
 
 _MODEL = "rules"
 _CHUNK_CHARS = 24

@@ -5,8 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from claw import Credential, PluginConfig, Provider, ProviderError, configured_keys, hookimpl, is_loopback
-from claw_provider_sdk import base_url
+from claw import Credential, PluginConfig, Provider, ProviderError, hookimpl, is_loopback
+from claw_http_sdk import pooled
+from claw_provider_sdk import base_url, configured_keys
 
 if TYPE_CHECKING:
     from claw_openai.endpoints import Endpoint
@@ -43,7 +44,7 @@ def _make_provider(config: PluginConfig, name: str, known: "Endpoint | None") ->
     keys = partial(configured_keys, section, name, config.environ, variables, keyless=keyless)
     if not address and known:
         keys = partial(_no_address, name, known)
-    return OpenAI(name, section, address, keys, config.http, known, here)
+    return OpenAI(name, section, address, keys, pooled(config.http), known, here)
 
 
 def _no_address(name: str, known: "Endpoint") -> tuple[Credential, ...]:

@@ -23,7 +23,6 @@ from claw import (
     Usage,
     User,
     t,
-    usage_of,
 )
 from claw_provider_sdk import (
     STREAM_DONE,
@@ -34,6 +33,7 @@ from claw_provider_sdk import (
     new_call_id,
     provider_error,
     tool_arguments,
+    usage_of,
 )
 
 from claw_openai.config import Quirks

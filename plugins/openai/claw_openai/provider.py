@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from claw import Credential, IncrementalCache, ModelEvent, Price, Request
-from claw_provider_sdk import StreamTimeouts, VendorClients, stream_answer
+from claw import Credential, ModelEvent, Request
+from claw_provider_sdk import IncrementalCache, Price, StreamTimeouts, VendorClients, stream_answer
 from pydantic.alias_generators import to_camel
 
 from claw_openai import chat, responses

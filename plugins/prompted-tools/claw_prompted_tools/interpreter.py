@@ -11,7 +11,6 @@ from typing import Any
 from claw import (
     Assistant,
     Finished,
-    IncrementalCache,
     ModelEvent,
     Provider,
     ProviderError,
@@ -21,7 +20,7 @@ from claw import (
     Thinking,
     ToolCall,
 )
-from claw_provider_sdk import new_call_id
+from claw_provider_sdk import IncrementalCache, new_call_id
 from msgspec.structs import replace as replaced
 
 from claw_prompted_tools.formats import ParsedCall, Schemas, UnreadableCall

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from claw import hookimpl
+from claw_http_sdk import pooled
 
 if TYPE_CHECKING:
     from claw import Channel, PluginConfig
@@ -19,7 +20,7 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
 
     for account in accounts(config):
         receiver = receiver_of(account, config) if account.uses_webhook else None
-        yield TelegramChannel(account, config.http, receiver=receiver, chat_menu=config.chat_menu)
+        yield TelegramChannel(account, pooled(config.http), receiver=receiver, chat_menu=config.chat_menu)
 
 
 @hookimpl(optionalhook=True)

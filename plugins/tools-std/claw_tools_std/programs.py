@@ -31,7 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claw import ToolContext, ToolError, split_commands, split_single_command
+from claw import ToolContext, ToolError
+from claw_tool_sdk import split_commands, split_single_command
 
 from claw_tools_std.allowed import INTERPRETERS, is_trusted, refusal
 from claw_tools_std.readers import READERS, check_reader

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "errors": "decoded_body provider_error failure_said",
+    "incremental_cache": "IncrementalCache",
+    "keys": "configured_keys",
     "model_facts": "ModelFigures ModelTable model_figures",
     "schema_dialects": "function_schema gemini_schema openai_strict_schema strict_schema_problem",
     "stream": "CallIds JsonRows STREAM_DONE base_url stream_answer new_call_id tool_arguments",
     "timeouts": "StreamTimeouts",
+    "usage": "Price usage_of",
     "vendor_client": "VendorClients VendorProvider",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

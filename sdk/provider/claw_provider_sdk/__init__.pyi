@@ -5,6 +5,12 @@ from claw_provider_sdk.errors import (
     failure_said as failure_said,
     provider_error as provider_error,
 )
+from claw_provider_sdk.incremental_cache import (
+    IncrementalCache as IncrementalCache,
+)
+from claw_provider_sdk.keys import (
+    configured_keys as configured_keys,
+)
 from claw_provider_sdk.model_facts import (
     ModelFigures as ModelFigures,
     ModelTable as ModelTable,
@@ -27,6 +33,10 @@ from claw_provider_sdk.stream import (
 )
 from claw_provider_sdk.timeouts import (
     StreamTimeouts as StreamTimeouts,
+)
+from claw_provider_sdk.usage import (
+    Price as Price,
+    usage_of as usage_of,
 )
 from claw_provider_sdk.vendor_client import (
     VendorClients as VendorClients,

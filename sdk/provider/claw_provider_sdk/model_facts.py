@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import msgspec
-from claw import Price
+
+from claw_provider_sdk.usage import Price
 
 _SNAPSHOT = re.compile(r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|@\d{8})\Z")
 

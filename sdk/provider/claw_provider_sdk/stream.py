@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import msgspec
 from claw import Assistant, ConfigError, Finished, ModelEvent, ProviderError, UsageError
-from claw.runtime import STALE_CONNECTION, error_chain, find_tls_error, origin_of, without_nulls
+from claw.runtime import TlsError, error_chain, origin_of, without_nulls
+from claw_http_sdk import STALE_CONNECTION
 
 from claw_provider_sdk.errors import error_from_exception, mask_secret, provider_error
 from claw_provider_sdk.timeouts import StreamDeadline, StreamTimeouts
@@ -145,7 +146,8 @@ def _is_stale(error: BaseException) -> bool:
 
 def _tls_error(error: BaseException, service: str) -> ProviderError | None:
     """Return the error for a connection that cannot be secured, however deep the vendor's client wraps it."""
-    if (found := find_tls_error(error)) is None:
+    found = next((one for one in error_chain(error) if isinstance(one, TlsError)), None)
+    if found is None:
         return None
     problem, fix, values = found.parts
     texts: dict[str, Any] = dict(values)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from claw import Credential, Price, ProviderError
+from claw import Credential, ProviderError
 
 from claw_provider_sdk.timeouts import StreamTimeouts
+from claw_provider_sdk.usage import Price
 
 
 class VendorClients:

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw.contracts.errors import ToolError
-from claw.security.command_line import split_commands
+from claw_tool_sdk import split_commands
 from claw_tools_std.allowed import refusal
 
-FUNCTIONS = ("claw.security.command_line:split_commands", "claw_tools_std.allowed:refusal")
+FUNCTIONS = ("claw_tool_sdk.command_line:split_commands", "claw_tools_std.allowed:refusal")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

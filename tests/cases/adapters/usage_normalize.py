@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from claw.storage.usage import prompt_tokens, usage_of
+from claw_provider_sdk import usage_of
 
-FUNCTIONS = ("claw.storage.usage:usage_of", "claw.storage.usage:prompt_tokens")
+FUNCTIONS = ("claw_provider_sdk.usage:usage_of", "claw.contracts.transcript:Usage.prompt_tokens")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     usage = usage_of(case["input"]["raw"] or {})
     assert (msgspec.structs.asdict(usage) if usage else None) == case["expect"]["usage"]
     if usage and "prompt_tokens" in case["expect"]:
-        assert prompt_tokens(usage) == case["expect"]["prompt_tokens"]
+        assert usage.prompt_tokens == case["expect"]["prompt_tokens"]

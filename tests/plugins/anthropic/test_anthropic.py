@@ -7,7 +7,7 @@ from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
 from claw.contracts.transcript import Assistant, Text, Thinking, ToolCall, ToolResultMessage, User
 from claw.security.http_client import HttpClients
-from claw.storage.usage import Price
+from claw_provider_sdk import Price
 from claw_testing.services import AnthropicService, ReceivedRequest, ServiceReply
 from models import LS, answer, asks, provider, registered
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from claw import IncrementalCache
 from claw.contracts.provider import Request, SystemPrompt
 from claw.contracts.transcript import (
     Assistant,
@@ -20,7 +19,6 @@ from claw.contracts.transcript import (
 )
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.usage import Price
 from claw.testing import FakeProvider
 from claw_budgets.caps import (
     NANOS,
@@ -36,6 +34,7 @@ from claw_budgets.caps import (
 )
 from claw_budgets.ledger import UsageLedger
 from claw_budgets.middleware import UsageMeter
+from claw_provider_sdk import IncrementalCache, Price
 from hypothesis import given, settings, strategies as st
 
 NOON = datetime(2026, 3, 14, 12, 0).timestamp()

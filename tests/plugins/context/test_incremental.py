@@ -1,6 +1,6 @@
 """growing: what is made of a conversation is the same whether it was made at once or along the way."""
 
-from claw import IncrementalCache
+from claw_provider_sdk import IncrementalCache
 from hypothesis import given, strategies as st
 
 

@@ -18,6 +18,7 @@ from claw_feishu.channel import FeishuChannel
 from claw_feishu.fake import FakeFeishu
 from claw_feishu.longconn import LongConnectionTimings
 from claw_feishu.settings import FeishuSettings
+from claw_http_sdk import pooled
 
 QUICK = LongConnectionTimings(
     silence_seconds=0.2,
@@ -62,7 +63,7 @@ async def channel(
     network = HttpClients()
     section = FeishuSettings(**{**feishu.config, **settings})
     try:
-        yield FeishuChannel(section, lambda: network.client(feishu.url), now=feishu.now, pace=pace)
+        yield FeishuChannel(section, lambda: pooled(network.client)(feishu.url), now=feishu.now, pace=pace)
     finally:
         await network.aclose()
 

@@ -7,6 +7,7 @@ import pytest
 from claw import Address, Attachment, DeliveryError, HttpClients, Outbound
 from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError, Tenant
+from claw_http_sdk import pooled
 from plugins.feishu.places import channel, listening, outbound, shown
 
 
@@ -27,7 +28,9 @@ async def test_a_token_is_renewed_five_minutes_before_its_end_and_a_short_one_at
 
 async def test_a_platform_that_cannot_be_reached_is_told_with_why() -> None:
     network = HttpClients()
-    tenant = Tenant(lambda: network.client("http://127.0.0.1:9"), "cli_1", lambda: "secret", lambda: 0.0)
+    tenant = Tenant(
+        lambda: pooled(network.client)("http://127.0.0.1:9"), "cli_1", lambda: "secret", lambda: 0.0
+    )
     with pytest.raises(FeishuError, match=r"cannot be reached .*Connect call failed"):
         await tenant.token()
     await network.aclose()

@@ -10,8 +10,8 @@ from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
 from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
 from claw.security.http_client import HttpClients
-from claw.storage.usage import Price
 from claw_google import prices, thinking
+from claw_provider_sdk import Price
 from claw_testing.services import ServiceReply
 from models import LS, answer, asks, provider, registered
 from typed import TypedGoogleService

@@ -10,8 +10,8 @@ from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt
 from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
 from claw.security.http_client import HttpClients
-from claw.storage.usage import Price
 from claw_mistral import prices
+from claw_provider_sdk import Price
 from claw_testing.services import ServiceReply
 from models import LS, answer, asks, provider, registered
 from typed import TypedMistralService

@@ -13,8 +13,8 @@ import pytest
 from claw.contracts.errors import ProviderError
 from claw.contracts.provider import Request, SystemPrompt
 from claw.contracts.transcript import Assistant, Text, Thinking, ToolCall, ToolResultMessage, User
-from claw.storage.usage import Price
 from claw_openai.endpoints import Endpoint, endpoints
+from claw_provider_sdk import Price
 from models import LS, answer, asks, registered
 
 ROWS = endpoints()
@@ -31,7 +31,7 @@ class Wire:
 
     sent: list[httpx2.Request] = field(default_factory=list)
 
-    def client(self, origin: str, *, apart: bool = False) -> httpx2.AsyncClient:
+    def client(self, origin: str, *, apart: bool = False, transport: Any = None) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self._take))
 
     def _take(self, request: httpx2.Request) -> httpx2.Response:

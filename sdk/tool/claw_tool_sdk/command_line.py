@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from claw.contracts.errors import ToolError
+from claw import ToolError
 
 # IEEE Std 1003.1, Shell Command Language, 2.2 to 2.13, with what bash adds: braces, and ~ after = and :
 _SPECIAL = frozenset("<>$`(){}*?[]")

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from claw.contracts.errors import ToolError
-from claw.security.command_line import CommandStep, split_commands, split_single_command
+from claw_tool_sdk import CommandStep, split_commands, split_single_command
 from hypothesis import given, settings, strategies as st
 
 LETTERS = st.sampled_from([*"ab -_./=:,@%+^!#~'\"\t", "中", "é", "$", "\\", "*", ";", "\n"])

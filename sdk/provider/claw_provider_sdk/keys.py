@@ -1,0 +1,47 @@
+"""Keys of a provider, from its section of the config file or from the environment."""
+
+from collections.abc import Mapping, Sequence
+
+from claw import ConfigError, Credential, ProviderConfig
+
+
+def configured_keys(
+    section: ProviderConfig,
+    name: str,
+    environ: Mapping[str, str],
+    variables: Sequence[str],
+    *,
+    keyless: bool = False,
+) -> tuple[Credential, ...]:
+    """Return the keys of a provider: those in its section, those of ``authOrder`` first, else that of the environment.
+
+    :param name: of the provider, for errors.
+    :param variables: environment variables that may hold a key; the first that is set counts.
+    :param keyless: the service needs no key: return a blank one when there is none.
+    :raises ConfigError: the section names keys and none of them can be read.
+    """
+    written = [
+        (profile.id, f"authProfiles[{i}]", profile.api_key, profile.type)
+        for i, profile in enumerate(section.auth_profiles)
+    ]
+    written.append(("default", "apiKey", section.api_key, "api_key"))
+    found: dict[str, Credential] = {}
+    fault: ConfigError | None = None
+    for profile, key, secret, kind in written:
+        if secret is None or secret.empty:
+            continue
+        try:
+            found.setdefault(profile, Credential(profile, secret.reveal().strip(), kind))
+        except ConfigError as unread:
+            fault = fault or unread.under(f"providers.{name}.{key}")
+    if not found and fault:
+        raise fault
+    if found:
+        first = [found.pop(id) for id in dict.fromkeys(section.auth_order) if id in found]
+        return (*first, *found.values())
+    held = next(
+        (environ[variable].strip() for variable in variables if environ.get(variable, "").strip()), None
+    )
+    if held is not None:
+        return (Credential("environment", held),)
+    return (Credential("none", ""),) if keyless else ()
