@@ -147,8 +147,9 @@ def policy() -> dict[str, float]:
     """Measure 500 tools through nine layers, each with an allow and a deny list: the best of several, in
     ms.
     """
-    from claw.policy import Layer, RunFacts, ToolFact, judge_tools
-    from claw.policy.layers import LAYERS, ListEntry
+    from claw.policy.engine import judge_tools
+    from claw.policy.layers import LAYERS, Layer, ListEntry
+    from claw.policy.subjects import RunFacts, ToolFact
 
     facts = tuple(ToolFact(f"tool_{n}", f"plugin-{n % 50}") for n in range(500))
     layers = []

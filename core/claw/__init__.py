@@ -17,10 +17,12 @@ The layers; a module imports only from its own layer and the layers above it in 
 Names below are public and versioned; everything else may move. Nothing is imported before it is asked for.
 """
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` does without
+    from collections.abc import Callable
     from typing import Any
 
 __version__ = "0.1.0"
@@ -68,19 +70,25 @@ _NAMES = {
     "claw.security.http_client": "HttpClients is_loopback",
     "claw.security.untrusted_text": "inbound_context neutralise",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_MODULES)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> "Any":
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'claw' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+def lazy_names(
+    package: str, names: dict[str, str]
+) -> "tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]":
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
+
+    :param names: module → its public names, separated by blanks.
+    """
+    modules = {name: module for module, words in names.items() for name in words.split()}
+
+    def get(name: str) -> "Any":
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(modules[name]), name)
+        vars(sys.modules[package])[name] = value
+        return value
+
+    return sorted(modules), get, lambda: [*vars(sys.modules[package]), *modules]
 
 
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,5 +1,8 @@
 """For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
 
+from collections.abc import Callable
+from typing import Any
+
 from claw.config.channels import (
     ChannelConfig as ChannelConfig,
 )
@@ -160,4 +163,9 @@ from claw.security.untrusted_text import (
 )
 
 __version__: str
+
+def lazy_names(
+    package: str, names: dict[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]: ...
+
 __all__: list[str]

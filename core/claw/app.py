@@ -48,8 +48,10 @@ from claw.host.registry import Contribution, Registry, kept_channels
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
 from claw.host.worker import PluginWorker
 from claw.i18n import t
-from claw.policy import RunFacts, ToolFact, judge_tools, tool_fact, unknown_words
 from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
+from claw.policy.engine import judge_tools
+from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+from claw.policy.unknown_names import unknown_words
 from claw.security.admission import PAIRED_PEOPLE, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor

@@ -4,11 +4,7 @@ The second public tier beside ``claw``: what a plugin needs that works on a runn
 imported before it is asked for.
 """
 
-from importlib import import_module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from claw import lazy_names
 
 _NAMES = {
     # A running claw and its turns: services, engines, commands
@@ -88,13 +84,14 @@ _NAMES = {
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy
-    "claw.policy": "LAYERS Judgement Layer RunFacts ToolFact group_scope judge_tools",
     "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
-    "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS restricts",
+    "claw.policy.decision": "Judgement",
+    "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS judge_tools restricts",
     "claw.policy.explain": "Explanation explain_tool",
     "claw.policy.fixes": "ConfigEdit",
+    "claw.policy.layers": "LAYERS Layer group_scope",
     "claw.policy.matching": "ToolMatcher",
-    "claw.policy.subjects": "is_core_tool",
+    "claw.policy.subjects": "RunFacts ToolFact is_core_tool",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
         "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission is_owner paired_people"
@@ -125,19 +122,4 @@ _NAMES = {
     "claw.storage.turn_log": "retry_until_written",
     "claw.storage.usage": "SessionUsage",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_MODULES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> "Any":
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'claw.runtime' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

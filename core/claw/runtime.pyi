@@ -277,24 +277,19 @@ from claw.host.worker import (
 from claw.i18n import (
     LANGUAGES as LANGUAGES,
 )
-from claw.policy import (
-    LAYERS as LAYERS,
-    Judgement as Judgement,
-    Layer as Layer,
-    RunFacts as RunFacts,
-    ToolFact as ToolFact,
-    group_scope as group_scope,
-    judge_tools as judge_tools,
-)
 from claw.policy.catalog import (
     PLUGINS_GROUP as PLUGINS_GROUP,
     TOOL_GROUPS as TOOL_GROUPS,
     matches_pattern as matches_pattern,
     normalise_tool_name as normalise_tool_name,
 )
+from claw.policy.decision import (
+    Judgement as Judgement,
+)
 from claw.policy.engine import (
     CLOSING_CHECKS as CLOSING_CHECKS,
     OPENING_CHECKS as OPENING_CHECKS,
+    judge_tools as judge_tools,
     restricts as restricts,
 )
 from claw.policy.explain import (
@@ -304,10 +299,17 @@ from claw.policy.explain import (
 from claw.policy.fixes import (
     ConfigEdit as ConfigEdit,
 )
+from claw.policy.layers import (
+    LAYERS as LAYERS,
+    Layer as Layer,
+    group_scope as group_scope,
+)
 from claw.policy.matching import (
     ToolMatcher as ToolMatcher,
 )
 from claw.policy.subjects import (
+    RunFacts as RunFacts,
+    ToolFact as ToolFact,
     is_core_tool as is_core_tool,
 )
 from claw.security.admission import (

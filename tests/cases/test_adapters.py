@@ -13,6 +13,7 @@ from typing import Any
 
 import claw
 import pytest
+from core.source import public_modules
 
 from cases.fields import RecordedRow, fields_of
 from cases.test_cases import DATA
@@ -71,7 +72,7 @@ def is_called(dotted: str) -> bool:
     home = inspect.getmodule(find(dotted))
     assert home is not None
     owner, _, name = dotted.partition(":")[2].rpartition(".")
-    public = {given for given, module in claw._MODULES.items() if module == home.__name__}
+    public = {given for given, module in public_modules(claw).items() if module == home.__name__}
     return any(_mentions(module, home.__name__, name, owner, public) for module in reachable())
 
 

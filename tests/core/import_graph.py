@@ -6,11 +6,11 @@ from functools import cache
 
 import claw
 from claw import runtime
-from core.source import CORE, Source, layers, plugin_packages, sources
+from core.source import CORE, Source, layers, plugin_packages, public_modules, sources
 
 OUTSIDE = ("", "__main__")  # the package itself and the start of the process import what they start
 SAME_LAYER = {"runtime": "app", "terminal": "app", "testing": "app"}
-TIERS = {"claw": claw._MODULES, "claw.runtime": runtime._MODULES}
+TIERS = {"claw": public_modules(claw), "claw.runtime": public_modules(runtime)}
 """The modules behind the public names."""
 LIBRARIES = {"claw_channel_sdk", "claw_http_sdk", "claw_provider_sdk", "claw_testing", "claw_tool_sdk"}
 """Packages whose top-level names any plugin may import, beside ``claw``, ``claw.runtime`` and ``claw.testing``."""

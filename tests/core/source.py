@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import claw
 
@@ -56,6 +57,11 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+def public_modules(package: ModuleType) -> dict[str, str]:
+    """Public name → the module that defines it, for ``claw`` or ``claw.runtime``."""
+    return {name: module for module, names in package._NAMES.items() for name in names.split()}
+
+
 def sources(package: Path) -> list[Source]:
     found = []
     for path in sorted(package.rglob("*.py")):
@@ -92,7 +98,7 @@ def imports(source: Source) -> Iterator[tuple[str, int]]:
             module = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 if module == "claw":
-                    yield claw._MODULES.get(alias.name, f"claw.{alias.name}"), node.lineno
+                    yield public_modules(claw).get(alias.name, f"claw.{alias.name}"), node.lineno
                 else:
                     yield module, node.lineno
 

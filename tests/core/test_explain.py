@@ -18,11 +18,13 @@ from claw.config.editor import parse_value, set_value, unset_value
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
 from claw.host.state import PluginState
-from claw.policy import LAYERS, Judgement, RunFacts, ToolFact, resolve_tools, tool_fact
 from claw.policy.catalog import CORE_TOOLS, PROFILES
-from claw.policy.engine import CLOSING_CHECKS
+from claw.policy.decision import Judgement
+from claw.policy.engine import CLOSING_CHECKS, resolve_tools
 from claw.policy.explain import Explanation, explain_tool
 from claw.policy.fixes import PLACEHOLDER, ConfigEdit
+from claw.policy.layers import LAYERS
+from claw.policy.subjects import RunFacts, ToolFact, tool_fact
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 STAGES = ("optional", "name", *LAYERS, *CLOSING_CHECKS, "")

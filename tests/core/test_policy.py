@@ -10,20 +10,12 @@ import pytest
 from claw.agent import routing, turn_context
 from claw.config import Config, load_config
 from claw.contracts.messages import Sender
-from claw.policy import (
-    LAYERS,
-    Judgement,
-    Layer,
-    RunFacts,
-    ToolFact,
-    judge_tools,
-    resolve_tools,
-    tool_fact,
-    unknown_words,
-)
 from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name
-from claw.policy.engine import judge_runs
-from claw.policy.layers import ListEntry
+from claw.policy.decision import Judgement
+from claw.policy.engine import judge_runs, judge_tools, resolve_tools
+from claw.policy.layers import LAYERS, Layer, ListEntry
+from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+from claw.policy.unknown_names import unknown_words
 from claw.testing import FakeTool
 from hypothesis import given, settings, strategies as st
 

@@ -3,7 +3,7 @@
 import pytest
 from claw.host import crash_guard
 from claw.host.registry import check
-from claw.policy import judge_tools as judge_module  # noqa: F401 - so that the module is loaded
+from claw.policy.engine import judge_tools as judge_module  # noqa: F401 - so that the module is loaded
 from claw.testing import FakeTool
 
 

@@ -19,7 +19,9 @@ from claw.config.values import Names, Section
 from claw.contracts.messages import Inbound, Sender
 from claw.contracts.provider import CallAccount
 from claw.i18n import t
-from claw.policy import Judgement, RunFacts, ToolFact, resolve_tools
+from claw.policy.decision import Judgement
+from claw.policy.engine import resolve_tools
+from claw.policy.subjects import RunFacts, ToolFact
 from claw.security.admission import TERMINAL, Admission, configured_owners, decide_admission, is_owner
 
 __all__ = [

@@ -27,8 +27,8 @@ from claw.host.calls import (
 from claw.host.isolation import describe_exception
 from claw.host.worker import run_tool
 from claw.i18n import t
-from claw.policy import Judgement
 from claw.policy.catalog import normalise_tool_name
+from claw.policy.decision import Judgement
 from claw.security.child_env import child_environment
 from claw.security.rule_files import RuleFileGuard
 from claw.security.untrusted_text import wrap_untrusted

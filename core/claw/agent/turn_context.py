@@ -29,7 +29,9 @@ from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Registry
 from claw.host.worker import PluginWorker
 from claw.i18n import t
-from claw.policy import Judgement, RunFacts, ToolFact, resolve_tools
+from claw.policy.decision import Judgement
+from claw.policy.engine import resolve_tools
+from claw.policy.subjects import RunFacts, ToolFact
 from claw.security.admission import group_settings, history_limit, owner_hash
 from claw.security.path_walk import Root
 from claw.security.redaction import Redactor

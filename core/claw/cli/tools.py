@@ -20,8 +20,8 @@ from claw.contracts.errors import UsageError
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.host.isolation import reserved_stdout
 from claw.i18n import t
-from claw.policy import Judgement
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
+from claw.policy.decision import Judgement
 from claw.policy.explain import Explanation, explain_tool
 from claw.policy.fixes import ConfigEdit
 

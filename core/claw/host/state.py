@@ -10,7 +10,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from claw import policy  # its names are imported on use
 from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from claw.config import Config
     from claw.config.loader import OwnedModels
+    from claw.policy.subjects import ToolFact
 
 IMPORT_SECONDS = 20.0
 """Seconds that the import of a plugin's config model may take, as that of the plugin itself."""
@@ -392,13 +392,17 @@ def _asks_for_something(value: Any) -> bool:
 
 def declared_tools(
     plugin_states: Sequence[PluginState], suppliers: Mapping[str, str]
-) -> "tuple[policy.ToolFact, ...]":
+) -> "tuple[ToolFact, ...]":
     """Return the tools that every usable plugin declares in its manifest; core tools first, as in an app.
 
     :param suppliers: ``tools.suppliers`` of the file.
     """
+    from claw.policy.subjects import (
+        tool_fact,  # imports the message types, which ``plugins list`` does not need
+    )
+
     facts = [
-        policy.tool_fact(line, one.id, suppliers)
+        tool_fact(line, one.id, suppliers)
         for one in plugin_states
         if one.state in (LOADED, IDLE) and one.found.manifest
         for line in one.found.manifest.tools

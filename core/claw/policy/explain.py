@@ -12,13 +12,12 @@ from claw.config.paths import format_key
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED
 from claw.contracts.errors import nearest
 from claw.i18n import t
-from claw.policy import Judgement, Layer, ToolFact
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
-from claw.policy.decision import ALLOWED, NameConflict, Ruling
+from claw.policy.decision import ALLOWED, Judgement, NameConflict, Ruling
 from claw.policy.engine import CLOSING_CHECKS, apply_layer, opt_in_words
 from claw.policy.fixes import ConfigEdit, edit_for_name, edits_for
-from claw.policy.layers import sections_for
-from claw.policy.subjects import PluginStatus
+from claw.policy.layers import Layer, sections_for
+from claw.policy.subjects import PluginStatus, ToolFact
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw.config.paths import format_key
-from claw.policy import Judgement, Layer, RunFacts, ToolFact
 from claw.policy.catalog import SANDBOX_ALLOW, SANDBOX_DENY, TOOL_GROUPS, normalise_tool_name
-from claw.policy.decision import Ruling
+from claw.policy.decision import Judgement, Ruling
 from claw.policy.engine import restricts
-from claw.policy.layers import ListScope, PolicySections
+from claw.policy.layers import Layer, ListScope, PolicySections
 from claw.policy.matching import ToolMatcher
+from claw.policy.subjects import RunFacts, ToolFact
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_:-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

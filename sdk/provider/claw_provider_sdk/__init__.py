@@ -3,11 +3,7 @@
 Nothing is imported before it is asked for.
 """
 
-from importlib import import_module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from claw import lazy_names
 
 _NAMES = {
     "errors": "decoded_body provider_error failure_said",
@@ -20,15 +16,6 @@ _NAMES = {
     "usage": "Price usage_of",
     "vendor_client": "VendorClients VendorProvider",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_MODULES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> "Any":
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
+)

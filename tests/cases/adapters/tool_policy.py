@@ -11,11 +11,16 @@ from typing import Any
 
 from claw.config import load_config
 from claw.contracts.messages import Sender
-from claw.policy import RunFacts, ToolFact, resolve_tools
 from claw.policy.catalog import PROFILES
+from claw.policy.engine import resolve_tools
+from claw.policy.subjects import RunFacts, ToolFact
 
-FUNCTIONS = ("claw.policy:resolve_tools", "claw.policy:judge_tools", "claw.policy:layers_for")
 UNUSED = {"native": "a mark of the table's maker about the row"}
+FUNCTIONS = (
+    "claw.policy.engine:resolve_tools",
+    "claw.policy.engine:judge_tools",
+    "claw.policy.layers:layers_for",
+)
 
 AGENT = "tester"
 
