@@ -26,16 +26,10 @@ WIDER = {
     "claw_tools_std.talk.message",
     "claw.contracts.tool.tool",
     # To be narrowed: this part of the list only gets shorter.
-    "claw.agent.routing.build_key",
-    "claw.agent.turn_context._prompt_facts",
-    "claw.contracts.errors.__init__",
     "claw.host.manager.__init__",
-    "claw_discord.inbound.to_inbound",
     "claw_feishu.fake.__init__.says",
     "claw_feishu.fake.events.message",
     "claw_feishu.fake.says",
-    "claw_gateway.process.run.__init__",
-    "claw_gateway.streaming.__init__",
     "claw_testing.__init__",
 }
 

@@ -9,6 +9,7 @@ import pytest
 from claw.agent.routing import (
     Admission,
     Route,
+    SessionRules,
     admit,
     build_key,
     decide_admission,
@@ -34,7 +35,7 @@ def config_of(**tree: Any) -> Config:
 class TestKeys:
     @given(WORDS, WORDS, st.sampled_from(["direct", "group", "channel"]), WORDS)
     def test_a_key_that_was_built_reads_back(self, agent: str, channel: str, kind: str, peer: str) -> None:
-        key = build_key(agent, channel, kind, peer)
+        key = build_key(agent.lower(), channel, kind, peer)
         found = parse_key(key)
         assert found.shape == "agent"
         assert found.resolved_agent_id == agent.lower()
@@ -48,7 +49,7 @@ class TestKeys:
     def test_two_people_never_share_a_session_unasked(
         self, channel: str, one: str, other: str, scope: Any
     ) -> None:
-        keys = {build_key("a", channel, "direct", peer, scope=scope) for peer in (one, other)}
+        keys = {build_key("a", channel, "direct", peer, rules=SessionRules(scope)) for peer in (one, other)}
         assert len(keys) == len({one.lower(), other.lower()})
 
     def test_a_thread_has_a_session_of_its_own_and_knows_its_parent(self) -> None:

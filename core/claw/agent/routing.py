@@ -6,7 +6,7 @@ A session key is ``agent:AGENT:REST``, in lower case; REST is ``main``, ``direct
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field
@@ -120,6 +120,20 @@ def _chat_type(rest: str) -> str:
     return "direct" if "direct" in parts or "dm" in parts else "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRules:
+    """The rules that choose the session of a direct chat (``session`` in the config file).
+
+    :param scope: says which direct chats share a session; groups never do.
+    :param identity_links: the addresses of one person, ``name → channel:peer``; the name then replaces the
+        peer.
+    """
+
+    scope: Scope = "per-channel-peer"
+    main_key: str = "main"
+    identity_links: Mapping[str, Iterable[str]] = field(default_factory=dict)
+
+
 def build_key(
     agent_id: str,
     channel: str,
@@ -127,33 +141,28 @@ def build_key(
     peer_id: str | None,
     *,
     account: str | None = None,
-    scope: Scope = "per-channel-peer",
-    main_key: str = "main",
-    identity_links: Mapping[str, Iterable[str]] | None = None,
     thread: str | None = None,
-    default_agent: str = "default",
+    rules: SessionRules = SessionRules(),
 ) -> str:
     """Return the key of the session that a message belongs to.
 
+    :param agent_id: as :func:`claw.config.paths.normalise_agent_id` returns it.
     :param peer_kind: direct, group or channel; ``peer_id`` is the person or the chat.
-    :param scope: says which direct chats share a session; groups never do.
-    :param identity_links: the addresses of one person, ``name → channel:peer``; the name then replaces the
-        peer.
     """
-    head = f"agent:{normalise_agent_id(agent_id, default_agent)}"
+    head = f"agent:{agent_id}"
     place, peer = (channel or "").strip().lower() or "unknown", (peer_id or "").strip()
     peer = _SUFFIX.sub("%3a", peer)  # an id must not read as another id with a thread
     tail = f":thread:{_escaped(thread)}" if thread and thread.strip() else ""
     if peer_kind not in ("direct", "dm"):
         return f"{head}:{place}:{peer_kind}:{peer.lower() or 'unknown'}{tail}"
-    if not peer or scope == "main":
-        return f"{head}:{main_key.strip().lower() or 'main'}{tail}"
-    peer = _person(place, peer, identity_links or {}).lower()
+    if not peer or rules.scope == "main":
+        return f"{head}:{rules.main_key.strip().lower() or 'main'}{tail}"
+    peer = _person(place, peer, rules.identity_links).lower()
     between = {
         "per-peer": "",
         "per-channel-peer": f"{place}:",
         "per-account-channel-peer": f"{place}:{(account or '').strip().lower() or 'default'}:",
-    }[scope]
+    }[rules.scope]
     return f"{head}:{between}direct:{peer}{tail}"
 
 
@@ -268,17 +277,15 @@ def _session_key(inbound: Inbound, config: Any, agent_id: str, session: str, her
         rest = chosen.rest if chosen.shape == "agent" else session.strip().lower()
         return f"agent:{agent_id}:{rest}"
     direct = inbound.chat_type in ("direct", "dm")
+    scope: Scope = "main" if here else settings.dm_scope
     own = build_key(
-        agent_id,
+        normalise_agent_id(agent_id, config.default_agent_id),
         address.channel,
         "direct" if direct else inbound.chat_type,
         inbound.sender.id if direct else address.chat,
         account=address.account,
-        scope="main" if here else settings.dm_scope,
-        main_key=settings.main_key,
-        identity_links=settings.identity_links,
         thread=address.thread,
-        default_agent=config.default_agent_id,
+        rules=SessionRules(scope, settings.main_key, settings.identity_links),
     )
     return f"{own}:thread:{_escaped(session)}" if session.strip() else own
 

@@ -184,8 +184,11 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     ).with_model(str(models[0]))
     judgement = runtime.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
     tools = {runtime.facts[at].name: runtime.registry.tools[at] for at in judgement.positions}
+    facts = _prompt_facts(inbound, route, agent, tools, runtime, workspace)
     facts = replace(
-        _prompt_facts(inbound, route, agent, tools, workspace, own, runtime, options.mode),
+        facts,
+        mode=options.mode or facts.mode,
+        own_workspace=own,
         sandbox=_walls(sandbox),
         runtime={
             "agent": agent.id, "session": route.session_key, "model": str(models[0]),
@@ -360,10 +363,9 @@ def _left_out(piece: RenderedSection) -> str:
 
 
 def _prompt_facts(
-    inbound: Inbound, route: Route, agent: Agent, tools: Mapping[str, Tool], workspace: Path, own: bool, runtime: Runtime,
-    mode: str,
-) -> PromptFacts:  # fmt: skip
-    settings, key = runtime.config.settings, parse_key(route.session_key)
+    inbound: Inbound, route: Route, agent: Agent, tools: Mapping[str, Tool], runtime: Runtime, workspace: Path
+) -> PromptFacts:
+    settings = runtime.config.settings
     group = None if inbound.chat_type == "direct" else group_settings(inbound, runtime.config)
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
@@ -371,7 +373,7 @@ def _prompt_facts(
     meta = trusted_facts(inbound) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,
-        mode=mode or (MINIMAL if key.is_subagent else FULL),
+        mode=MINIMAL if parse_key(route.session_key).is_subagent else FULL,
         tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
         workspace=workspace,
         channel=inbound.address.channel,
@@ -379,7 +381,6 @@ def _prompt_facts(
         zone=agent.settings.user_timezone or "",
         owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
         is_private=is_private(inbound, route),
-        own_workspace=own,
         extra=group_context(inbound, (group and group.system_prompt) or ""),
         inbound_meta=meta,
         silent_token=settings.messages.silent_token,

@@ -5,7 +5,7 @@ Shapes from https://discord.com/developers/docs/resources/message and …/events
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,11 +25,18 @@ _STICKER_ENDINGS = {1: "png", 2: "png", 3: "json", 4: "gif"}
 _NO_PLACES = DiscordChats()
 
 
+@dataclass(frozen=True, slots=True)
+class DiscordBot:
+    """Our bot: its user id, and the account of the config file that it serves."""
+
+    user_id: str
+    account: str = "default"
+
+
 def to_inbound(
     frame: Mapping[str, Any],
-    me: str,
+    bot: DiscordBot,
     *,
-    account: str = "default",
     places: DiscordChats = _NO_PLACES,
     session: str = "",
     reactions: str = "off",
@@ -40,7 +47,6 @@ def to_inbound(
     done by a person.
 
     :param frame: as received, with ``t``, ``s`` and ``d``.
-    :param me: the bot's user id.
     :param session: gateway session id, so that a reaction gets an id of its own.
     :param reactions: off, own or all.
     :param auto_thread: answer a mention in a channel in a thread, which will have the message's id.
@@ -49,7 +55,7 @@ def to_inbound(
     event, data = frame.get("t"), frame.get("d")
     if not isinstance(data, Mapping):
         return None
-    reader = _Reader(me, account, places, auto_thread)
+    reader = _Reader(bot, places, auto_thread)
     if event == "MESSAGE_CREATE":
         return reader.message(data)
     if event == "MESSAGE_UPDATE":
@@ -74,8 +80,13 @@ def id_at(seconds: float) -> int:
 class _Reader:
     """Reader of the dispatches of one account."""
 
-    def __init__(self, me: str, account: str, places: DiscordChats, auto_thread: bool) -> None:
-        self._me, self._account, self._places, self._auto_thread = me, account, places, auto_thread
+    def __init__(self, bot: DiscordBot, places: DiscordChats, auto_thread: bool) -> None:
+        self._me, self._account, self._places, self._auto_thread = (
+            bot.user_id,
+            bot.account,
+            places,
+            auto_thread,
+        )
 
     def message(self, data: Mapping[str, Any]) -> Inbound | None:
         author = data.get("author") or {}

@@ -12,7 +12,7 @@ from typing import Any
 from claw import DeliveryError, Inbound, Inbox, t
 
 from claw_discord.client import ConnectionTimings, label
-from claw_discord.inbound import is_in_thread, to_inbound
+from claw_discord.inbound import DiscordBot, is_in_thread, to_inbound
 from claw_discord.places import DIRECT, DiscordChat, DiscordChats
 from claw_discord.presses import Call, Interactions
 from claw_discord.seen import ReadPositions
@@ -165,8 +165,7 @@ class DispatchReader:
             chosen = frame.get("t") == "INTERACTION_CREATE"
             return to_inbound(
                 frame,
-                self._me,
-                account=self._account,
+                DiscordBot(self._me, self._account),
                 places=self._places,
                 session=self._session,
                 reactions=self._settings.reaction_notifications,

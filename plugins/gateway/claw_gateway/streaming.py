@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from claw import (
@@ -37,16 +38,28 @@ _CHECKS_PER_SIGN = 16
 Complain = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class RelayOptions:
+    """The options of a relayed stream.
+
+    :param streams: show the text while it grows; otherwise typing signs only.
+    :param post: sends a part of the answer as a message of its own; when given, the answer goes out in
+        blocks.
+    :param is_free: returns true if no older reply is on its way to this chat; until then nothing is shown.
+    :param resumed: a process before this one may have shown a part of the turn.
+    """
+
+    streams: bool = True
+    post: Callable[[str], None] | None = None
+    is_free: Callable[[], bool] = lambda: True
+    resumed: bool = True
+
+
 class RelayedStream:
     """The part of a turn that one chat sees before its final text.
 
     :param outbound: the address, with an empty text.
     :param visible: returns the part of a text so far that may be shown; empty holds it back.
-    :param streams: show the text while it grows; otherwise typing signs only.
-    :param post: sends a part of the answer as a message of its own; when given, the answer goes out in
-        blocks.
-    :param resumed: a process before this one may have shown a part of the turn.
-    :param free: returns true if no older reply is on its way to this chat; until then nothing is shown.
     """
 
     def __init__(
@@ -57,21 +70,17 @@ class RelayedStream:
         journal: Journal,
         visible: Callable[[str], str],
         log: Complain,
-        streams: bool = True,
-        post: Callable[[str], None] | None = None,
-        free: Callable[[], bool] = lambda: True,
-        *,
-        resumed: bool = True,
+        options: RelayOptions = RelayOptions(),
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._complain = journal, visible, log
-        self._post, self._blocks, self._posted = post, BlockSplitter(), ""
-        shown, lost = journal.streamed(turn) if resumed else ((), 0)
+        self._post, self._blocks, self._posted = options.post, BlockSplitter(), ""
+        shown, lost = journal.streamed(turn) if options.resumed else ((), 0)
         self._is_durable = WAITS_FOR_REPLY not in channel.capabilities
-        self._streams = post is None and streams and hasattr(channel, "stream")
+        self._streams = options.post is None and options.streams and hasattr(channel, "stream")
         if shown or lost:  # of an earlier process: its messages become the answer, no further ones are posted
             self._streams = False
-        self._is_free = free
+        self._is_free = options.is_free
         self.writer: StreamingReply | None = None
         self._text = ""
         self._recorded: tuple[str, ...] = ()

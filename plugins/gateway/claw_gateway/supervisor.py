@@ -63,7 +63,7 @@ from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
 from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
-from claw_gateway.streaming import RelayedStream, recover_streamed
+from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
 
 MAX_WAITING = 10_000
 """Limit of accepted messages whose turn has not begun; beyond it channels wait in ``submit``."""
@@ -361,16 +361,16 @@ class ChannelServer:
             self._journal.ended(turn.id, "refused")
             return
         where = Outbound(turn.id, address, "", quoted_message_id(turn), answers=turn.message.message_id)
-        streams, in_blocks = (
-            account_setting(address, runtime.config, name) for name in ("streaming", "block_streaming")
-        )
+        streams = account_setting(address, runtime.config, "streaming")
+        in_blocks = account_setting(address, runtime.config, "block_streaming")
         if turn.resumed:
             await recover_streamed(channel, where, turn.id, self._journal)
         live = RelayedStream(
             channel, where, turn.id, self._journal, partial(visible_part, tokens=silent_tokens_of(runtime)), runtime.log,
-            streams is not False,
-            partial(self._block, where, count(1)) if in_blocks else None,
-            lambda: not self._delivery.busy(address), resumed=turn.resumed,
+            RelayOptions(
+                streams is not False, partial(self._block, where, count(1)) if in_blocks else None,
+                lambda: not self._delivery.busy(address), turn.resumed,
+            ),
         )  # fmt: skip
         replies: tuple[Outbound, ...] = ()
         try:

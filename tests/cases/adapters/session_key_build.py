@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from claw.agent.routing import build_key
+from claw.agent.routing import SessionRules, build_key
+from claw.config.paths import normalise_agent_id
 
 FUNCTIONS = ("claw.agent.routing:build_key",)
 
@@ -11,14 +12,13 @@ FUNCTIONS = ("claw.agent.routing:build_key",)
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given = case["input"]
     key = build_key(
-        given["agent_id"],
+        normalise_agent_id(given["agent_id"], "main"),
         given["channel"],
         given["peer_kind"],
         given["peer_id"],
         account=given["account_id"],
-        scope=given["dm_scope"] or "main",
-        main_key=given.get("main_key", "main"),
-        identity_links=given.get("identity_links"),
-        default_agent="main",
+        rules=SessionRules(
+            given["dm_scope"] or "main", given.get("main_key", "main"), given.get("identity_links") or {}
+        ),
     )
     assert key == case["expect"]["key"]

@@ -8,7 +8,7 @@ import claw_discord.client
 import pytest
 from claw import Button, ConfigError, DeliveryError, UsageError
 from claw_discord import outbound
-from claw_discord.inbound import id_at, readable, sent_at, to_inbound
+from claw_discord.inbound import DiscordBot, id_at, readable, sent_at, to_inbound
 from claw_discord.places import DiscordChat, DiscordChats
 from claw_discord.rendering import plain, render
 from claw_discord.seen import ReadPositions
@@ -52,17 +52,17 @@ class TestReading:
     )
     @pytest.mark.parametrize("data", [None, [], "x", {}, {"author": None}])
     def test_what_has_no_shape_is_nobodys_message(self, event: str, data: Any) -> None:
-        assert to_inbound({"t": event, "d": data}, ME, reactions="all") is None
+        assert to_inbound({"t": event, "d": data}, DiscordBot(ME), reactions="all") is None
 
     def test_system_lines_are_not_said_by_people(self) -> None:
-        assert to_inbound(message(type=7), ME) is None  # somebody joined
+        assert to_inbound(message(type=7), DiscordBot(ME)) is None  # somebody joined
 
     def test_a_nick_of_the_server_comes_before_a_name(self) -> None:
-        inbound = to_inbound(message(member={"nick": "Al"}), ME)
+        inbound = to_inbound(message(member={"nick": "Al"}), DiscordBot(ME))
         assert inbound is not None and (inbound.sender.name, inbound.sender.username) == ("Al", "alice")
 
     def test_a_webhook_is_a_program_whatever_it_calls_itself(self) -> None:
-        inbound = to_inbound(message(webhook_id="5"), ME)
+        inbound = to_inbound(message(webhook_id="5"), DiscordBot(ME))
         assert inbound is not None and inbound.sender.is_bot
 
     def test_what_is_passed_on_is_read_with_its_files(self) -> None:
@@ -73,12 +73,14 @@ class TestReading:
         forward = message(
             "", message_reference={"type": 1, "message_id": "9"}, message_snapshots=[{"message": inner}]
         )
-        inbound = to_inbound(forward, ME)
+        inbound = to_inbound(forward, DiscordBot(ME))
         assert inbound is not None and (inbound.text, inbound.reply_to) == ("old news", None)
         assert inbound.around.forwarded_from and inbound.attachments[0].kind == "audio"
 
     def test_a_sticker_is_a_file_with_a_key_of_its_own(self) -> None:
-        inbound = to_inbound(message("", sticker_items=[{"id": "8", "name": "wave", "format_type": 4}]), ME)
+        inbound = to_inbound(
+            message("", sticker_items=[{"id": "8", "name": "wave", "format_type": 4}]), DiscordBot(ME)
+        )
         assert inbound is not None
         [sticker] = inbound.attachments
         assert (sticker.kind, sticker.name, sticker.key) == ("sticker", "wave", "sticker:8.gif")
@@ -86,27 +88,30 @@ class TestReading:
     @pytest.mark.parametrize(("format", "ending"), [(1, "png"), (2, "png"), (3, "json"), (4, "gif")])
     def test_a_sticker_of_each_format_has_its_ending(self, format: int, ending: str) -> None:
         inbound = to_inbound(
-            message("", sticker_items=[{"id": "8", "name": "wave", "format_type": format}]), ME
+            message("", sticker_items=[{"id": "8", "name": "wave", "format_type": format}]), DiscordBot(ME)
         )
         assert inbound is not None and inbound.attachments[0].key == f"sticker:8.{ending}"
 
     def test_what_was_chosen_from_a_list_is_its_value(self) -> None:
         data = {"id": "9", "type": 3, "channel_id": CHANNEL, "user": {"id": ALICE}}
         chosen = to_inbound(
-            {"t": "INTERACTION_CREATE", "d": data | {"data": {"custom_id": "list", "values": ["b"]}}}, ME
+            {"t": "INTERACTION_CREATE", "d": data | {"data": {"custom_id": "list", "values": ["b"]}}},
+            DiscordBot(ME),
         )
         assert chosen is not None and (chosen.kind, chosen.text) == ("button", "b")
 
     def test_everybody_is_not_us_and_an_answer_to_us_is(self) -> None:
-        everyone = to_inbound(message("@everyone look", mention_everyone=True), ME)
-        answer = to_inbound(message("why?", referenced_message={"id": "5", "author": {"id": ME}}), ME)
+        everyone = to_inbound(message("@everyone look", mention_everyone=True), DiscordBot(ME))
+        answer = to_inbound(
+            message("why?", referenced_message={"id": "5", "author": {"id": ME}}), DiscordBot(ME)
+        )
         assert everyone is not None and answer is not None
         assert (everyone.mentions_us, answer.mentions_us) == (False, True)
 
     @pytest.mark.parametrize(("user", "by"), [(ALICE, ALICE), (ME, None), ("", None)])
     def test_a_reaction_of_ours_is_not_heard(self, user: str, by: str | None) -> None:
         data = {"user_id": user, "channel_id": CHANNEL, "message_id": "5", "emoji": {"name": "👍"}}
-        heard = to_inbound({"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, ME, reactions="all")
+        heard = to_inbound({"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, DiscordBot(ME), reactions="all")
         assert (heard and heard.sender.id) == by
 
     def test_a_post_in_a_forum_says_so(self) -> None:
@@ -114,7 +119,7 @@ class TestReading:
         forum = {"id": "1", "type": 15, "name": "help"}
         post = {"id": CHANNEL, "type": 11, "name": "my question", "parent_id": "1"}
         places.learn("GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [forum], "threads": [post]})
-        inbound = to_inbound(message(channel_type=11), ME, places=places)
+        inbound = to_inbound(message(channel_type=11), DiscordBot(ME), places=places)
         assert inbound is not None
         assert (inbound.address.chat, inbound.address.thread) == ("1", CHANNEL)
         around = inbound.around

@@ -14,7 +14,7 @@ from claw import DeliveryError
 from claw_discord.channel import DiscordChannel
 from claw_discord.client import quota_wait
 from claw_discord.fake import FakeDiscord, ForcedAnswer
-from claw_discord.inbound import READ, to_inbound
+from claw_discord.inbound import READ, DiscordBot, to_inbound
 from plugins.discord.living import RecordingInbox, channel_of, here, listening, says, until
 
 KINDS = {"action": "button", "reaction": "reaction", "edit": "edit"}
@@ -55,7 +55,7 @@ async def living(service: FakeDiscord) -> AsyncIterator[tuple[DiscordChannel, Re
 
 def a_dispatch(fixture: dict[str, Any]) -> None:
     expected, me = fixture["expect"], fixture["config"]["bot_id"]
-    inbound = to_inbound(fixture["frame"], me, reactions="all", session="s")
+    inbound = to_inbound(fixture["frame"], DiscordBot(me), reactions="all", session="s")
     if expected.get("kind") in ("ignored", "lifecycle"):
         assert inbound is None
         return

@@ -9,7 +9,7 @@ from claw.contracts.messages import Address, Outbound
 from claw.storage.database import Database
 from claw.testing import FakeChannel
 from claw_gateway.journal import Journal
-from claw_gateway.streaming import RelayedStream
+from claw_gateway.streaming import RelayedStream, RelayOptions
 
 
 class Typing(FakeChannel):
@@ -133,7 +133,7 @@ async def test_signs_of_life_end_with_the_turn_also_when_claw_does_not_wait_for_
 async def test_nothing_grows_before_what_is_older_has_arrived(tmp_path):
     channel, is_free = Growing(), asyncio.Event()
     where, journal = Outbound("t1", Address("fake", "c1"), ""), Journal(Database(tmp_path / "state.db"))
-    live = RelayedStream(channel, where, "t1", journal, str, str, free=is_free.is_set)
+    live = RelayedStream(channel, where, "t1", journal, str, str, RelayOptions(is_free=is_free.is_set))
     await live.on_event(TextStreamed("one"))
     await asyncio.sleep(0.1)
     assert (channel.stream_states, live.writer) == ([], None)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -67,7 +68,21 @@ def run_gateway(
     with suppress(Exception):  # stderr may be no real file
         faulthandler.enable()
     with install_handler(sink) as log:
-        return Gateway(environ, home, sink, log, began, plugins, safe, quiet).live()
+        return Gateway(environ, home, sink, log, began, RunOptions(plugins, safe, quiet)).live()
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of ``claw gateway run``.
+
+    :param plugins: plugin objects that a test passes in, by id.
+    :param safe: load no third-party plugin; None = after repeated crashes.
+    :param quiet: do not print the banner.
+    """
+
+    plugins: Mapping[str, Any] | None = None
+    safe: bool | None = None
+    quiet: bool = False
 
 
 class Gateway:
@@ -80,14 +95,12 @@ class Gateway:
         sink: LogHandler,
         log: logging.Logger,
         began: float,
-        plugins: Mapping[str, Any] | None = None,
-        safe: bool | None = None,
-        quiet: bool = False,
+        options: RunOptions = RunOptions(),
     ) -> None:
-        self._environ, self._home, self._plugins = environ, home, plugins
-        self._sink, self._log, self._began, self._quiet = sink, log, began, quiet
+        self._environ, self._home, self._plugins = environ, home, options.plugins
+        self._sink, self._log, self._began, self._quiet = sink, log, began, options.quiet
         self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
-        self._safe_option, self._safe = safe, False
+        self._safe_option, self._safe = options.safe, False
         self._reload_error, self._config_since, self._config_text = "", SYSTEM_CLOCK.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._last_write_error = ""
