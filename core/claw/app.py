@@ -41,6 +41,7 @@ from claw.contracts.transcript import ToolCall
 from claw.host import discovery
 from claw.host.calls import FIX
 from claw.host.discovery import installed_plugins
+from claw.host.health import PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded, within
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
@@ -120,8 +121,8 @@ def command_host(environ: Mapping[str, str] = os.environ, database: Database | N
     setup, network = load_setup(environ), HttpClients()
     config, folder = setup.config, setup.config.home / "plugins"
     return Host(
-        setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database), folder,
-        slots=config.settings.plugins.slots.chosen(),
+        setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database),
+        PluginHealth(folder, database), slots=config.settings.plugins.slots.chosen(),
     )  # fmt: skip
 
 
@@ -157,17 +158,17 @@ class App:
         self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         self._worker = PluginWorker(self.timeouts, self._task_failed)
+        known = before and before._database
+        self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
         self.host = Host(
             setup.plugin_states,
             self._view,
-            self.config.home / "plugins",
+            PluginHealth(self.config.home / "plugins", self._database, self._clock.now),
             self._plugins,
             self.log,
             self.timeouts,
             setup.config.settings.plugins.slots.chosen(),
         )
-        known = before and before._database
-        self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
         registry, facts = self._ordered(self.host.gather())

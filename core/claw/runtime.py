@@ -29,7 +29,7 @@ _NAMES = {
     "claw.cli.errors": "report_error",
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
-    "claw.cli.plugin_list": "unknown_plugin_error",
+    "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
     "claw.cli.tools": (
         "AccountOption AgentOption ChannelOption DepthOption GroupOption ModelOption OwnerOption "
         "SandboxOption SenderOption explanation_data judged_models probe_message run_data"
@@ -44,7 +44,9 @@ _NAMES = {
     "claw.config.models": "Retention Settings",
     "claw.config.paths": "format_key split_key value_at",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
-    "claw.config.summary": "ANY_ENDPOINT ConfigOutline outline_config schema_violations",
+    "claw.config.summary": (
+        "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config package_of schema_violations"
+    ),
     "claw.config.values": "Duration Names Size section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
@@ -62,8 +64,8 @@ _NAMES = {
     "claw.i18n": "LANGUAGES",
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
-    "claw.host.crash_guard": "CrashGuard",
     "claw.host.discovery": "home_of open_state owners_in plugin_states providers_used use_configured_locale",
+    "claw.host.health": "HUNG MAX_CRASHES LoadFailure PluginHealth files_digest",
     "claw.host.integrity": (
         "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages "
         "find_record normalise_distribution unusable_lock"
@@ -74,7 +76,7 @@ _NAMES = {
     ),
     "claw.host.manager": "Host",
     "claw.host.manifest": (
-        "FIRST_PARTY KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
+        "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
         "api_matches installed_plugins parse_manifest providers_of variables_of"
     ),
     "claw.host.overlay": (

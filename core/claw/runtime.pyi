@@ -79,6 +79,7 @@ from claw.cli.plugin_commands import (
     AsJson as AsJson,
 )
 from claw.cli.plugin_list import (
+    plugin_data as plugin_data,
     unknown_plugin_error as unknown_plugin_error,
 )
 from claw.cli.tools import (
@@ -137,8 +138,11 @@ from claw.config.source import (
 )
 from claw.config.summary import (
     ANY_ENDPOINT as ANY_ENDPOINT,
+    FIRST_PARTY as FIRST_PARTY,
     ConfigOutline as ConfigOutline,
+    install_hint as install_hint,
     outline_config as outline_config,
+    package_of as package_of,
     schema_violations as schema_violations,
 )
 from claw.config.values import (
@@ -202,9 +206,6 @@ from claw.host.calls import (
     describe_cost as describe_cost,
     run_filters as run_filters,
 )
-from claw.host.crash_guard import (
-    CrashGuard as CrashGuard,
-)
 from claw.host.discovery import (
     home_of as home_of,
     open_state as open_state,
@@ -212,6 +213,13 @@ from claw.host.discovery import (
     plugin_states as plugin_states,
     providers_used as providers_used,
     use_configured_locale as use_configured_locale,
+)
+from claw.host.health import (
+    HUNG as HUNG,
+    MAX_CRASHES as MAX_CRASHES,
+    LoadFailure as LoadFailure,
+    PluginHealth as PluginHealth,
+    files_digest as files_digest,
 )
 from claw.host.integrity import (
     LOCK_FILE as LOCK_FILE,
@@ -239,7 +247,6 @@ from claw.host.manager import (
     Host as Host,
 )
 from claw.host.manifest import (
-    FIRST_PARTY as FIRST_PARTY,
     KIND_OF_HOOK as KIND_OF_HOOK,
     InstalledPlugin as InstalledPlugin,
     Manifest as Manifest,

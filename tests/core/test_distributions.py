@@ -2,12 +2,16 @@
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import claw
 import pytest
+from claw.config.summary import FIRST_PARTY
 from core.source import ROOT, members
 
 PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
@@ -64,3 +68,58 @@ def test_nothing_in_the_extra_standard_belongs_to_one_vendor() -> None:
 def test_core_depends_on_no_other_distribution_of_ours() -> None:
     dependencies = PROJECTS["claw-core"][1]["project"]["dependencies"]
     assert [line for line in dependencies if line.split()[0] in PROJECTS] == []
+
+
+PLUGIN_PROJECTS = {
+    next(iter(data["project"]["entry-points"]["claw.plugins"])): (name, folder)
+    for name, (folder, data) in PROJECTS.items()
+    if "claw.plugins" in data["project"].get("entry-points", {})
+}
+
+
+def test_the_table_of_our_packages_says_what_the_projects_and_manifests_say() -> None:
+    released = {id: about for id, about in FIRST_PARTY.items() if about["package"]}
+    assert {id: about["package"] for id, about in released.items()} == {
+        id: name for id, (name, _) in PLUGIN_PROJECTS.items()
+    }
+    for id, (_, folder) in PLUGIN_PROJECTS.items():
+        [file] = folder.glob("*/claw-plugin.json")
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        assert sorted(FIRST_PARTY[id].get("commands", ())) == sorted(manifest.get("commands", ())), id
+        assert sorted(FIRST_PARTY[id].get("configKeys", ())) == sorted(manifest.get("configKeys", ())), id
+
+
+HINT = re.compile(r"(?:plugins|pip) install (?:-[-\w]+ )*[\"']?(claw-[a-z][\w-]*|pytest-claw)")
+TEXTS = [
+    *(path for part in ("core", "plugins", "sdk") for path in (ROOT / part).rglob("*.py")),
+    *(path for part in ("core", "plugins", "sdk") for path in (ROOT / part).rglob("*.md")),
+    *(path for part in ("core", "plugins") for path in (ROOT / part).rglob("locale/zh/*.json")),
+    *(ROOT / "docs").rglob("*.md"),
+    *ROOT.glob("README*.md"),
+]
+
+
+def test_no_hint_and_no_page_names_a_package_that_is_not_ours() -> None:
+    named = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in TEXTS
+        if "node_modules" not in path.parts
+        for name in HINT.findall(path.read_text(encoding="utf-8"))
+        if name not in PROJECTS and not name.startswith("claw-plugin-")
+    }
+    assert named == set()
+
+
+@pytest.mark.index
+@pytest.mark.parametrize("name", sorted(PROJECTS))
+def test_a_name_of_ours_is_ours_or_nobodys_on_the_index(name: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(tmp_path), name]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        assert "No matching distribution" in done.stderr, done.stderr
+        return
+    [file] = tmp_path.iterdir()
+    assert file.suffix == ".whl"
+    with zipfile.ZipFile(file) as wheel:
+        metadata = next(one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        assert name == "claw-core" or "Requires-Dist: claw-core" in wheel.read(metadata).decode(), metadata

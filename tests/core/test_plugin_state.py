@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from claw.config import validate_source
 from claw.config.source import ConfigSource, parse_config
-from claw.config.summary import outline_config
+from claw.config.summary import FIRST_PARTY, outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
 from claw.host.state import (
-    CONFIG_KEY_PACKAGES,
     choose_default_model,
     config_key_errors,
     decide_states,
@@ -156,9 +155,9 @@ def test_the_hints_name_the_keys_of_our_own_manifests():
     folders = Path(__file__).parents[2].glob("plugins/*/claw_*/claw-plugin.json")
     manifests = [json.loads(path.read_text()) for path in folders]
 
-    owned = {key: f"claw-{each['id']}" for each in manifests for key in each.get("configKeys", ())}
+    owned = {key: each["id"] for each in manifests for key in each.get("configKeys", ())}
 
-    assert owned == CONFIG_KEY_PACKAGES
+    assert owned == {key: id for id, about in FIRST_PARTY.items() for key in about.get("configKeys", ())}
 
 
 def test_another_api_version_is_incompatible():
@@ -173,7 +172,7 @@ def test_a_plugin_that_needs_another_one_is_set_aside_when_that_is_missing():
 
     assert alone.state == "quarantined"
     assert "acme" in alone.why
-    assert alone.fix == "claw plugins install claw-acme"
+    assert alone.fix == "install the package that provides acme"
     assert together["needy"].state == "loaded"
 
 

@@ -1,7 +1,7 @@
 """bounds and seal: what a plugin may bring, and what it must leave alone."""
 
 import pytest
-from claw.host import crash_guard
+from claw.host import isolation
 from claw.host.registry import check
 from claw.policy.engine import judge_tools as judge_module  # noqa: F401 - so that the module is loaded
 from claw.testing import FakeTool
@@ -30,12 +30,10 @@ def test_what_is_out_of_bounds_is_named(tools, says):
 def test_a_function_in_the_place_of_another_is_seen():
     from claw.agent import routing
 
-    before, real = crash_guard.function_ids(), routing.admit
-    assert crash_guard.replaced_functions(before, crash_guard.function_ids()) == ()
+    before, real = isolation.function_ids(), routing.admit
+    assert isolation.replaced_functions(before, isolation.function_ids()) == ()
     routing.admit = lambda *_: None
     try:
-        assert crash_guard.replaced_functions(before, crash_guard.function_ids()) == (
-            "claw.agent.routing:admit",
-        )
+        assert isolation.replaced_functions(before, isolation.function_ids()) == ("claw.agent.routing:admit",)
     finally:
         routing.admit = real

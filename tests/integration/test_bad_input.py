@@ -359,7 +359,7 @@ class TestPlugin:
 
     def test_a_required_one_stops_the_start_with_4(self, machine: Machine, past: bytes) -> None:
         machine.configured("plugins: {entries: {acme: {required: true}}}\n")
-        refused(machine.claw("chat", "hi"), 4, "plugin acme", "required", "not installed", "claw-acme")
+        refused(machine.claw("chat", "hi"), 4, "plugin acme", "required", "not installed", "provides acme")
         code = "raise RuntimeError('boom')"
         tool = {"kinds": ["tool"], "tools": [{"name": "paint"}]}
         for name, manifest in (("plain", None), ("declared", tool), ("garbled", "{")):

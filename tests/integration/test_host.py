@@ -8,7 +8,7 @@ import pytest
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.contracts.errors import PluginError
-from claw.host.crash_guard import CrashGuard
+from claw.host.health import CRASHED, LoadFailure, PluginHealth, files_digest
 from claw.host.manifest import find_plugin
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says, standard_plugins
 
@@ -190,40 +190,33 @@ async def test_one_that_does_not_close_is_named_and_the_rest_is_closed():
     assert any("stuck" in line and "fakes" in line for line in harness.log_lines)
 
 
-async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_command_forgives_it(
-    site, tmp_path
-):
-    import time
-
+async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_command_tries_it(site, tmp_path):
     good = install(site, "good", GOOD)
-    folder = tmp_path / "claw-home" / "plugins"
-    folder.mkdir(parents=True)
-    (folder / ".deaths.json").write_text(json.dumps({"good": [time.time(), time.time()]}))
+    health = PluginHealth(tmp_path / "claw-home" / "plugins")
+    health.record(LoadFailure("good", CRASHED, "import", "", digest=files_digest(good), times=2))
 
     app, _ = app_of(tmp_path, good)
     [state] = [one for one in app.host.standings if one.id == "good"]
     await app.close()
-    CrashGuard(folder).reset("good")
+    health.reset("good")
     again, _ = app_of(tmp_path, good)
 
     assert (state.state, state.stage) == ("quarantined", "import")
-    assert "claw plugins enable good" in state.fix
+    assert "claw crashed 2 times while loading it" in state.why
+    assert "claw plugins retry good" in state.fix
     assert [one.state for one in again.host.standings if one.id == "good"] == ["loaded"]
     await again.close()
 
 
-def test_enable_forgives(tmp_path):
-    import time
-
+def test_enable_forgets_the_failure(tmp_path):
     from claw_admin.plugin_manager import commands
     from typer.testing import CliRunner
 
     folder = tmp_path / "home" / ".claw" / "plugins"
-    folder.mkdir(parents=True)
-    (folder / ".deaths.json").write_text(json.dumps({"tools-std": [time.time(), time.time()]}))
+    PluginHealth(folder).record(LoadFailure("tools-std", CRASHED, "import", "", times=2))
 
     assert CliRunner().invoke(commands.app, ["enable", "tools-std"]).exit_code == 0
-    assert CrashGuard(folder).crash_counts() == {}
+    assert PluginHealth(folder).failures() == {}
 
 
 def test_the_hash_of_a_file_may_be_written_in_hexadecimal(tmp_path):

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from claw import i18n
+from claw.config.summary import FIRST_PARTY
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.i18n import t
@@ -20,25 +21,8 @@ if TYPE_CHECKING:
     from claw.host.manifest import InstalledPlugin
     from claw.host.state import PluginState
 
-_PACKAGES = {
-    "claw-admin": "completion doctor init policy route status upgrade plugins:disable plugins:doctor plugins:enable "
-    "plugins:install plugins:lock plugins:sync plugins:uninstall plugins:update plugins:verify",
-    "claw-approvals": "approvals",
-    "claw-author": "plugins:build plugins:check plugins:new",
-    "claw-budgets": "usage",
-    "claw-context": "sessions:compact",
-    "claw-gateway": "channels gateway logs pairing turns",
-    "claw-llm-bridge": "llm-bridge",
-    "claw-local": "local",
-    "claw-mcp": "mcp",
-    "claw-memory": "memory",
-    "claw-models": "auth models",
-    "claw-prompt": "prompt",
-    "claw-sessions": "sessions",
-    "claw-skills": "skills",
-}
 PACKAGE_OF = {
-    path.replace(":", " "): package for package, paths in _PACKAGES.items() for path in paths.split()
+    path: str(about["package"]) for about in FIRST_PARTY.values() for path in about.get("commands", ())
 }
 """Command → the package that brings it: for the hint when it is not installed."""
 
@@ -110,6 +94,7 @@ def _import_command(path: str) -> Any:
     :raises PluginError: the plugin cannot be imported, or does not bring the command.
     """
     from claw.host.discovery import home_of, installed_plugins
+    from claw.host.health import PluginHealth
     from claw.host.manager import Host
 
     home = home_of(os.environ)
@@ -117,7 +102,7 @@ def _import_command(path: str) -> Any:
     declaring = (one for one in found if one.manifest and path in one.manifest.commands)
     plugin = min(declaring, key=lambda one: not one.is_operator)
     states = _plugin_states(found, to_repair=plugin.is_operator)
-    owner = next(one for one in states if one.id == plugin.id)
+    owner = next(one for one in states if one.id == plugin.id).to_load
     if owner.state not in (LOADED, IDLE) and not plugin.is_operator:
         facts = {"name": path, "id": owner.id, "state": owner.state, "why": owner.why, "advice": owner.fix}
         raise UsageError(
@@ -129,7 +114,7 @@ def _import_command(path: str) -> Any:
         print(f"claw: {line}", file=sys.stderr)
     app = typer.Typer(name=path, add_completion=False, no_args_is_help=True)
     app.callback()(lambda: None)  # so that it stays a group when it holds one command
-    Host(states, _no_view, home / "plugins").add_commands(plugin.id, app)
+    Host(states, _no_view, PluginHealth(home / "plugins")).add_commands(plugin.id, app)
     command = typer.main.get_group(app).commands.get(path)
     if command is None:
         problem, fix = "it declares the command {name} and does not bring it", "update it, or tell its author"

@@ -11,7 +11,7 @@ from claw.config.errors import ErrorFactory
 from claw.config.models import Settings
 from claw.config.paths import Layout, Path, normalise_agent_id
 from claw.config.source import SubstitutedText, substitute_all
-from claw.config.summary import ANY_ENDPOINT, schema_violations
+from claw.config.summary import ANY_ENDPOINT, install_hint, schema_violations
 from claw.config.values import Secret
 from claw.contracts.errors import ConfigError, nearest
 
@@ -280,10 +280,7 @@ def _owners_warnings(config: CheckedConfig) -> Iterator[ConfigError]:
 
 
 def _unknown_sections(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
-    settings, fix = (
-        config.settings,
-        "Install its plugin (claw plugins install claw-{name}), or remove the section",
-    )
+    settings, fix = config.settings, "To use it: {install}. Else remove the section"
     if not known.has_unlisted:
         problem = "no installed plugin provides the channel {name}, so it stays off"
         for name in settings.channels:
@@ -302,10 +299,9 @@ def _unknown_name(
 ) -> Iterator[ConfigError]:
     """Yield a warning if ``name`` is not in ``there``. A suggestion of the nearest one takes precedence over ``fix``."""
     if name not in there:
-        near = nearest(name, there)
-        yield config.error_factory.error(
-            path, problem, "Did you mean {near}?" if near else fix, name=name, near=near
-        )
+        near, install = nearest(name, there), install_hint(name)
+        fix = "Did you mean {near}?" if near else fix
+        yield config.error_factory.error(path, problem, fix, name=name, near=near, install=install)
 
 
 def _unknown_plugins(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:

@@ -1,14 +1,36 @@
 """Outline of the config for commands that must be fast: the plugins it may need, without validation or pydantic."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any
 
 from claw.config.paths import Path, normalise_layout
 from claw.contracts.errors import nearest
+from claw.i18n import t
+
+FIRST_PARTY: Mapping[str, Mapping[str, Any]] = json.loads(
+    FilePath(__file__).with_name("first_party.json").read_bytes()
+)
+"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands`` and ``configKeys``: data for hints.
+Only their packages may use these ids."""
 
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""
+
+
+def package_of(plugin: str) -> str:
+    """Return the package of a plugin of claw's own, and empty for any other: no hint invents a name."""
+    return str(FIRST_PARTY.get(plugin, {}).get("package", ""))
+
+
+def install_hint(plugin: str) -> str:
+    """Return the instruction to install a plugin, or the channel or provider of that name."""
+    package = package_of(plugin)
+    if package:
+        return t("claw plugins install {package}", package=package)
+    return t("install the package that provides {id}", id=plugin)
 
 
 @dataclass(frozen=True, slots=True)

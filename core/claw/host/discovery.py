@@ -21,8 +21,9 @@ from claw.config.paths import Path as KeyPath, format_key, line_of
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all
 from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
+from claw.host.health import PluginHealth
 from claw.host.manifest import FILE_NAME, InstalledPlugin, Manifest, installed_plugins as scan_uncached
-from claw.host.state import PluginState, choose_default_model, decide_states, owned_models
+from claw.host.state import PluginState, choose_default_model, decide_states, owned_models, with_failure
 
 if TYPE_CHECKING:
     from claw.config.loader import OwnedModels, OwnersOf
@@ -105,7 +106,13 @@ def states_of(
         )
         for id, (path, misfit) in misfits.items()
     }
-    return decide_states(found, wanted, used, wrong)
+    return _with_failures(decide_states(found, wanted, used, wrong), home_of(environ))
+
+
+def _with_failures(states: tuple[PluginState, ...], home: Path) -> tuple[PluginState, ...]:
+    """Quarantine the plugins whose last load failed, in whichever process."""
+    failures, now = PluginHealth(home / "plugins").failures(), time.time()
+    return tuple(with_failure(one, failures[one.id], now) if one.id in failures else one for one in states)
 
 
 def owners_in(environ: Mapping[str, str]) -> "OwnersOf":

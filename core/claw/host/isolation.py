@@ -12,8 +12,11 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Self, TextIO, TypeVar
+
+from claw.contracts.errors import ClawError
+from claw.host.health import FAILED, HUNG, LoadFailure
 
 T = TypeVar("T")
 
@@ -65,6 +68,10 @@ class ProcessExitRaised(Exception):
     """A plugin raised an exception that would have ended the process (``SystemExit`` …); the text names it."""
 
 
+class PluginTimeout(TimeoutError):
+    """Plugin code did not return within its limit."""
+
+
 class CapturedOutput(io.TextIOBase):
     """A stream for what a plugin prints. It keeps only the beginning, so that nothing reaches the person's
     terminal.
@@ -94,7 +101,7 @@ def run_bounded(
     have no effect.
 
     :param threads: called with each exception in a thread that the code started meanwhile.
-    :raises TimeoutError: it did not return. All other exceptions pass through.
+    :raises PluginTimeout: it did not return. All other exceptions pass through.
     """
     outcome: list[T] = []
     raised: list[BaseException] = []
@@ -115,7 +122,7 @@ def run_bounded(
         thread.start()
         thread.join(seconds)
     if thread.is_alive():
-        raise TimeoutError(f"it did not come back within {seconds:g} s")
+        raise PluginTimeout(f"it did not come back within {seconds:g} s")
     if raised:
         raise raised[0]
     return outcome[0]
@@ -309,9 +316,17 @@ def describe_exception(why: BaseException) -> str:
         text = str(why)
     except BaseException:  # noqa: BLE001 - a plugin's __str__
         text = ""
-    if isinstance(why, ProcessExitRaised):
+    if isinstance(why, ProcessExitRaised | PluginTimeout):
         return text
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
+
+
+def failure_of(plugin: str, stage: str, why: BaseException) -> LoadFailure:
+    """Return the failure of a plugin that raised ``why``, or did not return in time."""
+    kind = HUNG if isinstance(why, PluginTimeout) else FAILED
+    if not isinstance(why, ClawError):
+        return LoadFailure(plugin, kind, stage, describe_exception(why))
+    return LoadFailure(plugin, kind, stage, ": ".join(filter(None, (why.where, why.problem))), why.fix)
 
 
 @contextlib.contextmanager
@@ -360,3 +375,27 @@ def _keep_signals() -> Iterator[None]:
         yield
     finally:
         signal.signal = real
+
+
+_GUARDED = (
+    *("claw.policy", "claw.agent.tool_gate", "claw.agent.routing", "claw.host.calls", "claw.security"),
+    "claw.storage.files",
+)
+
+
+def function_ids() -> dict[str, int]:
+    """Return every function of the guarded modules with the identity of its code: ``claw.policy.engine:judge``
+    → id.
+    """
+    found: dict[str, int] = {}
+    for name, module in list(sys.modules.items()):
+        if module is not None and name.startswith(_GUARDED):
+            for key, value in vars(module).items():
+                if isinstance(value, FunctionType):
+                    found[f"{name}:{key}"] = id(value.__code__)
+    return found
+
+
+def replaced_functions(before: dict[str, int], after: dict[str, int]) -> tuple[str, ...]:
+    """Return the names of functions that were replaced, sorted."""
+    return tuple(sorted(name for name, code in before.items() if after.get(name, code) != code))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -24,9 +23,17 @@ from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageErro
 from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import MisconfiguredProvider
 from claw.contracts.tool import Tool, ToolContext
-from claw.host import crash_guard, hookspecs
-from claw.host.crash_guard import MAX_CRASHES, CrashGuard
-from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
+from claw.host import hookspecs
+from claw.host.health import PluginHealth, files_digest
+from claw.host.isolation import (
+    DEFAULT_TIMEOUTS,
+    Timeouts,
+    describe_exception,
+    failure_of,
+    function_ids,
+    replaced_functions,
+    run_bounded,
+)
 from claw.host.manifest import KIND_OF_HOOK, InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import (
     BUILTIN,
@@ -41,7 +48,7 @@ from claw.host.registry import (
     in_order,
     specified_by,
 )
-from claw.host.state import PluginState, require_plugins
+from claw.host.state import PluginState, failure_fix, require_plugins
 from claw.i18n import t
 
 T = TypeVar("T")
@@ -52,7 +59,7 @@ class Host:
 
     :param plugin_states: of every installed plugin.
     :param view: plugin id → the config as that plugin may see it.
-    :param deaths: folder of the notes by which a plugin is found that ends the process while it loads.
+    :param health: the record of plugins that failed to load.
     :param plugins: plugin objects that are handed in by a test, by id.
     :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
     :param hooks: those that plugins are asked; all by default.
@@ -63,7 +70,7 @@ class Host:
         self,
         plugin_states: Sequence[PluginState],
         view: Callable[[str], PluginConfig],
-        deaths: Path,
+        health: PluginHealth,
         plugins: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
@@ -82,7 +89,7 @@ class Host:
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
         self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
-        self._deaths = CrashGuard(deaths)
+        self._health = health
         self._log, self._timeouts = log, timeouts
         self._stands = False
         self.diagnostics: list[str] = []
@@ -121,28 +128,18 @@ class Host:
                 plugin, PluginState(InstalledPlugin(plugin, plugin, plugin, __version__), LOADED, eager=True)
             )
             self._ask(plugin, partial(self._given_plugins.get, plugin))
-        for plugin, count in self._deaths.crash_counts().items():
-            if count >= MAX_CRASHES and plugin in self._standings:
-                self._standings[plugin] = self._deadly(self._standings[plugin], count)
+        self._health.count_crashes({state.id: state.found for state in self.standings})
         for state in self.standings:
-            if state.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
-                self._tell(state)
-            elif state.state == LOADED and (state.eager or state.required):
+            wanted = state.to_load
+            if wanted.state == LOADED and (wanted.eager or wanted.required or wanted is not state):
                 self._load(state.id)
+            elif wanted.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
+                self._note(state.fault_line())
         for plugin in tuple(self._brought):
             self._ask_others_hooks(plugin)
         require_plugins(self.standings)
         registry, self._stands = self._kit(), True
         return registry
-
-    def _deadly(self, state: PluginState, count: int) -> PluginState:
-        why = t("claw crashed {count:time|times} while loading it", count=count)
-        mend = t(
-            "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins enable {id}",
-            distribution=state.found.distribution,
-            id=state.id,
-        )
-        return replace(state, state=QUARANTINED, why=why, stage="import", fix=mend, eager=False)
 
     def closables(self) -> tuple[Contribution[Any], ...]:
         """Everything here that may have a ``close``: what the plugins brought, and the plugins themselves."""
@@ -171,17 +168,21 @@ class Host:
         with self._lock:
             if plugin in self._brought:
                 return True
-            with self._deaths.guard(plugin):
+            self._standings[plugin] = self._standings[plugin].to_load
+            with self._health.guard(plugin):
                 asked = self._ask(plugin, lambda: self._imported(plugin))
-                return asked and (not self._stands or self._ask_others_hooks(plugin))
+                loaded = asked and (not self._stands or self._ask_others_hooks(plugin))
+            if loaded and len(self._hooks) == len(WANTED):  # else a hook that failed was not asked
+                self._health.clear(plugin)
+            return loaded
 
     def _imported(self, plugin: str) -> Any:
         package = self._standings[plugin].found.package
-        before = crash_guard.function_ids()
+        before = function_ids()
         module = self._bounded(plugin, lambda: import_module(package), self._timeouts.import_seconds)
         if not isinstance(module, ModuleType):
             raise TypeError(f"it puts {type(module).__name__} in the place of its package")
-        for name in crash_guard.replaced_functions(before, crash_guard.function_ids()):
+        for name in replaced_functions(before, function_ids()):
             self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
         i18n.add_translations(package)
         return module
@@ -280,25 +281,16 @@ class Host:
             if plugin in self._standings
             else InstalledPlugin(plugin, plugin, plugin, __version__)
         )
-        mend = (isinstance(why, ClawError) and why.fix) or t(
-            "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false",
-            distribution=found.distribution,
-            id=plugin,
-        )
-        cause = (
-            ": ".join(filter(None, (why.where, why.problem)))
-            if isinstance(why, ClawError)
-            else describe_exception(why)
-        )
+        failure = failure_of(plugin, stage, why)
         required = plugin in self._standings and self._standings[plugin].required
-        self._standings[plugin] = PluginState(found, QUARANTINED, cause, stage, mend, required=required)
-        self._tell(self._standings[plugin])
-
-    def _tell(self, state: PluginState) -> None:
-        stage, why = state.stage or "find", state.why
-        told = t("plugin {id} was disabled at {stage}: {why}", id=state.id, stage=stage, why=why)
-        mend = state.fix
-        self._note(t("{problem}. {fix}", problem=told, fix=mend) if mend else told)
+        mend = failure.fix or failure_fix(found, failure)
+        state = PluginState(found, QUARANTINED, failure.cause, stage, mend, required=required)
+        self._standings[plugin] = state
+        if stage == "config":  # its code loads; what is wrong is in the file
+            self._health.clear(plugin)
+        elif plugin not in self._given_plugins and plugin != BUILTIN:
+            self._health.record(replace(failure, digest=files_digest(found)))
+        self._note(state.fault_line())
 
     def _note(self, line: str) -> None:
         self.diagnostics.append(line)
@@ -351,7 +343,8 @@ class Host:
         """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order."""
         for state in self.standings:
             manifest = state.found.manifest
-            if state.state in (LOADED, IDLE) and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
+            usable = state.to_load.state in (LOADED, IDLE)
+            if usable and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
                 self._load(state.id)
         return self.ordered(hook)
 

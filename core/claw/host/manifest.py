@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from claw.config.summary import FIRST_PARTY, package_of
 from claw.contracts.errors import PluginError
 
 GROUP = "claw.plugins"
@@ -188,13 +189,6 @@ class Manifest(ManifestPart, frozen=True):
         return not (self.channels or self.providers)
 
 
-FIRST_PARTY = frozenset({
-    "builtin", "tools-std", "anthropic", "openai", "google", "mistral", "local", "feishu", "telegram", "discord",
-    "skills", "memory", "agents", "clock", "mcp", "llm-bridge", "sandbox", "http", "otel", "cluster",
-    "admin", "approvals", "author", "budgets", "context", "gateway", "loop-guard", "models", "offline", "prompt",
-    "prompted-tools", "sessions",
-})  # fmt: skip
-"""Plugin ids of claw's own: only ``claw-ID`` may use them."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -322,9 +316,9 @@ def find_plugin(plugin: str, package: str, distribution: str = "?", version: str
         return _faulty(
             seen, "its id is not valid: use letters, digits, - and _, at most 64 characters", _TO_AUTHOR
         )
-    if plugin in FIRST_PARTY and distribution not in ("?", f"claw-{plugin}"):
-        problem = "its id belongs to claw-{id}, and {distribution} is another package"
-        return _faulty(seen, problem, "uninstall it", id=plugin, distribution=distribution)
+    if plugin in FIRST_PARTY and distribution not in ("?", package_of(plugin) or f"claw-{plugin}"):
+        problem = "its id belongs to claw, and {distribution} is another package"
+        return _faulty(seen, problem, "uninstall it", distribution=distribution)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
         return _faulty(seen, "its package {package} is missing", "install it again", package=package)

@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from claw.config.paths import Path as KeyPath, values_at
-from claw.config.summary import ANY_ENDPOINT, ConfigOutline
+from claw.config.summary import ANY_ENDPOINT, FIRST_PARTY, ConfigOutline, install_hint, package_of
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
+from claw.host.health import FAILED, LoadFailure
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
@@ -38,6 +39,8 @@ class PluginState:
     :param why: the use that loads it, or the reason that nothing does; for a quarantined plugin, the cause.
     :param stage: of the fault; empty when there is none.
     :param fix: the instruction that removes the cause.
+    :param without_failure: of one that is quarantined for a failure that an earlier process recorded: its state without.
+    :param prevented: that failure keeps processes from loading it again.
     """
 
     found: InstalledPlugin
@@ -47,11 +50,24 @@ class PluginState:
     fix: str = ""
     eager: bool = False
     required: bool = False
+    without_failure: "PluginState | None" = None
+    prevented: bool = False
+
+    @property
+    def to_load(self) -> "PluginState":
+        """The state from which a process that loads plugins starts: most failures are tried again."""
+        return (None if self.prevented else self.without_failure) or self
 
     @property
     def id(self) -> str:
         """The plugin's id."""
         return self.found.id
+
+    def fault_line(self) -> str:
+        """Return the fault with its fix as one line for people."""
+        stage = self.stage or "find"
+        told = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
+        return t("{problem}. {fix}", problem=told, fix=self.fix) if self.fix else told
 
     def fault_parts(self) -> tuple[str, str, str]:
         """Return stage, cause and fix, for an error that gets no further values: braces in them stay as they
@@ -85,7 +101,7 @@ def decide_states(
         if plugin in required - ids:
             absent = InstalledPlugin(plugin, "", "", "")
             why = t("it is not installed")
-            mend = t("claw plugins install claw-{id}, or remove plugins.entries.{id}", id=plugin)
+            mend = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
             plugin_states.append(PluginState(absent, QUARANTINED, why, "find", mend, required=True))
     return tuple(plugin_states)
 
@@ -119,6 +135,33 @@ def _with_config_fault(state: PluginState, wrong: Mapping[str, ConfigError]) -> 
         return state
     why = f"{error.where}: {error.problem}"
     return replace(state, state=QUARANTINED, why=why, stage="config", fix=error.fix, eager=False)
+
+
+def with_failure(state: PluginState, failure: LoadFailure, now: float) -> PluginState:
+    """Quarantine a plugin that would be used and whose last load failed with the files that it has."""
+    if state.state not in (LOADED, IDLE) or not failure.holds_for(state.found):
+        return state
+    why = failure.cause or t("claw crashed {count:time|times} while loading it", count=failure.times)
+    fix = failure.fix or failure_fix(state.found, failure)
+    return replace(
+        state, state=QUARANTINED, why=why, stage=failure.stage, fix=fix, eager=False,
+        without_failure=state, prevented=failure.prevents_loading(now),
+    )  # fmt: skip
+
+
+def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
+    """Return the instruction for a failure that has none of its own."""
+    if failure.kind == FAILED:
+        return t(
+            "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false",
+            distribution=found.distribution,
+            id=found.id,
+        )
+    return t(
+        "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins retry {id}",
+        distribution=found.distribution,
+        id=found.id,
+    )
 
 
 def _usage_state(
@@ -221,7 +264,7 @@ def _with_needs(state: PluginState, usable: Set[str], mends: Mapping[str, str]) 
     missing = [need for need in manifest.requires if need not in usable]
     if not missing:
         return state
-    mend = mends.get(missing[0], t("claw plugins install claw-{id}", id=missing[0]))
+    mend = mends.get(missing[0], install_hint(missing[0]))
     why = t("it needs plugin {id}", id=missing[0])
     return replace(state, state=QUARANTINED, why=why, stage="find", fix=mend, eager=False)
 
@@ -266,25 +309,9 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
     :raises PluginError: it is not installed, or is quarantined; with cause and fix.
     """
     for one in plugin_states:
-        if one.required and one.state not in (LOADED, IDLE):
+        if one.required and one.to_load.state not in (LOADED, IDLE):
             stage, problem, mend = one.fault_parts()
             raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=mend)
-
-
-CONFIG_KEY_PACKAGES = {
-    **dict.fromkeys(("agents.compaction", "agents.contextPruning"), "claw-context"),
-    **dict.fromkeys(("agents.bootstrapMaxChars", "agents.bootstrapTotalMaxChars", "prompt.docsPath"), "claw-prompt"),
-    **dict.fromkeys(("models.cooldowns", "models.wait"), "claw-models"),
-    **dict.fromkeys(("gateway", "messages.queue", "channels.*.queue"), "claw-gateway"),
-    **dict.fromkeys(("logging.level", "logging.maxSize", "logging.keep"), "claw-gateway"),
-    **dict.fromkeys(("providers.*.tools", "providers.*.models.*.tools"), "claw-prompted-tools"),
-    **dict.fromkeys(("tools.loopDetection", "agents.tools.loopDetection"), "claw-loop-guard"),
-    "agents.memorySearch": "claw-memory", "agents.skills": "claw-skills", "budgets": "claw-budgets",
-    "approvals": "claw-approvals",
-    "session.keep": "claw-sessions",
-}  # fmt: skip
-"""Keys of the file (as ``configKeys`` of a manifest writes them) and the package whose plugin gives them effect: for
-the hint when it is not installed."""
 
 
 OWNED_ELSEWHERE = (
@@ -294,7 +321,7 @@ OWNED_ELSEWHERE = (
     "tools.loopDetection",
     "agents.tools.loopDetection",
 )
-"""Those of them whose values only their plugin describes."""
+"""Keys of claw's own plugins whose values only their plugin describes."""
 
 
 def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:
@@ -306,19 +333,20 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
     :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
     """
     owners: dict[str, list[PluginState]] = {}
-    by_package = {f"claw-{one.id}": one for one in plugin_states}
+    by_id = {one.id: one for one in plugin_states}
+    ours = {key: id for id, about in FIRST_PARTY.items() for key in about.get("configKeys", ())}
     for one in plugin_states:
         for key in one.found.manifest.config_keys if one.found.manifest else ():
             owners.setdefault(key, []).append(one)
     errors = []
-    for key in dict.fromkeys((*owners, *CONFIG_KEY_PACKAGES)):
-        package = CONFIG_KEY_PACKAGES.get(key, "")
-        there = owners.get(key) or [by_package[package]] if key in owners or package in by_package else []
+    for key in dict.fromkeys((*owners, *ours)):
+        owner = ours.get(key, "")
+        there = owners.get(key) or ([by_id[owner]] if owner in by_id else [])
         if any(one.state in (LOADED, IDLE) for one in there):
             continue
         for path, value in values_at(config.layout.tree, key):
             if _asks_for_something(value):
-                errors.append(_ownerless(config, path, there, package))
+                errors.append(_ownerless(config, path, there, package_of(owner)))
     return sorted(errors, key=lambda error: error.line or 0)
 
 
@@ -351,7 +379,7 @@ def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_S
     models: dict[str, Callable[[], type[BaseModel]] | None] = dict.fromkeys(OWNED_ELSEWHERE)
     for one in plugin_states:
         for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
-            usable = one.state in (LOADED, IDLE)
+            usable = one.to_load.state in (LOADED, IDLE)
             if usable or models.get(key) is None:
                 models[key] = partial(_import_model, one.found, key, name, seconds) if usable else None
     return models

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from claw.config.paths import format_key
-from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED
+from claw.config.summary import package_of
+from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import nearest
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
@@ -216,9 +217,9 @@ def _not_registered(
             t("{key} assigns it to the plugin {id}, which is not installed", key=key, id=supplier),
             key, "", config.file, config.line(key), (ConfigEdit("unset", key),),
         )  # fmt: skip
-    if supplier:
+    if package := package_of(supplier):
         why = t("it comes with the plugin {id}, which is not installed", id=supplier)
-        install = ConfigEdit("install", value=f"claw-{supplier}")
+        install = ConfigEdit("install", value=package)
         return Explanation(name, False, supplier, True, "not-installed", why, edits=(install,))
     if wanted in CORE_TOOLS:
         fix = t("tools.suppliers.{name} assigns the name to a plugin that provides it", name=wanted)
@@ -227,6 +228,8 @@ def _not_registered(
     near = nearest(wanted, _known_names(judgement, plugin_states))
     fix = t("did you mean {near}?", near=near) if near else t("claw tools list --all shows every tool")
     why = t("no installed plugin provides a tool with this name")
+    if broken := [one.id for one in plugin_states if one.state == QUARANTINED and not one.found.manifest]:
+        why = t("no plugin that loads provides it; not loaded: {ids}", ids=", ".join(broken))
     return Explanation(name, False, stage="unknown", why=why, fix=fix)
 
 

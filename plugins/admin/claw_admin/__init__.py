@@ -18,6 +18,7 @@ _COMMANDS = {
     "plugins enable": "plugin_manager.commands:enable",
     "plugins install": "plugin_manager.commands:install",
     "plugins lock": "plugin_manager.commands:lock",
+    "plugins retry": "doctor.command:retry",
     "plugins sync": "plugin_manager.commands:sync",
     "plugins uninstall": "plugin_manager.commands:uninstall",
     "plugins update": "plugin_manager.commands:update",

@@ -14,6 +14,7 @@ from claw.config import load_config
 from claw.config.checks import InstalledNames, check_installed as check_names
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.errors import ConfigError
+from claw.host.health import PluginHealth
 from claw.host.manager import Host
 from claw.policy.catalog import CORE_TOOLS
 from claw.security.http_client import HttpClients
@@ -62,7 +63,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
     setup = load_setup({"CLAW_HOME": str(home)})
     [name] = case["config"]["channels"]
     view = PluginConfig(setup.config, name, HttpClients().client, home / "plugins" / name)
-    host = Host(setup.plugin_states, lambda id: view, home / "plugins")
+    host = Host(setup.plugin_states, lambda id: view, PluginHealth(home / "plugins"))
     assert host.ask(name) is None
     [state] = [one for one in host.standings if one.id == name]
     assert state.stage == "config"

@@ -11,9 +11,12 @@ from claw.runtime import (
     BLOCKED,
     DISABLED,
     INCOMPATIBLE,
+    QUARANTINED,
     AsJson,
+    PluginHealth,
     PluginState,
     document,
+    plugin_data,
     table,
     unknown_plugin_error,
 )
@@ -24,7 +27,7 @@ from claw_admin.doctor.plugin_checks import (
     format_import_chain,
     name_conflicts,
 )
-from claw_admin.doctor.probe import ProbeResult, probe_plugin
+from claw_admin.doctor.probe import ProbeResult, probe_plugin, record_health
 
 Fix = Annotated[
     bool, typer.Option("--fix", help="Apply the fixes that need no confirmation, and report each.")
@@ -89,11 +92,12 @@ def plugins_doctor(
     seen: dict[str, ProbeResult] = {}
     found: list[Finding] = [one for one in name_conflicts(setup.found) if plugin in ("", one.about)]
     for state in chosen:
-        found += check_unloaded(state, wanted, os.environ)
+        found += check_unloaded(state.without_failure or state, wanted, os.environ)
         if _may_load(state, named=bool(plugin)):
             if sys.stderr.isatty():
                 typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
+            record_health(state.found, seen[state.id], setup.config.home)
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             found += (
                 one for one in diffs if (one.about, one.problem) not in {(f.about, f.problem) for f in found}
@@ -109,6 +113,35 @@ def plugins_doctor(
             _costs(seen)
         _print_findings(left, fixed)
     raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
+
+
+def retry(
+    plugins: Annotated[list[str] | None, typer.Argument(help="Plugin ids; none: all that failed.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Load plugins that failed once more, each in a process of its own, and record how that went.
+
+    Exit 1 when one fails again.
+    """
+    from claw.runtime import load_setup, plugin_states
+
+    setup = load_setup()
+    failed = PluginHealth(setup.config.home / "plugins").failures()
+    chosen = [one for id in plugins or () for one in _chosen(setup.plugin_states, id)]
+    chosen = chosen or [one for one in setup.plugin_states if not plugins and one.id in failed]
+    for state in chosen:
+        if _may_load(state, named=bool(plugins)):
+            record_health(state.found, probe_plugin(state.id), setup.config.home)
+    ids = {one.id for one in chosen}
+    after = [one for one in plugin_states() if one.id in ids]
+    if as_json:
+        document("plugins", {"plugins": [plugin_data(one) for one in after]})
+    elif not after:
+        typer.echo(t("no plugin has failed"), err=True)
+    else:
+        rows = [[one.id, t(one.state), one.why + (f" ({one.fix})" if one.fix else "")] for one in after]
+        table([t("plugin"), t("state"), t("why")], rows)
+    raise typer.Exit(code=1 if any(one.state == QUARANTINED for one in after) else 0)
 
 
 def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from claw import ClawError, Diagnostic, Finding, HttpClients, PluginConfig, Usag
 from claw.runtime import (
     QUARANTINED,
     Contribution,
+    Database,
     Host,
+    PluginHealth,
     Setup,
     describe_exception,
     run_bounded,
@@ -37,14 +39,17 @@ class DoctorContext:
 
 @contextmanager
 def diagnostics_host(setup: Setup) -> Iterator[Host]:
-    """Yield a host that asks plugins for their diagnostics and nothing else; it writes nothing to the home."""
+    """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load."""
     network, home = HttpClients(), setup.config.home
 
     def view(plugin: str) -> PluginConfig:
         return PluginConfig(setup.config, plugin, network.client, home / "plugins" / plugin)
 
-    with tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes:
-        yield Host(setup.plugin_states, view, Path(notes), hooks=(HOOK,))
+    with (
+        tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes,
+        closing(Database(home / "state.db")) as database,
+    ):
+        yield Host(setup.plugin_states, view, PluginHealth(Path(notes), database), hooks=(HOOK,))
 
 
 def plugin_findings(context: DoctorContext) -> list[Finding]:

@@ -11,11 +11,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from claw import t
+from claw.runtime import (
+    HUNG,
+    MAX_CRASHES,
+    InstalledPlugin,
+    LoadFailure,
+    PluginHealth,
+    files_digest,
+)
 
 SECONDS = 90.0
 _MARK, _END = "claw: plugin begins", "claw: plugin ends"
@@ -43,6 +52,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     :param deprecated: warnings that its own code caused.
     :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
     :param fault: stage, cause and fix, when it was quarantined.
+    :param failure: the same as a record of plugin health; None when the fault is not in its code.
     """
 
     import_ms: float = 0.0
@@ -56,6 +66,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     subprocess: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     fault: tuple[str, str, str] | None = None
+    failure: LoadFailure | None = None
 
 
 def probe_plugin(plugin: str, times: int = 1) -> ProbeResult:
@@ -73,18 +84,31 @@ def _run_probe(plugin: str) -> ProbeResult:
                 stderr=subprocess.PIPE, timeout=SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return ProbeResult(
-                fault=("import", t("it did not answer within {seconds} s", seconds=SECONDS), "")
-            )
+            why = t("it did not answer within {seconds} s", seconds=SECONDS)
+            return ProbeResult(fault=("import", why, ""), failure=LoadFailure(plugin, HUNG, "import", why))
         log = done.stderr.decode(errors="replace")
+        failure = PluginHealth(Path(folder, "plugins")).failures().get(plugin)
         try:
             seen = msgspec.json.decode(Path(folder, _FILE).read_bytes(), type=ProbeResult)
         except OSError:
-            code = done.returncode
-            return ProbeResult(fault=("import", t("the process ended with code {code}", code=code), ""))
+            why = t("the process ended with code {code}", code=done.returncode)
+            if failure:
+                failure = replace(failure, cause=why, times=MAX_CRASHES)
+            return ProbeResult(fault=("import", why, ""), failure=failure)
     roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
     total = sum(root.ms for root, _ in roots)
-    return msgspec.structs.replace(seen, import_ms=round(total, 1), chain=heaviest_chain(roots))
+    return msgspec.structs.replace(
+        seen, import_ms=round(total, 1), chain=heaviest_chain(roots), failure=failure
+    )
+
+
+def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path) -> None:
+    """Record for every process of ``home`` that a plugin did not load, or that it loads again."""
+    health = PluginHealth(home / "plugins")
+    if seen.failure:
+        health.record(replace(seen.failure, digest=files_digest(found), run=0, at=0.0))
+    elif not seen.fault:
+        health.clear(found.id)
 
 
 Tree = tuple[ImportTime, "list[Tree]"]
@@ -121,14 +145,15 @@ def heaviest_chain(forest: Sequence[Tree]) -> tuple[ImportTime, ...]:
 def main(plugin: str, folder: str) -> None:
     """Load ``plugin`` as a start in this home would, and write what was recorded to ``folder``."""
     from claw import HttpClients, PluginConfig
-    from claw.runtime import SYSTEM_DISK, Host, load_setup
+    from claw.runtime import DEFAULT_TIMEOUTS, SYSTEM_DISK, Host, load_setup, run_bounded
 
     setup, network = load_setup(), HttpClients()
     home = setup.config.home
+    health = PluginHealth(Path(folder, "plugins"))
     host = Host(
         setup.plugin_states,
         lambda id: PluginConfig(setup.config, id, network.client, home / "plugins" / id),
-        Path(folder),
+        health,
     )
     found = next(one for one in setup.found if one.id == plugin)
     accesses = _AccessLog((folder, str(home / "plugins" / plugin), os.devnull))
@@ -136,8 +161,9 @@ def main(plugin: str, folder: str) -> None:
     before, modules = _memory_kb(), len(sys.modules)
     accesses.begin()
     sys.stderr.write(f"\n{_MARK}\n")
-    with contextlib.suppress(BaseException):  # the host reports what is wrong with it
-        __import__(found.package)  # what ``import_module`` imports is not timed
+    with contextlib.suppress(BaseException), health.guard(plugin):  # the host reports what is wrong with it
+        # What ``import_module`` imports is not timed.
+        run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
     answers = host.ask(plugin)
     sys.stderr.write(f"\n{_END}\n")
     accesses.watching = False

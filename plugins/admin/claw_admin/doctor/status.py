@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 from claw import t
-from claw.runtime import AsJson, Setup, document, load_setup
+from claw.runtime import QUARANTINED, AsJson, Setup, document, load_setup, plugin_states
 
 _ORDER = ("home", "config", "agent", "agents", "model", "key", "workspace", "gateway", "channels", "plugins")
 """The order of the facts; others come last."""
@@ -24,14 +24,19 @@ def status(as_json: AsJson = False) -> None:
         if isinstance(value, Mapping):
             value = ", ".join(f"{count} {t(state)}" for state, count in value.items()) or "0"  # noqa: PLW2901
         typer.echo(f"{t(name)}: {value}")
-    for warning in setup.config.warnings:
+    for warning in (*setup.config.warnings, *_faults_of_plugins()):
         typer.echo(f"{t('warning')}: {warning}", err=True)
+
+
+def _faults_of_plugins() -> list[str]:
+    return [one.fault_line() for one in plugin_states() if one.state == QUARANTINED]
 
 
 def setup_data(setup: Setup, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the facts as plain data: those of core, and those of diagnostics (``status``)."""
     from claw_admin.doctor.diagnostics import DoctorContext, status_facts
 
+    added = status_facts(DoctorContext(setup, environ))
     config = setup.config
     agent = config.agent()
     choice = agent.settings.model
@@ -43,8 +48,7 @@ def setup_data(setup: Setup, environ: Mapping[str, str]) -> dict[str, Any]:
         "agents": len(config.agent_ids),
         "model": config.settings.models.aliases.get(model, model) or t("none"),
         "workspace": str(agent.workspace),
-        "plugins": dict(Counter(state.state for state in setup.plugin_states)),
+        "plugins": dict(Counter(state.state for state in plugin_states(environ))),
     }
-    added = status_facts(DoctorContext(setup, environ))
     names = dict.fromkeys((*_ORDER, *facts, *added))
     return {name: {**added, **facts}[name] for name in names if name in facts or name in added}

@@ -161,13 +161,13 @@ def disable(plugin: Plugin) -> None:
 
 
 def _set_enabled(plugin: str, *, on: bool) -> None:
-    from claw.runtime import CrashGuard, read_config, set_value
+    from claw.runtime import PluginHealth, read_config, set_value
 
     known = [one.id for one in installed_plugins()]
     if plugin not in known:
         raise unknown_plugin_error(plugin, known)
     if on:
-        CrashGuard(_home() / "plugins").reset(plugin)
+        PluginHealth(_home() / "plugins").reset(plugin)
     file = file_of(os.environ)
     owners = owners_in(os.environ)
     set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ, owners)

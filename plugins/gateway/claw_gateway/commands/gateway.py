@@ -142,7 +142,7 @@ def _start(safe: bool | None) -> int:
 def _next_steps() -> list[str]:
     """Return what a person may have to do once a gateway is ready: channels that cannot be served, admission
     of people."""
-    from claw.runtime import channel_key, load_setup
+    from claw.runtime import QUARANTINED, channel_key, load_setup
 
     from claw_gateway.process.run import no_channel_hint
     from claw_gateway.process.status import read_status
@@ -151,6 +151,7 @@ def _next_steps() -> list[str]:
     failed = [one for one in channels if one["state"] == "failed"]
     lines = [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
+    lines += [one.fault_line() for one in setup.plugin_states if one.state == QUARANTINED]
     sections = {name: setup.config.settings.channels.get(name) for name in served}
     pairing_only = [
         name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from claw import Address, ChannelState, t
-from claw.runtime import DISABLED, LOADED, PluginState, is_secret_name
+from claw.runtime import DISABLED, LOADED, PluginState, install_hint, is_secret_name
 
 LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - never changed
 """Context of log lines from this task: ``channel``, ``account``, ``session``."""
@@ -61,7 +61,7 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
         state, why, fix = (
             "absent",
             t("no installed plugin provides it"),
-            t("claw plugins install claw-{name}", name=name),
+            install_hint(name),
         )
         if standing:
             state, why, fix = standing.state, standing.why, standing.fix

@@ -1,0 +1,162 @@
+"""health: the failures of plugins, for every process of a home."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from claw.host.health import CRASHED, FAILED, HUNG, LoadFailure, PluginHealth, files_digest
+from claw.host.manifest import InstalledPlugin
+
+BOOM = LoadFailure("boom", FAILED, "import", "RuntimeError: no luck")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "claw-home" / "plugins"
+
+
+@pytest.fixture
+def bomb(tmp_path: Path) -> InstalledPlugin:
+    package = tmp_path / "bomb"
+    package.mkdir()
+    (package / "__init__.py").write_text("x = 1")
+    return InstalledPlugin("bomb", "bomb", "claw-plugin-bomb", "1.0", package)
+
+
+def crash(folder: Path) -> None:
+    """A process that dies while it loads ``bomb``."""
+    script = f"""
+import os
+from pathlib import Path
+from claw.host.health import PluginHealth
+with PluginHealth(Path({str(folder)!r})).guard("bomb"):
+    os._exit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+
+
+def test_what_one_process_records_another_reads(folder):
+    PluginHealth(folder).record(BOOM)
+
+    [read] = PluginHealth(folder).failures().values()
+    assert (read.plugin, read.kind, read.stage, read.cause) == ("boom", FAILED, "import", BOOM.cause)
+    assert read.run == os.getpid()
+
+
+def test_a_home_without_failures_stays_as_it_is(folder):
+    health = PluginHealth(folder)
+
+    assert health.failures() == {}
+    health.clear("boom")
+    health.reset("boom")
+
+    assert not folder.parent.exists()
+
+
+def test_a_success_clears_the_record(folder):
+    PluginHealth(folder).record(BOOM)
+    PluginHealth(folder).clear("boom")
+
+    assert PluginHealth(folder).failures() == {}
+
+
+def test_changed_files_end_a_failure(bomb):
+    failure = replace(BOOM, digest=files_digest(bomb))
+    assert failure.holds_for(bomb)
+
+    (bomb.folder / "__init__.py").write_text("x = 1  # repaired")
+    assert not failure.holds_for(bomb)
+
+
+def test_a_failure_at_run_lasts_as_long_as_its_process(bomb, folder):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    failure = replace(BOOM, stage="run", digest=files_digest(bomb), run=other.pid)
+    PluginHealth(folder).record(failure)
+
+    PluginHealth(folder).clear("boom")
+    assert PluginHealth(folder).failures()["boom"].holds_for(bomb)
+    other.communicate()
+    assert not PluginHealth(folder).failures()["boom"].holds_for(bomb)
+    PluginHealth(folder).clear("boom")
+    assert PluginHealth(folder).failures() == {}
+
+
+def test_only_a_hang_and_the_second_crash_prevent_loading_and_for_a_day():
+    hung, crashed = replace(BOOM, kind=HUNG, at=1000.0), replace(BOOM, kind=CRASHED, at=1000.0)
+
+    assert not BOOM.prevents_loading(BOOM.at)
+    assert not crashed.prevents_loading(1001.0)
+    for failure in (hung, replace(crashed, times=2)):
+        assert failure.prevents_loading(1001.0)
+        assert not failure.prevents_loading(1000.0 + 25 * 3600)
+
+
+def test_a_process_that_dies_while_a_plugin_loads_is_a_crash_of_it(folder, bomb):
+    for count in (1, 2):
+        crash(folder)
+        assert (
+            PluginHealth(folder).failures()["bomb"].times == count
+        )  # a reader sees it before it is recorded
+        PluginHealth(folder).count_crashes({"bomb": bomb})
+        assert PluginHealth(folder).failures()["bomb"].times == count
+    assert PluginHealth(folder).failures()["bomb"].prevents_loading(time.time())
+
+
+@pytest.mark.parametrize("happens", ["a success", "other files", "a day"])
+def test_crashes_count_in_a_row(folder, bomb, happens):
+    now = [1000.0]
+    health = PluginHealth(folder, now=lambda: now[0])
+    crash(folder)
+    health.count_crashes({"bomb": bomb})
+
+    if happens == "a success":
+        health.clear("bomb")
+    elif happens == "other files":
+        (bomb.folder / "__init__.py").write_text("x = 1234")
+    else:
+        now[0] += 25 * 3600
+    crash(folder)
+    health.count_crashes({"bomb": bomb})
+
+    assert health.failures()["bomb"].times == 1
+
+
+def test_a_plugin_that_loads_or_raises_is_no_crash(folder):
+    health = PluginHealth(folder)
+    with health.guard("good"):
+        assert PluginHealth(folder).failures() == {}  # a process that loads it just now
+    with pytest.raises(SystemExit), health.guard("bad"):
+        raise SystemExit
+
+    assert health.failures() == {}
+
+
+def test_a_plugin_that_another_process_loads_just_now_is_no_crash(folder):
+    folder.mkdir(parents=True)
+    (folder / f".starting-{os.getppid()}").write_text("slow")
+
+    assert PluginHealth(folder).failures() == {}
+
+
+def test_state_that_cannot_be_read_or_written_stops_nothing(folder, bomb):
+    (folder / "state.db").mkdir(parents=True)
+    (folder.parent / "state.db").mkdir()
+    (folder / ".starting-none").mkdir()
+    health = PluginHealth(folder)
+
+    health.record(BOOM)
+    health.count_crashes({"bomb": bomb})
+    health.clear("boom")
+
+    assert health.failures() == {}
+
+
+def test_a_damaged_state_has_no_failures(folder):
+    folder.mkdir(parents=True)
+    (folder.parent / "state.db").write_bytes(b"\xff{" * 600)
+
+    assert PluginHealth(folder).failures() == {}

@@ -1,0 +1,303 @@
+"""Plugin health: the faults of plugins × the surfaces that speak of them; once a process met a fault, no cell is wrong.
+
+Every fault is installed on one machine. One process loads all of it; then each surface is asked in a process of its own.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strangers import Machine, brings, installed
+
+BOOM = "raise RuntimeError('no luck')"
+HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
+DECLARED = {"kinds": ["tool"], "tools": [{"name": "lazy_do", "description": "Do."}]}
+CHANNEL = "from claw import hookimpl\n@hookimpl\ndef register_channels(config):\n    1 / 0"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A plugin, what it does wrong, and what is said of it.
+
+    :param stage: the stage that every surface names.
+    :param cause: words of the cause.
+    """
+
+    code: str
+    stage: str
+    cause: str
+    manifest: dict[str, Any] | None = None
+    tool: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+FAULTS = {
+    "raises": Fault(BOOM, "import", "RuntimeError: no luck"),
+    "exits": Fault("raise SystemExit(3)", "import", "SystemExit: 3"),
+    "syntax": Fault("def broken(:", "import", "SyntaxError"),
+    "nodep": Fault("import no_such_library", "import", "no_such_library"),
+    "hook": Fault(HOOK + "1 / 0", "register", "ZeroDivisionError"),
+    "nolist": Fault(HOOK + "return [object()]", "register", "register_tools answered with object"),
+    "hangs": Fault(HOOK + "import time; time.sleep(60)", "register", "did not come back within 10 s"),
+    "lazy": Fault(BOOM, "import", "RuntimeError: no luck", DECLARED, tool="lazy_do"),
+    "radio": Fault(CHANNEL, "register", "ZeroDivisionError", {"kinds": ["channel"], "channels": ["radio"]}),
+}
+RADIO = {"channels": {"radio": {}}, "locale": "en"}
+
+
+@dataclass
+class Seen:
+    """What the surfaces say."""
+
+    machine: Machine
+    rows: dict[str, dict[str, Any]]
+    loads: dict[str, int]
+
+    def document(self, *words: str) -> dict[str, Any]:
+        """The JSON document of a command."""
+        said = self.machine.claw(*words, "--json")
+        assert "Traceback" not in said.err
+        document: dict[str, Any] = json.loads(said.out)
+        return document
+
+
+def counted(code: str) -> str:
+    """The code, which also leaves a mark whenever it is imported."""
+    return f"open(__file__ + '.loads', 'a').write('x')\n{code}" if "broken" not in code else code
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    root = tmp_path_factory.mktemp("health")
+    site = root / "site"
+    for id, fault in FAULTS.items():
+        installed(site, id, counted(fault.code), fault.manifest)
+    installed(site, "sound", brings("sound_do"))
+    machine = Machine(root / "machine", [site])
+    machine.configured(json.dumps(RADIO))
+    called = machine.claw("tools", "call", "lazy_do")  # a process that takes turns, and calls the lazy tool
+    assert called.code == 1
+    assert "no luck" in called.err
+    rows = {one["id"]: one for one in json.loads(machine.claw("plugins", "list", "--json").out)["plugins"]}
+    return Seen(machine, rows, {id: loads(machine, id) for id in FAULTS})
+
+
+def loads(machine: Machine, id: str) -> int:
+    mark = Path(machine.path[0], f"stranger_{id}", "__init__.py.loads")
+    return len(mark.read_text()) if mark.exists() else 0
+
+
+faulty = pytest.mark.parametrize("id", FAULTS)
+
+
+@faulty
+def test_the_list_of_plugins_says_it(seen, id):
+    row, fault = seen.rows[id], FAULTS[id]
+
+    assert (row["state"], row["stage"]) == ("quarantined", fault.stage)
+    assert fault.cause in row["why"]
+    assert row["mend"]
+
+
+def test_a_sound_plugin_beside_them_is_loaded(seen):
+    assert seen.rows["sound"]["state"] == "loaded"
+
+
+def test_the_list_imports_no_plugin(seen):
+    assert {id: loads(seen.machine, id) for id in FAULTS} == seen.loads
+
+
+@faulty
+def test_info_says_it(seen, id):
+    said = seen.document("plugins", "info", id)
+
+    assert (said["state"], said["stage"]) == ("quarantined", FAULTS[id].stage)
+    assert FAULTS[id].cause in said["why"]
+
+
+@pytest.fixture(scope="module")
+def status(seen) -> Any:
+    return seen.machine.claw("status"), seen.document("status")
+
+
+def test_status_counts_and_names_them(seen, status):
+    text, facts = status
+
+    assert facts["plugins"]["quarantined"] == len(FAULTS)
+    for id, fault in FAULTS.items():
+        [line] = [
+            line for line in text.err.splitlines() if f"plugin {id} was disabled at {fault.stage}" in line
+        ]
+        assert fault.cause in line
+
+
+@pytest.fixture(scope="module")
+def findings(seen) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = seen.document("doctor")["findings"]
+    return found
+
+
+@faulty
+def test_doctor_says_it(findings, id):
+    found = [one for one in findings if one["about"] == id and one["grave"]]
+
+    assert any(FAULTS[id].cause in one["problem"] and one["kind"] == FAULTS[id].stage for one in found)
+    assert all(one["mend"] for one in found)
+
+
+def test_explain_does_not_call_the_tool_of_a_faulty_plugin_available(seen):
+    said = seen.document("tools", "explain", "lazy_do")
+
+    assert not said["available"]
+    assert "plugin lazy was disabled at import: RuntimeError: no luck" in said["why"]
+
+
+def test_explain_names_the_plugins_whose_tools_are_not_known(seen):
+    said = seen.document("tools", "explain", "raises_do")
+
+    assert not said["available"]
+    assert "raises" in said["why"]
+
+
+def test_the_list_of_channels_says_it(seen):
+    [row] = seen.document("channels", "list")["channels"]
+
+    assert (row["channel"], row["state"]) == ("radio", "quarantined")
+    assert "ZeroDivisionError" in row["why"]
+
+
+def test_a_process_does_not_wait_again_for_one_that_hangs(seen):
+    before = loads(seen.machine, "hangs")
+    said = seen.machine.claw("tools", "explain", "sound_do")
+
+    assert said.code == 0
+    assert "plugin hangs was disabled at register" in said.err
+    assert loads(seen.machine, "hangs") == before == 1
+
+
+def test_any_other_failure_is_tried_again_by_the_next_process(seen):
+    before = loads(seen.machine, "raises")
+    seen.machine.claw("tools", "explain", "sound_do")
+
+    assert loads(seen.machine, "raises") == before + 1
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Machine:
+    """A machine with one plugin, ``odd``, which fails at import; a process has met it."""
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", BOOM)])
+    machine.configured('{"locale": "en"}')
+    machine.claw("tools", "list")
+    return machine
+
+
+def state_of(machine: Machine) -> str:
+    rows = json.loads(machine.claw("plugins", "list", "--json").out)["plugins"]
+    return next(str(one["state"]) for one in rows if one["id"] == "odd")
+
+
+def code_of(machine: Machine) -> Path:
+    return Path(machine.path[0], "stranger_odd", "__init__.py")
+
+
+def test_changed_files_and_a_success_end_it(alone):
+    assert state_of(alone) == "quarantined"
+
+    code_of(alone).write_text(brings("odd_do"))
+
+    assert state_of(alone) == "loaded"
+    assert alone.claw("tools", "explain", "odd_do").code == 0
+
+
+def test_a_cause_outside_of_its_files_ends_with_the_next_process_that_loads_it(tmp_path):
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", "import late_library")])
+    machine.configured('{"locale": "en"}')
+    machine.claw("tools", "list")
+    assert state_of(machine) == "quarantined"
+
+    (tmp_path / "site" / "late_library.py").write_text("")
+    machine.claw("tools", "list")
+
+    assert state_of(machine) == "loaded"
+
+
+def test_retry_loads_one_that_hung_again(tmp_path):
+    code = f"import os, time\nif os.path.exists({str(tmp_path / 'slow')!r}):\n    time.sleep(60)\n" + brings(
+        "odd_do"
+    )
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en"}')
+    from claw.host.health import HUNG, LoadFailure, PluginHealth
+
+    PluginHealth(machine.home / "plugins").record(LoadFailure("odd", HUNG, "import", "it hung"))
+    assert state_of(machine) == "quarantined"
+
+    said = machine.claw("plugins", "retry", "odd")
+
+    assert said.code == 0, said
+    assert state_of(machine) == "loaded"
+
+
+def test_retry_of_one_that_fails_again_says_so(alone):
+    said = alone.claw("plugins", "retry")
+
+    assert said.code == 1
+    assert "odd" in said.out
+    assert "no luck" in said.out
+
+
+def test_one_that_ends_the_process_is_named_before_it_is_recorded(tmp_path):
+    code = "import os\nos._exit(9)"
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en"}')
+
+    assert machine.claw("tools", "list").code == 9
+    assert state_of(machine) == "quarantined"
+    assert machine.claw("tools", "list").code == 9
+    assert "crashed 2 times" in machine.claw("plugins", "list").out
+    assert machine.claw("tools", "list").code == 0
+
+    retried = machine.claw("plugins", "retry", "odd")
+    assert retried.code == 1
+    assert "ended with code 9" in retried.out
+
+
+def test_doctor_of_plugins_records_what_it_finds(tmp_path):
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", BOOM)])
+    machine.configured('{"locale": "en"}')
+    assert state_of(machine) == "loaded"
+
+    assert machine.claw("plugins", "doctor", "odd").code == 1
+    assert state_of(machine) == "quarantined"
+    code_of(machine).write_text(brings("odd_do"))
+    machine.claw("plugins", "doctor", "odd")
+
+    assert state_of(machine) == "loaded"
+
+
+def test_the_start_of_a_gateway_and_the_status_of_channels_say_it(tmp_path):
+    site = installed(tmp_path / "site", "odd", BOOM)
+    installed(site, "radio", CHANNEL, FAULTS["radio"].manifest)
+    machine = Machine(tmp_path / "machine", [site])
+    machine.configured(json.dumps(RADIO))
+    try:
+        said = machine.claw("gateway", "start")
+        [row] = json.loads(machine.claw("channels", "status", "--json").out)["channels"]
+    finally:
+        machine.claw("gateway", "stop", "--now")
+
+    assert said.code == 0, said
+    assert "plugin odd was disabled at import: RuntimeError: no luck" in said.err
+    assert "plugin radio was disabled at register: ZeroDivisionError" in said.err
+    assert row["state"] == "failed"
+    assert "ZeroDivisionError" in row["detail"]
+
+
+def test_a_home_that_cannot_be_written_is_no_reason_to_stop(alone):
+    (alone.home / "state.db").chmod(0o400)
+    os.chmod(alone.home / "plugins", 0o500)
+
+    assert alone.claw("plugins", "list").code == 0
