@@ -301,7 +301,7 @@ class App:
         caller = Caller(
             "call", inbound, await self.resolve_turn(inbound, options), self.runtime, ignore_event
         )
-        ready = await prepare(ToolCall("call", name, arguments), caller)
+        ready = await prepare(ToolCall("call", name, arguments), caller=caller)
         return ready if isinstance(ready, ToolResult) else await ready.run()
 
     async def __aenter__(self) -> "App":

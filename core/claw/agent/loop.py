@@ -5,8 +5,11 @@ A run goes on until an answer calls no tool and there is nothing to add. Learnt 
 """
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from claw.contracts.events import (
     Event,
@@ -22,7 +25,15 @@ from claw.contracts.events import (
 from claw.contracts.provider import AnswerBroken, Finished, ModelCall, TextDelta
 from claw.contracts.text import repair_text, to_json
 from claw.contracts.tool import ToolResult
-from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import (
+    UNREADABLE_CALL,
+    Assistant,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    User,
+)
 
 Emit = Callable[[Event], Awaitable[None]]
 
@@ -44,8 +55,8 @@ class LoopCallbacks:
     """The callbacks and limits of the loop.
 
     :param ask: makes one model call.
-    :param prepare: looks up, checks and reviews a call; a ``Result`` is its refusal. Called in call order,
-        before any call of the answer runs.
+    :param prepare: looks up, checks and reviews a call, given the tool choice of its answer; a ``Result`` is its
+        refusal. Called in call order, before any call of the answer runs.
     :param emit: receives every event, in order; what it writes is written before the loop goes on.
     :param steer: returns what came in meanwhile; called before the first model call and after each step.
     :param follow_up: returns what to go on with; called when the run would stop. All of one result go into
@@ -56,7 +67,7 @@ class LoopCallbacks:
     """
 
     ask: ModelCall
-    prepare: Callable[[ToolCall], Awaitable[PreparedCall | ToolResult]]
+    prepare: Callable[[ToolCall, str], Awaitable[PreparedCall | ToolResult]]
     emit: Emit
     steer: Callable[[], Awaitable[Sequence[User]]] = _no_messages
     follow_up: Callable[[], Awaitable[Sequence[User]]] = _no_messages
@@ -89,7 +100,7 @@ async def run_loop(
 
     if prompt is not None:
         await record(prompt)
-    await _run_calls(pending, steps, record)
+    await _run_calls(pending, "auto", steps, record)
     await add(await steps.steer())
     answer: Assistant | None = None
     choice, number = steps.tool_choice, 0
@@ -97,11 +108,11 @@ async def run_loop(
         number += 1
         await steps.emit(StepStarted(number))
         answer = await _call_model(messages, choice, steps, record, number)
-        choice = choice if choice == "none" else "auto"
+        asked, choice = choice, choice if choice == "none" else "auto"
         if answer.stop_reason in ("error", "aborted"):
             await steps.emit(StepEnded(answer, ()))
             break
-        results, ends_turn = await _run_calls(answer.tool_calls, steps, record)
+        results, ends_turn = await _run_calls(answer.tool_calls, asked, steps, record)
         await steps.emit(StepEnded(answer, results))
         if ends_turn:
             break
@@ -128,7 +139,7 @@ async def _call_model(
     try:
         async for event in stream:
             if isinstance(event, Finished):
-                answer, _ = to_json(event.message)
+                answer, _ = to_json(_with_missing_call(event.message, choice))
                 await record(answer)
                 return answer
             if isinstance(event, TextDelta):
@@ -153,17 +164,33 @@ async def _call_model(
     raise AssertionError("a stream of model events ended without Finished")
 
 
+def _with_missing_call(answer: Assistant, choice: str) -> Assistant:
+    """Add a call that cannot be read to an answer that lacks the required call: its error asks for it again."""
+    calls = {call.name for call in answer.tool_calls}
+    if choice in ("auto", "none") or answer.stop_reason not in ("stop", "tool_use"):
+        return answer
+    if choice in calls or UNREADABLE_CALL in calls or (choice == "required" and calls):
+        return answer
+    why = (
+        "no tool was called, and one was asked for"
+        if choice == "required"
+        else f"the tool {choice} was asked for"
+    )
+    missing = ToolCall(f"call_{uuid.uuid4().hex[:24]}", UNREADABLE_CALL, {"written": "", "why": why})
+    return msgspec.structs.replace(answer, content=(*answer.content, missing), stop_reason="tool_use")
+
+
 def _cut_off(parts: Sequence[str], why: str, stop_reason: str = "error") -> Assistant:
     return Assistant((Text("".join(parts)),), stop_reason=stop_reason, error=why)
 
 
 async def _run_calls(
-    calls: Sequence[ToolCall], steps: LoopCallbacks, record: Callable[[Message], Awaitable[None]]
+    calls: Sequence[ToolCall], choice: str, steps: LoopCallbacks, record: Callable[[Message], Awaitable[None]]
 ) -> tuple[tuple[ToolResultMessage, ...], bool]:
     """Run the calls of one answer: prepared in order, together when all allow it, recorded in call order."""
     if not calls:
         return (), False
-    prepared = [await steps.prepare(call) for call in calls]
+    prepared = [await steps.prepare(call, choice) for call in calls]
 
     async def one(call: ToolCall, ready: PreparedCall | ToolResult) -> ToolResult:
         await steps.emit(ToolBegan(call))

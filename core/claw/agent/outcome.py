@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from claw.agent.models import empty_answer_error
 from claw.agent.routing import JOB_CHANNELS
-from claw.contracts.errors import ClawError
+from claw.contracts.errors import ClawError, ProviderError
 from claw.contracts.events import TurnEnded
 from claw.contracts.messages import Address
 from claw.contracts.transcript import Assistant, Message, ToolResultMessage, User
@@ -31,13 +31,14 @@ def turn_outcome(
     :param spoken: the conversation, ``answer`` included. ``here``: the chat that is answered.
     :param tokens: the tokens by which an agent stays silent.
     :param ran_out: the model would have gone on, and had made all the calls that it may.
-    :raises ClawError: there is no text, and not on purpose.
+    :raises ClawError: there is no text, and not on purpose; the model or its service refused.
     """
     if answer is None:
         return TurnEnded(turn, "failed", "")
-    if answer.stop_reason in ("error", "aborted"):
-        failed = answer.stop_reason == "error"
-        return TurnEnded(turn, "failed" if failed else "stopped", answer.text or answer.error)
+    if answer.stop_reason == "error":
+        raise ProviderError("{why}", reason="content_filter", where=answer.model, why=answer.error)
+    if answer.stop_reason == "aborted":
+        return TurnEnded(turn, "stopped", answer.text)
     earlier = [message for message in _of_turn(spoken) if message is not answer]
     text = answer.text if REPLY_TAG.sub("", answer.text).strip() else _newest_text(earlier)
     words = REPLY_TAG.sub(" ", text).strip()

@@ -76,9 +76,16 @@ class Caller:
         return untrusted_tools(messages)
 
 
-async def prepare(call: ToolCall, caller: Caller) -> PreparedCall | ToolResult:
-    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on."""
+async def prepare(call: ToolCall, choice: str = "auto", *, caller: Caller) -> PreparedCall | ToolResult:
+    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on.
+
+    :param choice: the tool choice of the answer; services may ignore it, so a call that it excludes is refused here.
+    """
     tool, arguments, problem = _looked_up(call, caller.context, caller.runtime)
+    if choice == "none":
+        problem = _refused(t("no tool may be called now; answer in words"))
+    elif choice not in ("auto", "required", call.name) and call.name != UNREADABLE_CALL:
+        problem = _refused(t("only {tool} may be called now", tool=choice))
     context, runtime = call_context(tool, caller, problem), caller.runtime
     checked, review = await run_reviewers(
         ToolCall(call.id, call.name, arguments),

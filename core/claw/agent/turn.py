@@ -175,11 +175,17 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
             runtime.log(t("{job} was skipped: {why}", job=turn.route.session_key, why=over))
     except ClawError as why:
         ending, failed = TurnEnded(turn.id, "failed", str(why)), why
-        if getattr(why, "reason", "") == "empty":
-            turn.excuse = t("The model gave an empty answer. Please ask again.")
+        turn.excuse = _EXCUSES.get(getattr(why, "reason", ""), lambda: "")()
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or of a plugin that no isolation caught: the turn ends all the same
         ending, failed = _internal_error(turn.id, broken), broken
     return await _end(turn, ending, context, runtime, emit_all, replies, failed)
+
+
+_EXCUSES = {
+    "empty": lambda: t("The model gave an empty answer. Please ask again."),
+    "content_filter": lambda: t("The model or its service refused to answer this."),
+}
+"""By the reason of a failure, what everyone in the chat may read."""
 
 
 def _internal_error(turn: str, why: Exception) -> TurnEnded:
@@ -262,6 +268,9 @@ async def _converse(
         tool_choice=_tool_choice(context, turn, start),
     )
     answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
+    if answer and answer.stop_reason == "length" and answer.text.strip():
+        turn.notices.append(t("the answer was cut off at the limit of its length; ask to continue"))
+        await emit(Notice(turn.notices[-1]))
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
     return turn_outcome(
         turn.id, answer, session.unpaired_messages, turn.message.address, tokens, turn.ran_out

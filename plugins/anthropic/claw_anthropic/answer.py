@@ -7,8 +7,9 @@ cumulative.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from claw import Assistant, ModelEvent, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, ToolSpec, Usage, t
-from claw_provider_sdk import failure_said, new_call_id, provider_error, tool_arguments, usage_of
+from claw_provider_sdk import failure_said, limit_reason, provider_error, read_call, usage_of
 
 _STOPS = {
     "end_turn": "stop",
@@ -82,7 +83,7 @@ class MessagesParser:
             tuple(self._content()),
             model=self._model,
             stop_reason="error" if refused else _STOPS.get(self._stop or "", "stop"),
-            usage=usage_of(self._usage) or Usage(),  # cached tokens are already apart from the input
+            usage=self._figures(),  # cached tokens are already apart from the input
             error=t("the model refused to answer this") if refused else "",
         )
 
@@ -126,20 +127,16 @@ class MessagesParser:
                 yield Thinking(text, signature=block.get("signature", ""), maker=self._maker)
             elif kind == "redacted_thinking":
                 yield Thinking(redacted=block["data"], maker=self._maker)
-            elif kind == "tool_use" and (call := self._call(block, grown)):
-                yield call
+            elif kind == "tool_use":
+                yield self._call(block, grown)
 
-    def _call(self, block: Mapping[str, Any], grown: str) -> ToolCall | None:
-        """Return a call; None for an incomplete call at the token limit, which must not run."""
-        cut = self._stop == "max_tokens"
-        if not grown and (block.get("input") or not cut):
-            arguments = tool_arguments("", None) if not block.get("input") else dict(block["input"])
-        else:
-            arguments = tool_arguments(grown, self._schemas.get(block["name"])) if grown else None
-        if arguments is None and not cut:
-            raise provider_error(self._model, reason="truncated")
-        return (
-            None
-            if arguments is None
-            else ToolCall(block.get("id") or new_call_id(), block["name"], arguments)
-        )
+    def _call(self, block: Mapping[str, Any], grown: str) -> ToolCall:
+        """Return a call; only the last block can be cut by the token limit."""
+        if given := block.get("input"):
+            grown = grown or msgspec.json.encode(given).decode()
+        is_cut = self._stop == "max_tokens" and block is self._blocks[-1]
+        cut_off = limit_reason(block["name"], self._figures()) if is_cut else ""
+        return read_call(block.get("id") or "", block["name"], grown, self._schemas, cut_off)
+
+    def _figures(self) -> Usage:
+        return usage_of(self._usage) or Usage()

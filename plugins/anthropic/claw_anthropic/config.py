@@ -17,7 +17,10 @@ class AnthropicConfig(ProviderConfig):
         None, description="anthropic: this service speaks the Messages API."
     )
     default_model: str | None = Field(None, description="The model, when an agent names none.")
-    max_tokens: PositiveInt = Field(8192, description="How long an answer may be, when nothing else says.")
+    max_tokens: PositiveInt | None = Field(
+        None,
+        description="How long an answer may be; absent = 32,000 tokens, 8,192 for older and unknown models.",
+    )
     key_header: Literal["authorization", "x-api-key"] = Field(
         "authorization", description="x-api-key: for gateways that want the key where it used to be."
     )

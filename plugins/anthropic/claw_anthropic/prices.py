@@ -13,6 +13,8 @@ from typing import Literal
 
 from claw_provider_sdk import ModelFigures, ModelTable, Price, model_figures
 
+LONG_ANSWER_TOKENS, SHORT_ANSWER_TOKENS = 32_000, 8192
+
 
 class AnthropicModel(ModelFigures, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A model; ``thinks``: never = it refuses a request with thinking. Empty = configurable."""
@@ -29,6 +31,15 @@ def table() -> ModelTable[AnthropicModel]:
 def price(model: str) -> Price | None:
     """Return the price of a model; None when the table does not have it."""
     return table().price(model)
+
+
+def longest_answer(model: str) -> int:
+    """Return the default limit of an answer, in tokens: 8,192 for a model without thinking or not in the table.
+
+    Facts: docs.anthropic.com, "Models overview": every model that can think answers with up to 32,000 tokens or more.
+    """
+    known = model_figures(table().models, model)
+    return LONG_ANSWER_TOKENS if known and known.thinks != "never" else SHORT_ANSWER_TOKENS
 
 
 def can_think(model: str) -> bool:

@@ -55,15 +55,16 @@ class Anthropic(VendorProvider):
 
     def answer_tokens(self, request: Request) -> int:
         """Return the requested limit, else the configured one; the thinking budget may be added."""
-        facts = self._config.models.get(request.model)
-        most = request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
+        most = request.max_tokens or self._longest_answer(request.model)
         return most + (THINKING_TOKENS.get(request.thinking, 0) if prices.can_think(request.model) else 0)
+
+    def _longest_answer(self, model: str) -> int:
+        facts = self._config.models.get(model)
+        return (facts and facts.max_tokens) or self._config.max_tokens or prices.longest_answer(model)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Stream the answer to ``request``."""
-        facts = self._config.models.get(request.model)
-        most = (facts and facts.max_tokens) or self._config.max_tokens
-
+        most = self._longest_answer(request.model)
         asked = request if prices.can_think(request.model) else replace(request, thinking="off")
 
         async def ask() -> Any:

@@ -23,14 +23,16 @@ from claw import (
     Usage,
     t,
 )
-from claw_provider_sdk import new_call_id, provider_error, tool_arguments
+from claw_provider_sdk import new_call_id, provider_error, read_call, unreadable_call
 
 from claw_google.refusal import refused
 from claw_google.request import wire_name
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
-_BROKEN = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
-"""Malformed calls: a retry may succeed."""
+_BROKEN = {"MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"}
+"""Malformed answers: a retry may succeed."""
+_BROKEN_CALL = {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"}
+"""The answer ends with a call that the service could not read; the finish message holds it, if anything does."""
 
 
 class _GeminiText:
@@ -90,11 +92,15 @@ class GeminiParser:
         if not self._stop:
             raise provider_error(self._model, reason="truncated")
         said = f"{self._stop}: {self._why}" if self._why else self._stop
-        if self._stop in _BROKEN:
+        unreadable = self._stop in _BROKEN_CALL
+        if self._stop in _BROKEN or (unreadable and not self._specs):
             raise provider_error(self._model, reason="truncated", text=said)
         content = tuple(self._content())
+        if unreadable:
+            why = f"the service could not read it ({self._stop})"
+            content = (*content, unreadable_call(new_call_id(), self._why, why, "a tool"))
         calls = any(isinstance(block, ToolCall) for block in content)
-        stop = _STOPS.get(self._stop, "error")
+        stop = "stop" if unreadable else _STOPS.get(self._stop, "error")
         return Assistant(
             content,
             model=self._model,
@@ -138,10 +144,8 @@ class GeminiParser:
         spec = self._specs.get(name)
         written = msgspec.json.encode(called.get("args") or {}).decode()
         self.heard += len(name) + len(written)
-        arguments = tool_arguments(written, spec.parameters if spec else None)
-        if arguments is None:
-            raise provider_error(self._model, reason="truncated")
-        return ToolCall(called.get("id") or new_call_id(), spec.name if spec else name, arguments)
+        name = spec.name if spec else name
+        return read_call(called.get("id") or "", name, written, {name: spec.parameters} if spec else {})
 
     def _content(self) -> Iterator[Text | Thinking | ToolCall]:
         for block in self._blocks:

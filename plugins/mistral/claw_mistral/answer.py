@@ -21,7 +21,7 @@ from claw import (
     Usage,
     t,
 )
-from claw_provider_sdk import STREAM_DONE, new_call_id, provider_error, tool_arguments
+from claw_provider_sdk import STREAM_DONE, limit_reason, provider_error, read_call
 
 from claw_mistral.refusal import refused
 
@@ -94,13 +94,14 @@ class MistralParser:
         """Return the answer, when it has ended."""
         if not self._stop:
             raise provider_error(self._model, reason="truncated")
-        calls = tuple(self._whole_calls())
+        usage = to_usage(self._usage)
+        calls = tuple(self._read_calls(usage))
         stop = _STOPS.get(self._stop, "error")
         return Assistant(
             (*self._said(), *calls),
             model=self._model,
             stop_reason="tool_use" if calls and stop == "stop" else stop,
-            usage=to_usage(self._usage),
+            usage=usage,
             error=t("the service stopped this answer: {why}", why=self._stop) if stop == "error" else "",
         )
 
@@ -151,16 +152,12 @@ class MistralParser:
             elif text:
                 yield Text(text)
 
-    def _whole_calls(self) -> Iterator[ToolCall]:
-        """Yield the calls; an incomplete call is left out at the token limit, else it is an error."""
+    def _read_calls(self, usage: Usage) -> Iterator[ToolCall]:
+        """Yield the calls; only the last one can be cut by the token limit."""
         for call in self._calls:
-            text, cut = "".join(call.pieces), _STOPS.get(self._stop) == "length"
-            arguments = tool_arguments(text, self._schemas.get(call.name)) if call.name else None
-            if arguments is None or (cut and not text):
-                if not cut:
-                    raise provider_error(self._model, reason="truncated")
-                continue
-            yield ToolCall(call.id or new_call_id(), call.name, arguments)
+            is_cut = _STOPS.get(self._stop) == "length" and call is self._calls[-1]
+            cut_off = limit_reason(call.name, usage) if is_cut else ""
+            yield read_call(call.id, call.name, "".join(call.pieces), self._schemas, cut_off)
 
 
 def to_usage(counts: Mapping[str, Any]) -> Usage:

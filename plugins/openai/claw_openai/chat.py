@@ -30,8 +30,9 @@ from claw_provider_sdk import (
     JsonRows,
     failure_said,
     function_schema,
-    new_call_id,
+    limit_reason,
     provider_error,
+    read_call,
     tool_arguments,
     usage_of,
 )
@@ -228,7 +229,8 @@ class ChatParser:
         """Return the answer, after a finish reason or the end mark."""
         if not self.done and not self.whole:
             raise provider_error(self._model, reason="truncated")
-        calls = tuple(self._whole_calls())
+        usage = to_usage(self._usage)
+        calls = tuple(self._read_calls(usage))
         text, thought = "".join(self._text), "".join(self._thought)
         refused = self._stop == "content_filter"
         stop = "error" if refused else _STOPS.get(self._stop or "", "stop")
@@ -240,7 +242,7 @@ class ChatParser:
             ),
             model=self._model,
             stop_reason="tool_use" if calls and stop == "stop" else stop,
-            usage=to_usage(self._usage),
+            usage=usage,
             error=t("the service's filter stopped this answer") if refused else "",
         )
 
@@ -291,16 +293,12 @@ class ChatParser:
         call.name = call.name or name
         call.pieces.append(more)
 
-    def _whole_calls(self) -> Iterator[ToolCall]:
-        """Yield the calls; an incomplete call is left out at the token limit, else it is an error."""
+    def _read_calls(self, usage: Usage) -> Iterator[ToolCall]:
+        """Yield the calls; only the last one can be cut by the token limit."""
         for call in self._calls:
-            cut = self._stop == "length"
-            arguments = tool_arguments(call.text, self._schemas.get(call.name)) if call.name else None
-            if arguments is None or (cut and not call.text):
-                if not cut:
-                    raise provider_error(self._model, reason="truncated")
-                continue
-            yield ToolCall(call.id or new_call_id(), call.name, arguments)
+            is_cut = self._stop == "length" and call is self._calls[-1]
+            cut_off = limit_reason(call.name, usage) if is_cut else ""
+            yield read_call(call.id, call.name, call.text, self._schemas, cut_off)
 
 
 def _texts(content: Any) -> str:

@@ -32,9 +32,9 @@ from claw_provider_sdk import (
     JsonRows,
     failure_said,
     function_schema,
-    new_call_id,
+    limit_reason,
     provider_error,
-    tool_arguments,
+    read_call,
 )
 
 from claw_openai.chat import Row, apart
@@ -191,18 +191,19 @@ class ResponsesParser:
         if self._end is None:
             raise provider_error(self._model, reason="truncated")
         why = (self._end.get("incomplete_details") or {}).get("reason")
-        content = tuple(self._content(cut=why is not None))
+        usage = _usage(self._end.get("usage"))
+        content = tuple(self._content(usage, cut=why is not None))
         calls = any(isinstance(part, ToolCall) for part in content)
         refused = why == "content_filter"
         return Assistant(
             content,
             model=self._model,
             stop_reason="error" if refused else "length" if why else "tool_use" if calls else "stop",
-            usage=_usage(self._end.get("usage")),
+            usage=usage,
             error=t("the service's filter stopped this answer") if refused else "",
         )
 
-    def _content(self, *, cut: bool) -> Iterator[Text | Thinking | ToolCall]:
+    def _content(self, usage: Usage, *, cut: bool) -> Iterator[Text | Thinking | ToolCall]:
         for item in self._items:
             if item["type"] == "message" and (text := _text(item)):
                 yield Text(text)
@@ -210,12 +211,12 @@ class ResponsesParser:
                 text = "\n\n".join(part["text"] for part in item.get("summary") or ())
                 sealed = item.get("encrypted_content") or ""
                 yield Thinking(text, signature=item.get("id") or "", redacted=sealed, maker=self._maker)
-            elif item["type"] == "function_call" and item.get("status") != "incomplete":
-                arguments = tool_arguments(item["arguments"], self._schemas.get(item["name"]))
-                if arguments is not None and not (cut and not item["arguments"]):
-                    yield ToolCall(item.get("call_id") or new_call_id(), item["name"], arguments)
-                elif not cut:
-                    raise provider_error(self._model, reason="truncated")
+            elif item["type"] == "function_call":
+                is_cut = item.get("status") == "incomplete" or (cut and item is self._items[-1])
+                cut_off = limit_reason(item["name"], usage) if is_cut else ""
+                yield read_call(
+                    item.get("call_id") or "", item["name"], item["arguments"], self._schemas, cut_off
+                )
 
 
 def _text(item: Mapping[str, Any]) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from claw import check_arguments
-
-from claw_prompted_tools.json_repair import parse_lenient_json
+from claw_provider_sdk import parse_lenient_json
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 RESULT_OPEN = "<tool_result"

@@ -20,7 +20,7 @@ from claw import (
     Thinking,
     ToolCall,
 )
-from claw_provider_sdk import IncrementalCache, new_call_id
+from claw_provider_sdk import IncrementalCache, new_call_id, unreadable_call
 from msgspec.structs import replace as replaced
 
 from claw_prompted_tools.formats import ParsedCall, Schemas, UnreadableCall
@@ -28,8 +28,6 @@ from claw_prompted_tools.parser import Part, ToolCallParser, has_call_marks, par
 from claw_prompted_tools.render import (
     PromptRenderer,
     foreign_text,
-    malformed_call,
-    missing_call_error,
     same,
     to_prompted_request,
 )
@@ -129,12 +127,9 @@ class _AnswerParser:
             self._parts = parse_answer(text, self._schemas, _is_whole(message), self._is_quoted, alone)
             self._has_calls = not all(isinstance(part, str) for part in self._parts)
         content = self._content(message) if self._has_calls else message.content
-        calls = [block for block in content if isinstance(block, ToolCall)]
-        if self._lacks_required_call(message, calls):
-            missing_call = malformed_call(new_call_id(), "", missing_call_error(self._request.tool_choice))
-            content, calls = (*content, missing_call), [*calls, missing_call]
         if content is message.content:
             return message
+        calls = any(isinstance(block, ToolCall) for block in content)
         stop = "tool_use" if calls and message.stop_reason == "stop" else message.stop_reason
         return replaced(message, content=content, stop_reason=stop)
 
@@ -150,17 +145,6 @@ class _AnswerParser:
                 fix="ask again, or let it use tools (tool choice auto)",
             )
         return (*others[:at], *spoken, *others[at:])
-
-    def _lacks_required_call(self, message: Assistant, calls: Sequence[ToolCall]) -> bool:
-        """Return true if a required call is missing and only this wrapper can enforce it."""
-        choice = self._request.tool_choice
-        if (
-            self._mode != "prompt"
-            or choice in ("auto", "none")
-            or message.stop_reason not in ("stop", "tool_use")
-        ):
-            return False
-        return not any(choice in ("required", call.name) for call in calls)
 
     def _is_quoted(self, part: ParsedCall | UnreadableCall) -> bool:
         """Return true if the call repeats the text of a file, a page or a person: a quotation, not a call."""
@@ -192,6 +176,6 @@ def _blocks(parts: Sequence[Part], with_calls: bool) -> list[Text | Thinking | T
             blocks.append(
                 ToolCall(id, part.name, part.arguments)
                 if isinstance(part, ParsedCall)
-                else malformed_call(id, part.raw, part.reason)
+                else unreadable_call(id, part.raw, part.reason)
             )
     return blocks

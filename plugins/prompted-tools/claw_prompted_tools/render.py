@@ -22,9 +22,6 @@ from claw import (
 
 from claw_prompted_tools.formats import CALL_CLOSE, CALL_OPEN, RESULT_OPEN, ParsedCall
 
-MAX_RAW_CHARS = 2000
-"""Maximum length of the kept text of an unreadable call."""
-
 _RESULT_END = "</tool_result>"
 _HEAD = """\
 # Calling tools
@@ -129,28 +126,13 @@ def render_call(call: ToolCall) -> str:
     return f"\n{CALL_OPEN}{json.dumps(plain, ensure_ascii=False)}{CALL_CLOSE}\n"
 
 
-def malformed_call(call_id: str, raw: str, why: str) -> ToolCall:
-    """Build the placeholder of a call that could not be parsed."""
-    written = raw if len(raw) <= MAX_RAW_CHARS else raw[:MAX_RAW_CHARS] + "…"
-    return ToolCall(call_id, UNREADABLE_CALL, {"written": written, "why": why})
-
-
 def malformed_call_error(call: ToolCall) -> str:
     """Return the error text that the model gets for an unreadable call."""
     why = call.arguments.get("why") or "it cannot be read"
-    return (
-        f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called; in words "
-        f'that is {CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE} with sound JSON.'
-    )
-
-
-def missing_call_error(choice: str) -> str:
-    """Return the error for an answer without the required tool call."""
-    return (
-        "no tool was called, and one was asked for"
-        if choice == "required"
-        else f"the tool {choice} was asked for"
-    )
+    again = f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called"
+    if call.arguments.get("tool"):
+        return f"{again}."
+    return f'{again}; in words that is {CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE} with sound JSON.'
 
 
 def foreign_text(message: Message) -> str:

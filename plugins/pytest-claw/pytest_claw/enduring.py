@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from claw import Assistant, Finished, Provider, ProviderError, TextDelta
+from claw import UNREADABLE_CALL, Assistant, Finished, Provider, ProviderError, TextDelta
 from claw_testing import ReceivedRequest, ServiceReply
 
-from pytest_claw.faults import ANSWER, FAULTS, KEY, WireFault, at
+from pytest_claw.faults import ANSWER, FAULTS, KEY, UNREADABLE, WireFault, at
 from pytest_claw.served import ProviderPromises, asks
 
 GRACE_SECONDS = 5.0
@@ -75,14 +75,18 @@ class FaultSuite(ProviderPromises):
 
     async def _ends(self, fault: WireFault, ends: list[str], model: Provider, longest: float) -> None:
         began = time.monotonic()
-        shown, error = "", None
+        shown, error, message = "", None, None
         try:
             shown, message = await asyncio.wait_for(_collect(model), longest + GRACE_SECONDS)
         except ProviderError as failed:
             error = failed
         assert time.monotonic() - began < longest + GRACE_SECONDS
-        reason = error.reason if error else ANSWER
+        unread = message and {call.name for call in message.tool_calls} == {UNREADABLE_CALL}
+        reason = error.reason if error else UNREADABLE if unread else ANSWER
         assert reason in ends, f"{fault.name}: {error or message}"
+        if reason == UNREADABLE:
+            assert shown == fault.reply.text
+            return
         if error is None:
             _check_answer(fault, shown, message)
             return

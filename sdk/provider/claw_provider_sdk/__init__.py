@@ -6,9 +6,11 @@ Nothing is imported before it is asked for.
 from claw import lazy_names
 
 _NAMES = {
+    "calls": "limit_reason read_call unreadable_call",
     "errors": "decoded_body provider_error failure_said",
     "incremental_cache": "IncrementalCache",
     "keys": "configured_keys",
+    "json_repair": "parse_lenient_json",
     "model_facts": "ModelFigures ModelTable model_figures",
     "schema_dialects": "function_schema gemini_schema openai_strict_schema strict_schema_problem",
     "stream": "CallIds JsonRows STREAM_DONE base_url stream_answer new_call_id tool_arguments",

@@ -1,5 +1,10 @@
 """For type checkers: the public names of claw_provider_sdk, as ``__init__`` finds them."""
 
+from claw_provider_sdk.calls import (
+    limit_reason as limit_reason,
+    read_call as read_call,
+    unreadable_call as unreadable_call,
+)
 from claw_provider_sdk.errors import (
     decoded_body as decoded_body,
     failure_said as failure_said,
@@ -7,6 +12,9 @@ from claw_provider_sdk.errors import (
 )
 from claw_provider_sdk.incremental_cache import (
     IncrementalCache as IncrementalCache,
+)
+from claw_provider_sdk.json_repair import (
+    parse_lenient_json as parse_lenient_json,
 )
 from claw_provider_sdk.keys import (
     configured_keys as configured_keys,

@@ -170,7 +170,9 @@ async def test_there_is_room_for_an_answer_behind_the_thoughts():
 async def test_the_length_of_an_answer_comes_from_request_model_provider_in_this_order():
     section = {"maxTokens": 500, "models": {"model-x": {"maxTokens": 300, "contextTokens": 9000}}}
 
-    assert (await sent())["max_tokens"] == 8192
+    assert (await sent(section={}))["max_tokens"] == 8192
+    assert (await sent(section={}, model="claude-sonnet-4-6"))["max_tokens"] == 32_000
+    assert (await sent(section={}, model="claude-3-haiku"))["max_tokens"] == 8192
     assert (await sent(section=section, model="other"))["max_tokens"] == 500
     assert (await sent(section=section))["max_tokens"] == 300
     assert (await sent(section=section, max_tokens=100))["max_tokens"] == 100

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
-from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import (
+    UNREADABLE_CALL,
+    Assistant,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    User,
+)
 from claw.security.http_client import HttpClients
 from claw_google import prices, thinking
 from claw_provider_sdk import Price
@@ -325,9 +334,20 @@ async def test_a_filter_makes_an_error_that_keeps_what_was_said():
 
 
 @pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
-async def test_a_call_that_nobody_can_read_may_be_tried_again(stop):
+async def test_a_call_that_the_service_could_not_read_is_unreadable_and_sound_ones_stay(stop):
+    sound = {"functionCall": {"name": "ls", "args": {"path": "."}}}
+    message = await heard(([sound], stop), tools=(LS,))
+
+    first, second = message.tool_calls
+    assert (first.name, second.name) == ("ls", UNREADABLE_CALL)
+    assert stop in second.arguments["why"]
+    assert message.stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"])
+async def test_a_malformed_answer_to_a_request_without_tools_may_be_tried_again(stop):
     with pytest.raises(ProviderError) as error:
-        await heard(([], stop))
+        await heard(([], stop), tools=())
 
     assert (error.value.reason, error.value.retryable) == ("truncated", True)
     assert stop in str(error.value)

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt
-from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import (
+    UNREADABLE_CALL,
+    Assistant,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    User,
+)
 from claw.security.http_client import HttpClients
 from claw_mistral import prices
 from claw_provider_sdk import Price
@@ -242,13 +251,12 @@ async def test_calls_come_whole_in_pieces_as_objects_and_under_one_index():
     assert message.tool_calls[2].id not in ("", "null")
 
 
-async def test_half_a_call_is_left_out_when_the_answer_ran_out_of_tokens_and_a_failure_otherwise():
-    half = piece("abcdefgh1", "ls", '{"pa')
+@pytest.mark.parametrize(("ending", "why"), [("length", "cut off"), ("tool_calls", "broken")])
+async def test_half_a_call_is_unreadable_and_says_why(ending, why):
+    [call] = (await heard(piece("abcdefgh1", "ls", '{"pa'), stop(ending))).tool_calls
 
-    assert (await heard(half, stop("length"))).tool_calls == ()
-    with pytest.raises(ProviderError) as error:
-        await heard(half, stop("tool_calls"))
-    assert error.value.reason == "truncated"
+    assert (call.id, call.name, call.arguments["tool"]) == ("abcdefgh1", UNREADABLE_CALL, "ls")
+    assert why in call.arguments["why"]
 
 
 async def test_an_answer_without_a_reason_to_stop_was_cut_off():

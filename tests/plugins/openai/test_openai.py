@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import SystemPrompt
-from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import (
+    UNREADABLE_CALL,
+    Assistant,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    User,
+)
 from claw.security.http_client import HttpClients
 from claw_testing.services import OpenAIService, ServiceReply
 from models import LS, answer, asks, provider, registered
@@ -182,7 +191,7 @@ async def test_arguments_may_come_as_an_object_and_a_call_may_have_none():
     assert calls_of(message) == [("ls", {"path": "1"}), ("now", {})]
 
 
-async def test_half_a_call_is_dropped_when_the_answer_ran_out_of_tokens():
+async def test_half_a_call_is_unreadable_when_the_answer_ran_out_of_tokens_and_whole_ones_stay():
     message = await heard(
         {"content": "Writing"},
         piece(0, "a", "ls", '{"path":"1"}'),
@@ -190,14 +199,39 @@ async def test_half_a_call_is_dropped_when_the_answer_ran_out_of_tokens():
         stop("length"),
     )
 
-    assert calls_of(message) == [("ls", {"path": "1"})]
+    whole, half = calls_of(message)
+    assert whole == ("ls", {"path": "1"})
+    assert half[0] == UNREADABLE_CALL
+    assert "cut off" in half[1]["why"] and "in parts" in half[1]["why"]
     assert message.stop_reason == "length"
 
 
-@pytest.mark.parametrize("ending", [(), (stop("tool_calls"),)])
-async def test_half_a_call_is_a_failure_when_the_service_says_it_is_done(ending):
+async def test_a_call_cut_at_the_limit_is_never_repaired():
+    message = await heard(piece(0, "a", "ls", '{"path": "a", "deep": {"x": 1}'), stop("length"))
+
+    assert calls_of(message)[0][0] == UNREADABLE_CALL
+
+
+async def test_half_a_call_is_unreadable_when_the_service_says_it_is_done():
+    message = await heard(
+        piece(0, "a", "ls", '{"path": "1"}'), piece(1, "b", "ls", '{"pa'), stop("tool_calls")
+    )
+
+    whole, half = calls_of(message)
+    assert whole == ("ls", {"path": "1"})
+    assert (half[0], half[1]["tool"], half[1]["written"]) == (UNREADABLE_CALL, "ls", '{"pa')
+    assert "broken" in half[1]["why"]
+
+
+async def test_broken_json_whose_meaning_is_certain_is_repaired():
+    message = await heard(piece(0, "a", "ls", '{"path": ".",}'), stop("tool_calls"))
+
+    assert calls_of(message) == [("ls", {"path": "."})]
+
+
+async def test_an_answer_that_ends_inside_a_call_without_a_reason_to_stop_was_cut():
     with pytest.raises(ProviderError) as error:
-        await heard(piece(0, "a", "ls", '{"pa'), *ending)
+        await heard(piece(0, "a", "ls", '{"pa'), end=b"")
 
     assert (error.value.reason, error.value.retryable) == ("truncated", True)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from claw_prompted_tools.formats import CALL_MARKS, ParsedCall, UnreadableCall
-from claw_prompted_tools.json_repair import parse_lenient_json
 from claw_prompted_tools.parser import _MARKS, Part, ToolCallParser, parse_answer
+from claw_provider_sdk.json_repair import parse_lenient_json
 from hypothesis import assume, example, given, strategies as st
 
 SCHEMAS: dict[str, dict[str, Any]] = {

@@ -10,9 +10,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pytest_claw.faults import connection, saying, stream
-from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, WireFault
+from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, UNREADABLE, WireFault
 
-__all__ = ["ANSWER", "CALLS", "FAULTS", "KEY", "TEXT", "WireFault", "at", "connection", "saying", "stream"]
+__all__ = [
+    "ANSWER",
+    "CALLS",
+    "FAULTS",
+    "KEY",
+    "TEXT",
+    "UNREADABLE",
+    "WireFault",
+    "at",
+    "connection",
+    "saying",
+    "stream",
+]
 
 
 @asynccontextmanager

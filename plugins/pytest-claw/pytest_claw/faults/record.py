@@ -12,6 +12,9 @@ CALLS = (("ls", {"path": "项目"}), ("ls", {"path": "."}))
 ANSWER = "answer"
 """Among the ends of a fault: the call succeeds, with the answer of ``Fault.reply``."""
 
+UNREADABLE = "unreadable"
+"""Among the ends of a fault: the call succeeds, with ``UNREADABLE_CALL`` in place of each call that cannot be read."""
+
 Play = Callable[[ServiceConnection], Awaitable[None]]
 Data = dict[str, Any]
 
@@ -21,7 +24,7 @@ class WireFault:
     """One way in which a call goes wrong.
 
     :param reply: the reply of the service; its ``text`` and ``calls`` are the expected answer.
-    :param ends: the allowed ends of the call: reasons of ``ProviderError``, or ``ANSWER``.
+    :param ends: the allowed ends of the call: reasons of ``ProviderError``, ``ANSWER`` or ``UNREADABLE``.
     :param wait: range in seconds of the pause that the service requests.
     :param where: the address of this fault, instead of the service's.
     """

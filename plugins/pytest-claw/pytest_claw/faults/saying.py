@@ -8,7 +8,7 @@ from typing import Any
 from claw_testing import ServiceConnection, ServiceReply
 
 from pytest_claw.faults.making import BIG, TICKS, for_ever, gzipped, twisted
-from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, Data, add, fault
+from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, UNREADABLE, Data, add, fault
 
 # --- content
 
@@ -55,7 +55,7 @@ _add_changed(
 )
 _add_changed(
     "arguments that are not JSON",
-    "truncated",
+    UNREADABLE,
     lambda data: (
         _instead("{oops", "arguments", "partial_json")(data) | ({"args": "oops"} if "args" in data else {})
     ),
