@@ -241,6 +241,67 @@ def test_listing_plugins_imports_neither_a_plugin_nor_the_config_models() -> Non
     assert len(modules) <= 200, len(modules)
 
 
+FAST = "``claw --version`` and ``claw plugins list`` import little"
+LATE = "most commands do not need this layer"
+LARGE = "a large library that most runs do not need"
+LAZY_IMPORTS = {
+    FAST: {
+        "claw.__main__": "claw claw.cli.errors claw.cli.main claw.cli.plugin_list claw.host.overlay os",
+        "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction traceback",
+        "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
+        "claw.host.health": "claw.storage.database claw.storage.files hashlib sqlite3",
+        "claw.host.integrity": "tomllib",
+        "claw.host.manifest": "importlib importlib.metadata",
+        "claw.host.overlay": "claw claw.contracts.errors claw.storage.files fcntl pathlib shutil subprocess",
+        "claw.host.state": "claw.host.isolation claw.policy.subjects",
+        "claw.i18n": "importlib",
+        "claw.storage.database": "sqlite3",
+    },
+    LATE: {
+        "claw.cli.config": (
+            "claw.config claw.config.checks claw.config.editor claw.config.loader claw.host.discovery "
+            "claw.host.state claw.policy.catalog claw.security.http_client"
+        ),
+        "claw.cli.plugin_commands": "claw.host.manager",
+        "claw.config.plugin_view": "claw.storage.database",
+        "claw.security.http_client": "claw.security.http_transport",
+    },
+    LARGE: {
+        "claw.cli.config": "yaml",
+        "claw.cli.output": "rich.console rich.padding rich.table rich.text",
+        "claw.config.agents": "zoneinfo",
+        "claw.config.editor": "ruamel.yaml ruamel.yaml.comments ruamel.yaml.scalarstring",
+        "claw.config.source": "yaml",
+        "claw.config.summary": "jsonschema",
+        "claw.contracts.tool_schema": "jsonschema pydantic referencing",
+        "claw.security.http_client": "httpx2",
+    },
+    "it changes the terminal": {"claw.cli.chat": "readline"},
+}
+"""The imports inside functions of core: reason → importing module → imported modules."""
+
+
+def test_an_import_inside_a_function_of_core_is_in_the_table_with_its_reason() -> None:
+    found = {
+        (source.module, module)
+        for source in CORE_FILES
+        for function in ast.walk(source.tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+        )
+    }
+    named = {
+        (module, imported)
+        for table in LAZY_IMPORTS.values()
+        for module, words in table.items()
+        for imported in words.split()
+    }
+    assert found == named
+
+
 BUDGETS = {
     "claw": 682,
     "claw.agent": 2461,

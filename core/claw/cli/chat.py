@@ -7,20 +7,33 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
+from claw.agent.chat_commands import run_chat_command
+from claw.agent.turn_context import TurnOptions
+from claw.app import App, load_setup, terminal_message
+from claw.cli.chat_conversation import TerminalConversation
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError, UsageError
+from claw.contracts.events import (
+    Event,
+    MessageRecorded,
+    Notice,
+    StepStarted,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+    TurnStarted,
+    as_json as event_as_json,
+)
 from claw.contracts.text import escape_controls, with_ellipsis
 from claw.host.isolation import reserved_stdout
 from claw.i18n import t
-
-if TYPE_CHECKING:
-    from claw.agent.turn_context import TurnOptions
-    from claw.app import App
-    from claw.contracts.events import Event
+from claw.storage.files import SYSTEM_DISK
 
 T = TypeVar("T")
 
@@ -47,8 +60,6 @@ def chat(
     ] = False,
 ) -> None:
     """Talk to an agent. In a pipe only the answer is printed."""
-    from claw.agent.turn_context import TurnOptions
-
     folder = workspace.expanduser().resolve() if workspace else None
     if folder and not folder.is_dir():
         raise UsageError(
@@ -81,7 +92,7 @@ class TerminalChat:
         but not while a line is typed: readline writes to the real one.
     """
 
-    def __init__(self, runner: asyncio.Runner, options: "TurnOptions", as_json: bool, out: TextIO) -> None:
+    def __init__(self, runner: asyncio.Runner, options: TurnOptions, as_json: bool, out: TextIO) -> None:
         self._runner, self._options = runner, options
         self._screen = TerminalScreen(as_json, out)
         self._app: App = self._run(_open_app(options.model))
@@ -146,9 +157,6 @@ class TerminalChat:
             ask_here(self._screen.note)
 
     async def _run_turn(self, text: str) -> None:
-        from claw.app import terminal_message
-        from claw.cli.chat_conversation import TerminalConversation
-
         self._screen.reasoning = bool(
             TerminalConversation(self._app, terminal_message(text), self._options).overrides.reasoning
         )
@@ -157,10 +165,6 @@ class TerminalChat:
 
     async def _run_command(self, line: str) -> bool:
         """Run a line if it is a command; return true if it was one."""
-        from claw.agent.chat_commands import run_chat_command
-        from claw.app import terminal_message
-        from claw.cli.chat_conversation import TerminalConversation
-
         conversation = TerminalConversation(
             self._app, terminal_message(line), self._options, self._screen.line
         )
@@ -175,8 +179,6 @@ class TerminalChat:
         return True
 
     def _banner(self) -> None:
-        from claw.app import terminal_message
-
         context = self._run(self._app.resolve_turn(terminal_message(""), self._options))
         agent, model, folder = context.agent.id, context.models[0], context.workspace
         text = t("{agent} with {model}, in {folder}", agent=agent, model=model, folder=folder)
@@ -194,23 +196,10 @@ class TerminalScreen:
         self._pieces: list[str] = []  # of the newest step that had text
         self._streamed = self._interrupted = self._line_open = False
 
-    async def on_event(self, event: "Event") -> None:
+    async def on_event(self, event: Event) -> None:
         """Show one event of the turn."""
-        from claw.contracts.events import (
-            MessageRecorded,
-            Notice,
-            StepStarted,
-            TextStreamed,
-            ThinkingStreamed,
-            ToolBegan,
-            ToolEnded,
-            ToolProgress,
-            TurnStarted,
-            as_json,
-        )
-
         if self.as_json:
-            line = {"schemaVersion": SCHEMA_VERSION, **self.redact(as_json(event))}
+            line = {"schemaVersion": SCHEMA_VERSION, **self.redact(event_as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
         elif isinstance(event, TurnStarted):
@@ -290,17 +279,13 @@ class InputHistory:
         """Save the lines."""
         if self._readline is None:
             return
-        from claw.storage.files import SYSTEM_DISK
-
         count = self._readline.get_current_history_length()
         kept = range(max(1, count - self._keep + 1), count + 1)
         lines = [self._readline.get_history_item(at) for at in kept]
         SYSTEM_DISK.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
 
 
-async def _open_app(model: str) -> "App":
-    from claw.app import App, load_setup
-
+async def _open_app(model: str) -> App:
     printed: set[str] = set()
 
     def warn_once(line: str) -> None:

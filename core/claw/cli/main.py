@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from claw import i18n
+from claw import __version__, i18n
 from claw.cli.errors import exit_with, report_error
 from claw.cli.plugin_commands import LazyCommand, contributed_commands
 from claw.host import discovery
@@ -54,8 +54,6 @@ app = typer.Typer(
 @app.callback()
 def _top(version: bool = typer.Option(False, "--version", "-V", help="Print the version.")) -> None:
     if version:
-        from claw import __version__
-
         print(f"claw {__version__}")
         raise typer.Exit
 

@@ -6,20 +6,21 @@ The lists are made from manifests; a plugin is imported when one of its commands
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from claw import i18n
-from claw.config.summary import FIRST_PARTY
+from claw.config.summary import FIRST_PARTY, outline_config
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
+from claw.host import discovery, state
+from claw.host.discovery import home_of, installed_plugins
+from claw.host.health import PluginHealth
+from claw.host.manifest import InstalledPlugin
+from claw.host.state import PluginState
 from claw.i18n import t
-
-if TYPE_CHECKING:
-    from claw.host.manifest import InstalledPlugin
-    from claw.host.state import PluginState
 
 PACKAGE_OF = {
     path: str(about["package"]) for about in FIRST_PARTY.values() for path in about.get("commands", ())
@@ -61,8 +62,6 @@ def contributed_commands(group: str = "") -> dict[str, LazyCommand]:
 
     :param group: the words before the last one; empty = the commands right behind ``claw``.
     """
-    from claw.host.discovery import home_of, installed_plugins
-
     commands: dict[str, LazyCommand] = {}
     found = installed_plugins(home_of(os.environ))
     for one in sorted(found, key=lambda one: not one.is_operator):
@@ -93,8 +92,6 @@ def _import_command(path: str) -> Any:
     :raises UsageError: the plugin is installed and not in use; the error says how to fix that.
     :raises PluginError: the plugin cannot be imported, or does not bring the command.
     """
-    from claw.host.discovery import home_of, installed_plugins
-    from claw.host.health import PluginHealth
     from claw.host.manager import Host
 
     home = home_of(os.environ)
@@ -122,14 +119,11 @@ def _import_command(path: str) -> Any:
     return command
 
 
-def _plugin_states(found: "Sequence[InstalledPlugin]", to_repair: bool) -> "tuple[PluginState, ...]":
+def _plugin_states(found: Sequence[InstalledPlugin], to_repair: bool) -> tuple[PluginState, ...]:
     """Return the plugin states. A wrong config file stops only the commands that need it.
 
     :param to_repair: for a command that must run whatever is wrong, such as a lock that cannot be read.
     """
-    from claw.config.summary import outline_config
-    from claw.host import discovery, state
-
     try:
         try:
             return discovery.plugin_states(os.environ)

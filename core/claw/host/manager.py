@@ -4,6 +4,7 @@ Plugin code runs in isolation: whatever it raises, also ``SystemExit``, and howe
 quarantined and the others go on. With ``plugins.entries.ID.required: true`` the start stops instead.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -412,8 +413,6 @@ class Host:
         """A tool known from the manifest; its code is imported at its first call."""
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
-            import asyncio
-
             here = plugin in self._brought  # else it is imported now, which may take its time
             real = (
                 self.supply(plugin, line.name)
